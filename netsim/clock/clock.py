@@ -96,6 +96,9 @@ class Loop(asyncio.SelectorEventLoop):
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         selector.ready = self._ready  # type: ignore[attr-defined]
+        # Without a call in between.
+        methods: Any = self
+        methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
 
@@ -105,13 +108,14 @@ class Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the time in seconds by the clock of the running agent."""
+        if not self.skewed:
+            return self.now()
         clock = self._local_clock()
-        now = self.clock.now()
-        return now if clock is None else clock.local(now)
+        return self.now() if clock is None else clock.local(self.now())
 
     def _local_clock(self) -> LocalClock | None:
         """Return the clock of the running agent if it has its own."""
-        owner = OWNER.get() if self.skewed else None
+        owner = OWNER.get()
         return None if owner is None else owner.clock
 
     def note_calls(self, note: Callable[[Context], None]) -> None:
@@ -144,7 +148,7 @@ class Loop(asyncio.SelectorEventLoop):
         when = float(when)
         if math.isnan(when):
             raise ValueError("when: must be a time in seconds; it is NaN")
-        clock = self._local_clock()
+        clock = self._local_clock() if self.skewed else None
         time = when if clock is None or math.isinf(when) else clock.true(when)
         return self._set_timer(when, time, callback, args, context, first=False)
 
@@ -171,9 +175,24 @@ class Loop(asyncio.SelectorEventLoop):
             raise RuntimeError("Event loop is closed")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        start = partial(self.call_soon, _run, timer, callback, args, context=context)
+        start: Callable[[], object]
+        if callback is _SET_RESULT and not self.on_call:
+            start = partial(self._wake, timer, args)
+        elif not self.on_call:
+            # As asyncio does.
+            start = partial(self._ready.append, timer)  # type: ignore[attr-defined]
+        else:
+            # `call_soon` tells the hooks.
+            start = partial(self.call_soon, _run, timer, callback, args, context=context)
         self.clock.set_timer(time, timer, start, first)
         return timer
+
+    def _wake(self, timer: asyncio.TimerHandle, args: tuple[Any, ...]) -> None:
+        """End a task's sleep: at once if nothing else happens now, else in its turn."""
+        if not self.clock.is_alone():
+            self._ready.append(timer)  # type: ignore[attr-defined]
+        elif not timer.cancelled():
+            _SET_RESULT(*args)
 
     async def pause(self, seconds: float) -> None:
         """Sleep for seconds of simulated time, even if the caller has its own clock."""
@@ -195,7 +214,7 @@ class Loop(asyncio.SelectorEventLoop):
         # Every new handle calls this method, so it tests for the most frequent callers first.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code is _HANDLE_CODE or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
+        if not (code in _HANDLE_CODES or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
             if self._in_factory:
                 self._in_factory = False
             else:
@@ -291,7 +310,9 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-_HANDLE_CODE = asyncio.Handle.__init__.__code__
+_HANDLE_CODES = (asyncio.Handle.__init__.__code__, asyncio.Handle.cancel.__code__)
+# What `asyncio.sleep` sets a timer to.
+_SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
 # RoundBarrier may use asyncio's faster futures, because it never puts them in a set.
 _BARRIER_CODE = RoundBarrier.wait.__code__
 _LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)

@@ -124,7 +124,8 @@ class ClockSelector(selectors.BaseSelector):
         self.limit: float = PASSES_PER_INSTANT
         self.beyond = False
         self.jobs = 0
-        self.ready: Sized = ()
+        # A loop sets it; one that does not has its passes one by one.
+        self.ready: Sized = (None,)
 
     def now(self) -> float:
         """Return the simulated time in seconds."""
@@ -135,8 +136,8 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the timer that starts now is all that happens: no callback is ready, no other timer due."""
-        return not self.ready and not (self._timers and self._timers[0][0] <= self.now())
+        """Return whether the timer that starts now is all that happens since time passed: nothing is ready or due."""
+        return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
         """Let virtual time pass to ``time`` (s) if nothing else can happen by then; return whether it has passed."""
@@ -166,6 +167,13 @@ class ClockSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
+        """Run due timers; if ``timeout`` is None (nothing is ready), let time pass until something is."""
+        ready = self._pass(timeout)
+        while timeout is None and not (ready or self.ready):
+            ready = self._pass(timeout)
+        return ready
+
+    def _pass(self, timeout: float | None) -> Ready:
         """Run due timers; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
         self.passes += 1
         if self.passes > self.limit:
@@ -178,7 +186,8 @@ class ClockSelector(selectors.BaseSelector):
         ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        if timeout is None and not (timers and timers[0][0] <= self.now()):
+        now = self.now()
+        if timeout is None and not (timers and timers[0][0] <= now):
             if self._instant_ends:
                 callbacks, self._instant_ends = self._instant_ends, []
                 for callback in callbacks:
@@ -187,10 +196,9 @@ class ClockSelector(selectors.BaseSelector):
             if not timers:
                 return self._stand_still()
             ready = self._wait_for_onlookers(timers[0][0]) if self.onlookers else self.wait(timers[0][0])
-        if timers:
             now = self.now()
-            while timers and timers[0][0] <= now:
-                heapq.heappop(timers)[3]()
+        while timers and timers[0][0] <= now:
+            heapq.heappop(timers)[3]()
         return ready
 
     def _wait_for_onlookers(self, until: float) -> Ready:
@@ -263,7 +271,7 @@ class VirtualSelector(ClockSelector):
     def skip_to(self, time: float) -> bool:
         """See `ClockSelector.skip_to`."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][0] <= time and timers[0][2].cancelled():
             heapq.heappop(timers)
         if self.ready or self._instant_ends or self.on_pass or time > LATEST or (timers and timers[0][0] <= time):
             return False

@@ -376,9 +376,13 @@ cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
-    """Sort in place: few by insertion, many by a heap."""
-    cdef int64_t i, j
+    """Sort in place, unless they are in order already, as a radio's are: few by insertion, many by a heap."""
+    cdef int64_t i = 1, j
     cdef Entry entry
+    while i < size and before(&entries[i - 1], &entries[i]):
+        i += 1
+    if i >= size:
+        return
     if size <= 48:
         for i in range(1, size):
             entry = entries[i]

@@ -25,6 +25,8 @@ from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter
 from netsim.util import draws
 
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.math cimport INFINITY, ceil, nextafter
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
@@ -154,7 +156,7 @@ cdef class EventQueue:
 
     def start(self, timer):
         """Run what is due: at once if nothing else acts now, else in its turn."""
-        if timer.cancelled():
+        if timer is not self.timer:
             return
         if not self.clock.is_alone():
             self.loop.call_soon(self.due, timer, context=self.context)
@@ -170,7 +172,7 @@ cdef class EventQueue:
     def due(self, timer):
         """Run what is due, and what follows."""
         cdef double now
-        if timer.cancelled():
+        if timer is not self.timer:
             return
         now = self.clock.now()
         try:
@@ -194,11 +196,13 @@ cdef class EventQueue:
 # --- reception --------------------------------------------------------------------------------------------------------
 
 @cython.final
+@cython.no_gc
 @cython.freelist(1024)
 cdef class Signal:
     """One transmission at one receiver; see `netsim.radio.signals.Signal`."""
 
-    cdef RadioLink link
+    # The sender's, which outlives it: borrowed, so that signals need no garbage collection.
+    cdef void* link
     cdef public double start, end
     cdef double power, noise
     cdef bint lost
@@ -208,7 +212,7 @@ cdef class Signal:
     @property
     def mac(self):
         """The receiving node."""
-        return self.link.mac
+        return (<RadioLink>self.link).mac
 
     cpdef spoil(self, int cause):
         """Note a cause for which it is not received."""
@@ -238,36 +242,58 @@ cdef int rank(int cause) noexcept:
 cdef class Receiver:
     """One node's receiver; see `netsim.radio.signals.Receiver`."""
 
-    cdef list signals
+    # Of how many signals, and room for how many.
+    cdef PyObject** signals
+    cdef int64_t count, room
     cdef double carrier_start, earlier_until, carrier_until
     cdef public double sends_until
 
-    def __init__(self):
-        self.signals = []
+    def __cinit__(self):
         self.carrier_start = self.earlier_until = self.carrier_until = self.sends_until = -1.0
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.count):
+            Py_DECREF(<object>self.signals[i])
+        PyMem_Free(self.signals)
 
     cdef int hear(self, Signal signal, double now, double width) except -1:
         cdef Signal each
-        cdef list kept
+        cdef int64_t i, kept = 0
         if self.sends_until > signal.start + width:
             signal.spoil(HALF_DUPLEX)
-        if self.signals:
-            kept = []
-            for each in self.signals:
-                if each.end > now:
-                    kept.append(each)
-                    if each.end > signal.start + width and each.start < signal.end - width:
-                        each.noise += signal.power
-                        signal.noise += each.power
-            self.signals = kept
-        self.signals.append(signal)
+        for i in range(self.count):
+            each = <Signal>self.signals[i]
+            if each.end > now:
+                self.signals[kept] = <PyObject*>each
+                kept += 1
+                if each.end > signal.start + width and each.start < signal.end - width:
+                    each.noise += signal.power
+                    signal.noise += each.power
+            else:
+                Py_DECREF(each)
+        self.count = kept
+        return self.add(signal)
+
+    cdef int add(self, Signal signal) except -1:
+        cdef PyObject** grown
+        if self.count == self.room:
+            grown = <PyObject**>PyMem_Realloc(self.signals, (2 * self.room + 4) * sizeof(PyObject*))
+            if grown == NULL:
+                raise MemoryError
+            self.signals, self.room = grown, 2 * self.room + 4
+        self.signals[self.count] = <PyObject*>signal
+        Py_INCREF(signal)
+        self.count += 1
         return 0
 
     cdef int send(self, double now, double end) except -1:
         cdef Signal each
+        cdef int64_t i
         cdef double width = time_tolerance(now)
         self.sends_until = end
-        for each in self.signals:
+        for i in range(self.count):
+            each = <Signal>self.signals[i]
             if each.end > now + width and each.start < end - width:
                 each.spoil(HALF_DUPLEX)
         return 0
@@ -275,7 +301,9 @@ cdef class Receiver:
     def deafen(self, double now):
         """Receive nothing of what is there now (s): the radio has gone off."""
         cdef Signal each
-        for each in self.signals:
+        cdef int64_t i
+        for i in range(self.count):
+            each = <Signal>self.signals[i]
             if each.end > now:
                 each.spoil(RECEIVER_DOWN)
 
@@ -331,48 +359,12 @@ cdef class PendingFrame:
         return 0
 
 
-@cython.final
-cdef class Crossing:
-    """One link's draws of losses and delays in turn, as `netsim.transport.path.Path` has them.
-
-    ``path`` is such a one for models that are not usual, else None.
-    """
-
-    cdef object path
-    cdef double loss, low, width
-    cdef uint64_t loss_key, latency_key
-    cdef int64_t count
-
-    cdef double cross(self, double end, bint* lost) except? -1.0:
-        """Return when what left at ``end`` (s) arrives, or would, and set whether it is lost."""
-        cdef double delay = self.low
-        if self.path is not None:
-            arrival, lost[0] = self.path.cross(end)
-            return arrival
-        lost[0] = self.loss != 0.0 and uniform(self.loss_key, self.count) < self.loss
-        if self.width >= 0.0:
-            delay += self.width * uniform(self.latency_key, self.count)
-        self.count += 1
-        return end + delay
-
-
-cdef list crossings(wiring, seed, str purpose):
-    """Return the draws of each of a node's links."""
-    cdef Crossing each
-    found = []
-    loss_keys = draws.stream_keys(seed, wiring.keys, purpose + "loss").tolist()
-    latency_keys = draws.stream_keys(seed, wiring.keys, purpose + "latency").tolist()
-    for i, link in enumerate(wiring.links):
-        each = Crossing.__new__(Crossing)
-        loss, latency = link.loss_model, link.latency_model
-        is_uniform = type(latency) is Uniform
-        if type(loss) is Bernoulli and (latency.fixed is not None or is_uniform) and not (link.corrupt or link.fifo):
-            each.loss, each.loss_key, each.latency_key = loss.mean, loss_keys[i], latency_keys[i]
-            each.low, each.width = (latency.low, latency.high - latency.low) if is_uniform else (latency.fixed, -1.0)
-        else:
-            each.path = Path(link, wiring.keys[i : i + 1], seed, purpose)
-        found.append(each)
-    return found
+cdef struct Draws:
+    # One link's draws of losses and delays in turn, as `netsim.transport.path.Path` has them for usual models; a width
+    # below 0: the delay is fixed.
+    double loss, low, width
+    uint64_t loss_key, latency_key
+    int64_t count
 
 
 @cython.final
@@ -382,9 +374,25 @@ cdef class RadioLink:
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # Of a neighbour that may receive: where frames go, and what becomes of them and of acknowledgements on the way.
+    # Of a neighbour that may receive: where frames go, and what becomes of them on the way, and of acknowledgements;
+    # where a model is not usual, a `Path`.
     cdef ArrivalQueue arrivals
-    cdef Crossing crossing, ack_crossing
+    cdef Draws draws, ack_draws
+    cdef object path, ack_path
+
+    cdef double cross(self, double end, bint is_ack, bint* lost) except? -1.0:
+        """Return when what left at ``end`` (s) arrives, or would, and set whether it is lost."""
+        cdef Draws* draws = &self.ack_draws if is_ack else &self.draws
+        cdef double delay = draws.low
+        path = self.ack_path if is_ack else self.path
+        if path is not None:
+            arrival, lost[0] = path.cross(end)
+            return arrival
+        lost[0] = draws.loss != 0.0 and uniform(draws.loss_key, draws.count) < draws.loss
+        if draws.width >= 0.0:
+            delay += draws.width * uniform(draws.latency_key, draws.count)
+        draws.count += 1
+        return end + delay
 
 
 @cython.final
@@ -425,7 +433,9 @@ cdef class Mac:
     cdef readonly Receiver receiver
     cdef EventQueue events
     cdef Tally tally
-    cdef list links, deaf, crossings, ack_crossings, log
+    cdef list links, deaf, log
+    # Of each stream of the links' draws, their keys.
+    cdef dict keys
     # The settings of the radio and of the transmitter.
     cdef object radio, link, transmitter
     cdef Access access
@@ -438,6 +448,8 @@ cdef class Mac:
     # As in the twin.
     cdef object queue
     cdef int64_t queued_bits, turn, flush_count
+    # Whether a burst of jitter matters to what arrives now.
+    cdef bint in_burst
     cdef double silent_until
     cdef dict open
     # As in `netsim.radio.airtime.Counts`.
@@ -450,8 +462,8 @@ cdef class Mac:
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
         self.first = wiring.first
         self.events, self.tally, self.log = medium.events, medium.tally, medium.airtime.log
-        self.crossings = crossings(wiring, medium.seed, "")
-        self.ack_crossings = crossings(wiring, medium.seed, "ack ") if radio.acks else []
+        streams = ("loss", "latency", "ack loss", "ack latency")[: 4 if radio.acks else 2]
+        self.keys = {name: draws.stream_keys(medium.seed, wiring.keys, name).tolist() for name in streams}
         self.receiver = Receiver()
         cycle, energy = radio.duty_cycle, radio.energy_of(name)
         self.schedule = None if cycle is None else cycle.of(name, clock)
@@ -486,9 +498,24 @@ cdef class Mac:
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if index >= 0:
             self.link_index_of[mac.number] = index
-            link.arrivals, link.crossing = self.wiring.inboxes[index].arrivals, self.crossings[index]
-            link.ack_crossing = self.ack_crossings[index] if self.acknowledges else None
+            link.arrivals = self.wiring.inboxes[index].arrivals
+            link.path = self.draw(&link.draws, index, "")
+            if self.acknowledges:
+                link.ack_path = self.draw(&link.ack_draws, index, "ack ")
         return link
+
+    cdef object draw(self, Draws* to, int index, str purpose):
+        """Set up a link's draws; return a path instead where its models are not usual, else None."""
+        link = self.wiring.links[index]
+        loss, latency = link.loss_model, link.latency_model
+        is_uniform = type(latency) is Uniform
+        if type(loss) is not Bernoulli or (latency.fixed is None and not is_uniform) or link.corrupt or link.fifo:
+            return Path(link, self.wiring.keys[index : index + 1], self.medium.seed, purpose)
+        to.loss, to.loss_key = loss.mean, self.keys[purpose + "loss"][index]
+        to.latency_key = self.keys[purpose + "latency"][index]
+        to.low, to.width = (latency.low, latency.high - latency.low) if is_uniform else (latency.fixed, -1.0)
+        to.count = 0
+        return None
 
     @property
     def counts(self):
@@ -501,7 +528,7 @@ cdef class Mac:
     def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at):
         """Queue a frame at time ``now`` (s); return 0, or the cause of its rejection."""
         cdef PendingFrame pending
-        cdef Py_ssize_t n_links = len(self.crossings)
+        cdef Py_ssize_t n_links = len(self.wiring.links)
         cdef int64_t bits
         cdef double not_before = now
         self.events.catch_up(now)
@@ -770,9 +797,9 @@ cdef class Mac:
         for link in self.links:
             is_target = link.index >= 0 and (to < 0 or to == link.index)
             signal = Signal.__new__(Signal)
-            signal.link, signal.power = link, link.power
+            signal.link, signal.power = <void*>link, link.power
             if is_target:
-                arrival = (link.ack_crossing if is_ack else link.crossing).cross(end, &lost)
+                arrival = link.cross(end, is_ack, &lost)
                 signal.start, signal.end, signal.lost = now + (arrival - end), arrival, lost
                 if self.down and link.index in self.down:
                     signal.cause = LINK_DOWN
@@ -788,7 +815,7 @@ cdef class Mac:
         for link in self.deaf:
             if to < 0 or to == link.index:
                 signal = Signal.__new__(Signal)
-                signal.link, signal.start, signal.end = link, now, end
+                signal.link, signal.start, signal.end = <void*>link, now, end
                 signal.cause = LINK_DOWN if link.index in self.down else LOST
                 if not link.mac.on or link.mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
@@ -829,9 +856,12 @@ cdef class Mac:
     cdef int arrive(self, Event event, double now) except -1:
         """End a fragment, sent at a turn, at the neighbours that its signals reach now."""
         cdef Signal signal
+        cdef RadioLink link
+        self.in_burst = self.bursts.matter
         for signal in event.signals:
-            cause = signal.fate(self.captures_above) if signal.link.mac.inbox.up else RECEIVER_DOWN
-            self.arrived(event, signal.link, cause, now)
+            link = <RadioLink>signal.link
+            cause = signal.fate(self.captures_above) if link.mac.inbox.up else RECEIVER_DOWN
+            self.arrived(event, link, cause, now)
         return 0
 
     cdef int arrived(self, Event event, RadioLink link, int cause, double now) except -1:
@@ -870,10 +900,10 @@ cdef class Mac:
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at
         cdef bint corrupted = False
-        path = link.crossing.path
+        path = link.path
         if path is not None:
             time, corrupted = path.arrive(now)
-        if self.bursts.matter:
+        if self.in_burst:
             [(time, corrupted)] = self.bursts.delayed(link.index, [(time, corrupted)])
         if corrupted:
             crc = self.wiring.links[link.index].crc

@@ -58,7 +58,7 @@ class EventQueue:
 
     def _start(self, timer: FirstTimer) -> None:
         """Run what is due: at once if nothing else acts now, else in its turn."""
-        if timer.cancelled():
+        if timer is not self._timer:
             return
         if not self._clock.is_alone():
             self._loop.call_soon(self._due, timer, context=self._context)
@@ -72,7 +72,7 @@ class EventQueue:
             self._loop.call_exception_handler(context)
 
     def _due(self, timer: FirstTimer) -> None:
-        if timer.cancelled():
+        if timer is not self._timer:
             return
         # Meanwhile the timer is not moved: it stands in the past.
         events, now = self._events, self._clock.now()

@@ -29,7 +29,8 @@ __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 __getattr__ = former_names(__name__)
 
-_compiled = compiled("radio._mac")
+COMPILED = compiled("radio._mac")
+"""The compiled twin of what happens for each frame; None: it is not there, or not to be used."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
@@ -50,8 +51,8 @@ class Medium:
     ) -> None:
         self.radio, self.tally, self.names, self.seed = radio, shared.tally, names, seed
         self.round_period = shared.rounds.period
-        # The compiled twins, where there are and know this way of access.
-        twins = _compiled if _compiled is not None and radio.access in _compiled.ACCESS else None
+        # A way of access that the compiled twin does not know runs in Python.
+        twins = COMPILED if COMPILED is not None and radio.access in COMPILED.ACCESS else None
         self.events: EventQueue = EventQueue(shared.loop) if twins is None else twins.EventQueue(shared.loop)
         self._mac: type[Mac] = Mac if twins is None else twins.Mac
         self._loop = shared.loop

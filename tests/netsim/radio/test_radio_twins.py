@@ -1,0 +1,158 @@
+"""A radio's compiled twin gives the run of the Python one that defines it: events, draws, records, energies."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netsim import Agent, Energy, Link, Network, Radio, Run, latency, loss
+from netsim.clock.virtual_clock import VirtualSelector
+from netsim.errors import NetsimError
+from netsim.faults import Crash, Jitter, LinkDown, Straggler
+from netsim.links import Budget
+from netsim.radio import DutyCycle, medium
+from tests.fuzzers.networks import digest, whole_digest
+from tests.fuzzers.radios import RadioCase
+
+compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no compiled twin")
+
+
+def story(run: Run) -> list[Any]:
+    """Return all that a radio leaves behind, to the last bit."""
+    assert run.air is not None
+    records = run.ledger.tally.records() or {}
+    kept = {name: sorted(rows.tolist()) for name, rows in records.items()}
+    return [digest(run), run.air.counts, run.air.log, run.air.spent, run.air.events, run.ended_at, kept]
+
+
+def in_python(play: Callable[[], Any]) -> Any:
+    """Run with the Python twin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(medium, "COMPILED", None)
+        return play()
+
+
+@compiled_only
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**50), st.booleans())
+def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -> None:
+    fast = RadioCase(seed).play(trace=trace)
+    slow = in_python(lambda: RadioCase(seed).play(trace=trace))
+    assert story(fast.run) == story(slow.run)
+    if trace:
+        assert whole_digest(fast) == whole_digest(slow)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**50))
+def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(seed: int) -> None:
+    fast = RadioCase(seed).play(trace=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VirtualSelector, "skip_to", lambda self, time: False)
+        patch.setattr(VirtualSelector, "is_alone", lambda self: False)
+        slow = RadioCase(seed).play(trace=True)
+    assert story(fast.run) == story(slow.run)
+
+
+class Busy(Agent):
+    """Broadcasts, sends and waits for acknowledgements at random, to the end."""
+
+    def __init__(self, seconds: float, mean: float) -> None:
+        self.seconds, self.mean, self.heard = seconds, mean, 0
+
+    async def run(self) -> None:
+        while (pause := self.rng.exponential(self.mean)) + self.now < self.seconds:
+            await asyncio.sleep(pause)
+            to = self.neighbors[self.rng.integers(len(self.neighbors))]
+            what = self.rng.integers(4)
+            if what == 0:
+                await self.send(to, "one", np.arange(self.rng.integers(1, 9)))
+            elif what == 1 and self.outbox.acknowledges:
+                self.heard += await self.deliver(to, "sure", [1, "two"])
+            else:
+                await self.broadcast("all", self.rng.normal(size=3))
+            self.heard += len(self.inbox)
+            while len(self.inbox):
+                await self.inbox.get()
+
+
+def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
+    """Return a network at the limit of what its channel carries, with faults."""
+    graph = nx.random_regular_graph(5, 24, seed=seed)
+    rng = np.random.default_rng(seed)
+    powers = {(a, b): float(rng.uniform(-90, -50)) for a in graph for b in graph if a != b}
+    energy = {node: Energy(transmit=0.05, receive=0.06, receive_bit=1e-7, battery=0.04) for node in range(6)}
+    radio = Radio(
+        access=access,  # type: ignore[arg-type]
+        slot=2e-3 if access == "slotted_aloha" else None,
+        acks=acks,
+        min_be=2,
+        sensing=nx.complete_graph(24) if hearing == "sensing" else None,
+        interference=nx.complete_graph(24) if hearing != "plain" else None,
+        powers=powers if hearing != "plain" else None,
+        capture=3.0 if hearing == "capture" else None,
+        transmit_share=0.2 if access == "aloha" else None,
+        duty_cycle=DutyCycle(period=0.5, awake=0.3) if hearing == "sensing" else None,
+        energy=energy if hearing != "plain" else None,
+    )
+    port: dict[str, Any] = {"rate": 5e4, "header_bits": 136, "mtu": 40, "queue": 6}
+    if access == "csma":
+        port["budget"] = Budget(4e4, per="second", over="wait")
+    models: list[Any] = [loss.gilbert_elliott(0.3, 4), 0.0, 1.0, 0.2, loss.varying([0, 1], 0.7)]
+    ways: list[Any] = [1e-4, 0.0, 0.0, 2e-4, latency.exponential(2e-4)]
+    links = {
+        (0, other): Link(loss=model, corrupt=0.2, crc=False, latency=way, **port)
+        for other, model, way in zip(graph[0], models, ways, strict=True)
+    }
+    links |= {(1, other): Link(latency=latency.uniform(0, 1e-3), **port) for other in graph[1]}
+    faults = [
+        Crash(3, at=1.0, until=1.7),
+        Crash(4, at=2.0, until=2.2),
+        LinkDown(2, next(iter(graph[2])), at=0.5, until=1.5),
+        Jitter(4e-3, at=1.2, until=2.2),
+        Straggler(5, 2e-3, at=0.3, until=2.5),
+    ]
+    return Network(graph, Link(loss=0.1, **port), links=links, medium=radio, faults=faults, seed=seed)
+
+
+@compiled_only
+@pytest.mark.parametrize("access", ["aloha", "slotted_aloha", "csma"])
+@pytest.mark.parametrize("acks", [False, True])
+@pytest.mark.parametrize("hearing", ["plain", "sensing", "capture"])
+def test_both_twins_give_the_same_run_where_the_channel_is_full(access: str, acks: bool, hearing: str) -> None:
+    def play() -> tuple[list[Any], list[int]]:
+        agents = {node: Busy(3.0, 0.15) for node in range(24)}
+        run = busy_network(access, acks, hearing, seed=3).run(agents, trace=True)
+        return story(run), [agent.heard for agent in agents.values()]
+
+    fast = play()
+    assert fast == in_python(play)
+    assert fast[0][4] > 1000
+
+
+class Fails:
+    """A time on the air that is told three times."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def seconds(self, bits: int) -> float:
+        self.told += 1
+        if self.told > 3:
+            raise ValueError("how long?")
+        return 1e-3
+
+
+def test_an_error_in_an_event_ends_the_run_with_either_twin() -> None:
+    def play() -> None:
+        network = Network(nx.path_graph(3), Link(), medium=Radio(airtime=Fails()), seed=1)
+        with pytest.raises(NetsimError, match=r"^a callback raised ValueError: how long\?$"):
+            network.run({node: Busy(9.0, 0.1) for node in range(3)})
+
+    play()
+    in_python(play)
