@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("core._core", "wire._packing")
+MODULES = ("core._core", "wire._packing", "agents.consensus._steps")
 # Those whose types the others may use: a .pxd beside the source declares them.
 _DECLARED = ("core._core",)
 

@@ -137,6 +137,7 @@ cdef class Copies:
     cdef double* data
     cdef int64_t rows, width
     cdef int64_t* rounds
+    cdef int take(self, Frame frame, bint add) except -1
 
 
 @cython.final

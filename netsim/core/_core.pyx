@@ -584,30 +584,49 @@ cdef class Copies:
 
     def take_in(self, frames, *, bint add=False):
         """Replace the copies by the frames' payloads, or add these to them."""
-        cdef Frame frame
-        cdef int64_t index
-        cdef double* row
-        cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
         for frame in frames:
-            found = self.row_of.get(frame.sender)
-            if found is None:
-                raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
-            index = found
-            if frame.round and frame.round == self.rounds[index]:
-                continue
-            if frame.start and is_vector and frame.length == self.width:
-                row = self.data + index * self.width
-                if add:
-                    add_elements(row, frame, 0, self.width)
-                else:
-                    copy_elements(row, frame, 0, self.width)
+            self.take(frame, add)
+
+    cdef int take(self, Frame frame, bint add) except -1:
+        cdef int64_t index
+        found = self.row_of.get(frame.sender)
+        if found is None:
+            raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
+        index = found
+        if frame.round and frame.round == self.rounds[index]:
+            return 0
+        if frame.start and cnp.PyArray_NDIM(self.table) == 2 and frame.length == self.width:
+            if add:
+                add_elements(self.data + index * self.width, frame, 0, self.width)
             else:
-                array = as_state(frame, self.table.shape[1:])
-                if add:
-                    self.table[index] += array
-                else:
-                    self.table[index] = array
-            self.rounds[index] = frame.round
+                copy_elements(self.data + index * self.width, frame, 0, self.width)
+        else:
+            array = as_state(frame, self.table.shape[1:])
+            if add:
+                self.table[index] += array
+            else:
+                self.table[index] = array
+        self.rounds[index] = frame.round
+        return 0
+
+    def receive(self, ArrivalQueue arrivals, double until, *, bint add=False):
+        """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
+        cdef Entry* entry
+        cdef int64_t i, count
+        if arrivals.heap != 0:
+            self.take_in(arrivals.deliver(until), add=add)
+            return
+        count = arrivals.arrange(until)
+        for i in range(count):
+            entry = &arrivals.entries[i]
+            arrivals.tally.count_outcome(entry.time, entry.key, entry.kind, C_DELIVERED)
+        try:
+            for i in range(count):
+                self.take(<Frame>arrivals.entries[i].frame, add)
+        finally:
+            for i in range(count):
+                Py_DECREF(<object>arrivals.entries[i].frame)
+            arrivals.drop(count)
 
     def sum(self):
         """Return the sum of all copies, row by row."""
