@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from netsim.radio.energy import EnergyAccount
 
 _ABSENT = object()
+
+
+class _NoContext:
+    """Stands in for the context of an agent that has none: `attach` sets one in the instance, which hides this."""
+
+    def __get__(self, agent: "Agent | None", kind: type) -> Any:
+        if agent is None:
+            return self
+        raise AgentError(f"{kind.__qualname__} has not joined a network yet: use this inside run()")
 
 
 class Agent:
@@ -39,11 +48,8 @@ class Agent:
                 raise _name_clash(cls, name)
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name == "_netsim":
-                raise AgentError(f"{type(self).__qualname__} has not joined a network yet: use this inside run()")
-            raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
+        # Not __getattr__, which would make every attribute of an agent slow.
+        _netsim = _NoContext()
 
     def __getstate__(self) -> Any:
         # Drop the network context from the copy, because its loop and tasks cannot be copied.

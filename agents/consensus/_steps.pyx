@@ -10,6 +10,7 @@ do its own step.
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
@@ -24,6 +25,9 @@ from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.stream import OnlineCost
 
 cnp.import_array()
+
+# The largest float32.
+cdef double LARGEST = 3.4028234663852886e38
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef void (*DotFunction "PyArray_DotFunc *")(
@@ -353,6 +357,53 @@ def diffusion_steps(list agents):
 
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
+def have(list agents, list sharings):
+    """Return whether these are the agents' sharings."""
+    cdef Py_ssize_t i
+    if len(agents) != len(sharings):
+        return False
+    for i in range(len(agents)):
+        if getattr(agents[i], "sharing", None) is not sharings[i]:
+            return False
+    return True
+
+
+def take(list agents, list states):
+    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    cdef Py_ssize_t i
+    for i in range(len(agents)):
+        agent, state = agents[i], states[i]
+        theta = agent.theta
+        if not (is_plain(theta) and is_plain(state) and cnp.PyArray_SAMESHAPE(theta, state)):
+            if getattr(state, "shape", None) != theta.shape:
+                return i
+        agent.theta = state
+    return -1
+
+
+def broadcast(list sharings, list broadcasts, list states, coded, list speaking, int64_t k, failed):
+    """Broadcast states, or pairs of what is sent and what is decoded of it, as `Sharing.say` does, and `Sharing._said`."""
+    cdef Py_ssize_t i
+    cdef Copies copies
+    for i in range(len(sharings)):
+        if not speaking[i]:
+            continue
+        sharing, known = sharings[i], states[i]
+        try:
+            if coded is None:
+                taken = broadcasts[i](sharing._kind, known, k, False)
+            else:
+                sent, known = coded[i]
+                taken = broadcasts[i](sharing._kind, sent, k, False)
+        except Exception as error:
+            failed(i, error)
+            continue
+        copies = sharing.copies
+        if taken or copies.rows == 0:
+            sharing.own = known.copy() if coded is None else known
+            sharing.spoken = sharing.spoken + 1
+
+
 def squares(states, list sharings):
     """Return ‖θ_i − θ̂_i‖² of each agent, as `netsim.agents.consensus.censor` computes it."""
     cdef list found = []
@@ -372,6 +423,31 @@ def squares(states, list sharings):
         for j in range(n):
             to[j] = a[j] - b[j]
         found.append(dot(to, to, n))
+    return found
+
+
+def rounded(states):
+    """Return of each state the array of float32 that `Float` sends, and what is decoded of it; None if one does not fit."""
+    cdef list found = []
+    cdef const double* from_
+    cdef float* to
+    cdef double* back
+    cdef int64_t j
+    cdef bint fits = True
+    for state in states:
+        if not is_plain(state):
+            return None
+        single = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(state), cnp.PyArray_DIMS(state), cnp.NPY_FLOAT32, 0)
+        decoded = new_like(state)
+        from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
+        for j in range(cnp.PyArray_SIZE(state)):
+            # Not a number is not below the limit.
+            fits &= fabs(from_[j]) <= LARGEST
+            to[j] = <float>from_[j]
+            back[j] = to[j]
+        if not fits:
+            return None
+        found.append((single, decoded))
     return found
 
 

@@ -62,11 +62,11 @@ class Geometric:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂, or its square, is v·μᵏ at least."""
-        return self.lets_through(float(change.dot(change)), round_number)
+        return _size(change, self.squared) >= self.threshold(round_number)
 
-    def lets_through(self, square: float, round_number: int) -> bool:
-        """Return whether to speak in round k if ‖h‖₂² is ``square``."""
-        return (square if self.squared else math.sqrt(square)) >= self.v * self.mu**round_number
+    def threshold(self, round_number: int) -> float:
+        """Return v·μᵏ."""
+        return self.v * self.mu**round_number
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class PowerLaw:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂, or its square, is v·k^(−μ) at least."""
-        return self.lets_through(float(change.dot(change)), round_number)
+        return _size(change, self.squared) >= self.threshold(round_number)
 
-    def lets_through(self, square: float, round_number: int) -> bool:
-        """Return whether to speak in round k if ‖h‖₂² is ``square``."""
-        return (square if self.squared else math.sqrt(square)) >= self.v * math.pow(round_number, -self.mu)
+    def threshold(self, round_number: int) -> float:
+        """Return v·k^(−μ)."""
+        return self.v * math.pow(round_number, -self.mu)
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,12 @@ class Relative:
         """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂, or the same of the squares."""
         share = self.share if self.squared else self.share**2
         return bool(change @ change >= share * (state @ state))
+
+
+def _size(change: Vector, squared: bool) -> float:
+    """Return ‖h‖₂², or ‖h‖₂."""
+    square = float(change.dot(change))
+    return square if squared else math.sqrt(square)
 
 
 def may_silence(censor: Censor, round_number: int) -> bool:

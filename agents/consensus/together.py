@@ -4,12 +4,14 @@ Nothing is done here that `SharingAgent.say` and `SharingAgent.hear`, which defi
 part is checked in each round; where an agent is out of the ordinary each does its own.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.agents.consensus.censor import Always, Geometric, PowerLaw, may_silence
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.schedule import advance, schedules_of
+from netsim.coders import Exact, Float
 from netsim.errors import BadInput
 from netsim.round_agent import Failed, Together
 from netsim.util.compiled import compiled
@@ -44,104 +46,136 @@ class SharedRounds(Together):
         self._agents = list(agents)
         self._local_steps = local_steps
         self._after = after
-        self._outboxes = [agent.outbox for agent in agents]
-        self._inboxes = [agent.inbox for agent in agents]
-        self._sharings: list[Sharing] = []
-        self._are_usual = False
+        self._schedules = [schedules_of(agent) for agent in agents]
+        self._broadcasts = [agent.outbox.broadcast for agent in agents]
+        self._takes = [agent.inbox.take_into for agent in agents]
+        # As in the last round; `_study` says of them what follows.
+        self._sharings: list[Any] = []
+        self._fits = self._is_exact = self._is_single = self._may_silence = False
+        self._censor: Always | Geometric | PowerLaw = Always()
 
     def say(self, k: int, failed: Failed) -> bool:
         """Let all agents do their steps, and then broadcast their states unless these are censored."""
-        if not self._usual() or not self._advanced(k):
+        if not self._are_usual() or not self._advance(k):
             return False
-        agents, sharings = self._agents, self._sharings
-        states = self._local_steps(agents)
-        if states is None:
+        found = self._local_steps(self._agents)
+        if found is None:
             return False
-        if len(states) != len(agents):
-            what = f"{type(agents[0]).__name__}.local_steps() returned {len(states)} states"
-            raise BadInput(f"{what}, but must return one for each of the {len(agents)} agents")
-        for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
-            if getattr(state, "shape", None) != agent.theta.shape:
-                # What is of another shape cannot be censored either, so nobody speaks: the run ends.
-                failed(place, agent._refused(state))
-                return True
-        for place, (agent, sharing, outbox, state, speaks) in enumerate(
-            zip(agents, sharings, self._outboxes, states, self._speaking(states, k), strict=True)
-        ):
-            agent.theta = state
-            if speaks:
-                try:
-                    coded, known = sharing._code(state, state - sharing.own if sharing._sends_changes else state)
-                    sharing._said(state, known, outbox.broadcast(sharing._kind, coded, k, False))
-                except Exception as error:
-                    failed(place, error)
-            if sharing._may_be_censored:
-                sharing._may_be_censored = may_silence(sharing._censor, k)
+        states = list(found)
+        if not self._take(states, failed):
+            return True
+        speaking = self._speaking(states, k)
+        # Of float32, the arrays to send and what is decoded of them.
+        coded = steps.rounded(states) if self._is_single else None
+        if steps is not None and (self._is_exact or coded is not None):
+            steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)
+        else:
+            self._broadcast(states, speaking, k, failed)
+        if self._may_silence and not may_silence(self._censor, k):
+            self._may_silence = False
+            for sharing in self._sharings:
+                sharing._may_be_censored = False
         return True
 
     def hear(self, k: int, until: float, failed: Failed) -> bool:
         """Let what arrived into the agents' copies, and update the agents."""
-        if not self._usual():
+        if not self._are_usual():
             return False
-        heard = self._agents
-        for place, (inbox, sharing) in enumerate(zip(self._inboxes, self._sharings, strict=True)):
+        heard, adds = self._agents, self._sharings[0]._sends_changes
+        for place, (take_into, sharing) in enumerate(zip(self._takes, self._sharings, strict=True)):
             try:
-                inbox.take_into(sharing.copies, until, add=sharing._sends_changes)
+                take_into(sharing.copies, until, adds)
             except Exception as error:
                 failed(place, error)
                 heard = [agent for agent in heard if agent is not self._agents[place]]
         self._after(heard)
         return True
 
-    def _usual(self) -> bool:
-        """Return whether all agents have a sharing of the usual kind; one that has just begun anew has none."""
-        sharings = [vars(agent).get("sharing") for agent in self._agents]
-        if sharings != self._sharings:
-            self._are_usual = all(map(_is_usual, sharings))
-            self._sharings = sharings  # type: ignore[assignment]
-        return self._are_usual and not any(sharing.only_present for sharing in self._sharings)
+    def _are_usual(self) -> bool:
+        """Return whether all agents have sharings of the usual kind; one that has just begun anew has none."""
+        if steps is None or not steps.have(self._agents, self._sharings):
+            sharings = [vars(agent).get("sharing") for agent in self._agents]
+            if sharings != self._sharings:
+                self._sharings = sharings
+                self._study(sharings)
+        return self._fits
 
-    def _advanced(self, k: int) -> bool:
+    def _study(self, sharings: list[Any]) -> None:
+        """Find out whether the sharings are usual and alike, and what holds for all of them."""
+        self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
+            sharing._repairs is None
+            and not (sharing._key_every or sharing.only_present)
+            and sharing._censor == sharings[0]._censor
+            and type(sharing._coder) is type(sharings[0]._coder)
+            and sharing._sends_changes == sharings[0]._sends_changes
+            for sharing in sharings
+        )
+        if not self._fits:
+            return
+        censor, coders = sharings[0]._censor, [sharing._coder for sharing in sharings]
+        self._fits = isinstance(censor, Always | Geometric | PowerLaw) and _is_ours(censor) and _is_ours(coders[0])
+        self._censor = censor
+        self._is_exact = type(coders[0]) is Exact
+        self._is_single = steps is not None and type(coders[0]) is Float and all(each.bits == 32 for each in coders)
+        self._may_silence = any(sharing._may_be_censored for sharing in sharings)
+
+    def _advance(self, k: int) -> bool:
         """Give all scheduled fields their values of round k; return whether all have one."""
+        if not any(self._schedules):
+            return True
         try:
             for agent in self._agents:
-                if schedules_of(agent):
-                    advance(agent, k)
+                advance(agent, k)
         except BadInput:
             # Each agent will find its own again.
             return False
         return True
 
+    def _take(self, states: list[Array], failed: Failed) -> bool:
+        """Give the agents their states; return whether these have the right shape."""
+        if len(states) != len(self._agents):
+            what = f"{type(self._agents[0]).__name__}.local_steps() returned {len(states)} states"
+            raise BadInput(f"{what}, but must return one for each of the {len(self._agents)} agents")
+        wrong = (_take if steps is None else steps.take)(self._agents, states)
+        if wrong >= 0:
+            failed(wrong, self._agents[wrong]._refused(states[wrong]))
+        return bool(wrong < 0)
+
+    def _broadcast(self, states: Sequence[Array], speaking: Sequence[bool], k: int, failed: Failed) -> None:
+        """Code and broadcast the states that are to be."""
+        for place, (sharing, broadcast, state) in enumerate(zip(self._sharings, self._broadcasts, states, strict=True)):
+            if not speaking[place]:
+                continue
+            try:
+                coded, known = sharing._code(state, state - sharing.own if sharing._sends_changes else state)
+                sharing._said(state, known, broadcast(sharing._kind, coded, k, False))
+            except Exception as error:
+                failed(place, error)
+
     def _speaking(self, states: Sequence[Array], k: int) -> Sequence[bool]:
         """Return whether each agent is to broadcast its state."""
-        censors = [sharing._censor for sharing in self._sharings]
-        if all(type(censor) is Always for censor in censors):
-            return [True] * len(censors)
-        squares = _squares(states, self._sharings)
-        return [
-            not isinstance(censor, (Geometric, PowerLaw)) or censor.lets_through(square, k)
-            for censor, square in zip(censors, squares, strict=True)
-        ]
+        censor = self._censor
+        if isinstance(censor, Always):
+            return [True] * len(states)
+        squares: list[float] | None = None if steps is None else steps.squares(states, self._sharings)
+        if squares is None:
+            changes = [(state - sharing.own).ravel() for state, sharing in zip(states, self._sharings, strict=True)]
+            squares = [float(change.dot(change)) for change in changes]
+        limit = censor.threshold(k)
+        return [(square if censor.squared else math.sqrt(square)) >= limit for square in squares]
 
 
-def _squares(states: Sequence[Array], sharings: Sequence[Sharing]) -> Sequence[float]:
-    """Return ‖θ_i − θ̂_i‖² of each agent."""
-    found: list[float] | None = None if steps is None else steps.squares(states, sharings)
-    if found is None:
-        changes = [(state - sharing.own).ravel() for state, sharing in zip(states, sharings, strict=True)]
-        found = [float(change.dot(change)) for change in changes]
-    return found
+def _take(agents: _Agents, states: list[Array]) -> int:
+    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
+        if getattr(state, "shape", None) != agent.theta.shape:
+            return place
+        agent.theta = state
+    return -1
 
 
-def _is_usual(sharing: Sharing | None) -> bool:
-    """Return whether a sharing is as `Sharing` has it, and its censor and coder are netsim's own."""
-    return (
-        type(sharing) is Sharing
-        and type(sharing._censor) in (Always, Geometric, PowerLaw)
-        and type(sharing._coder).__module__.startswith("netsim.coders.")
-        and sharing._repairs is None
-        and not sharing._key_every
-    )
+def _is_ours(thing: object) -> bool:
+    return type(thing).__module__.startswith("netsim.")
 
 
 def definer(kind: type, name: str) -> type:

@@ -120,7 +120,7 @@ class Inbox:
             frames.append(ready.popleft()[2])
         return frames
 
-    def take_into(self, copies: Copies, until: float, *, add: bool) -> None:
+    def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Take the frames of `take_true` into copies (`Copies.take_in`), if possible without a list of them."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:

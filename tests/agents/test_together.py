@@ -193,7 +193,7 @@ def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bo
         if way == "woken":
             stack.enter_context(mock.patch.object(driver, "ENABLED", False))
         if way == "one by one":
-            stack.enter_context(mock.patch.object(SharedRounds, "_usual", return_value=False))
+            stack.enter_context(mock.patch.object(SharedRounds, "_are_usual", return_value=False))
         try:
             run = problem.network.run(problem.agents, [look])
         except NetsimError as caught:
@@ -255,10 +255,13 @@ def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], co
     problem.censor, problem.coder, problem.loss, problem.duals = Always(), coder, Squared(), None
     problem.ends, problem.counts, problem.rounds = False, False, 9
     agents = {name: problem.agent(i, name, [method]) for i, name in enumerate(problem.graph)}
+    for agent in agents.values():
+        vars(agent)["unheard"] = "kept"
     with said as said_at_once, heard as heard_at_once:
         Network(problem.graph).run(agents)
-    # The matrices are factored, and neighbours that were never heard are left out, by the agents' own steps.
-    assert said_at_once == [method in (ODKLA, DOKL, DDKL), *[True] * 8]
+    # The agents' own steps factor the matrices, and leave out neighbours until all were heard.
+    alone = 2 if method is RFFDOKL else 1 if method in (DKLA, COKE) else 0
+    assert said_at_once == [False] * alone + [True] * (9 - alone)
     assert heard_at_once == [True] * 9
 
 
