@@ -10,7 +10,7 @@ do its own step.
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
-from libc.math cimport fabs
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
@@ -161,7 +161,8 @@ cdef bint look_ahead(agent) except -1:
     cost = agent.cost
     if type(cost) is not OnlineCost or type(cost.loss) is not Squared:
         return False
-    cost.look_ahead()
+    if cost._ahead is None:
+        cost.look_ahead()
     ahead = cost._ahead
     if type(ahead) is not tuple or len(<tuple>ahead) != 2:
         return False
@@ -404,16 +405,18 @@ def broadcast(list sharings, list broadcasts, list states, coded, list speaking,
             sharing.spoken = sharing.spoken + 1
 
 
-def squares(states, list sharings):
-    """Return ‖θ_i − θ̂_i‖² of each agent, as `netsim.agents.consensus.censor` computes it."""
+def exceed(list states, list sharings, double limit, bint squared):
+    """Return of each agent whether ‖θ_i − θ̂_i‖, or its square, is not below a limit, as `Geometric.speaks` does."""
     cdef list found = []
     cdef const double* a
     cdef const double* b
     cdef double* to
+    cdef double square
     cdef int64_t j, n
+    cdef Py_ssize_t i
     change = None
-    for state, sharing in zip(states, sharings):
-        own = sharing.own
+    for i in range(len(states)):
+        state, own = states[i], sharings[i].own
         if not (is_plain(state) and is_plain(own) and cnp.PyArray_SAMESHAPE(state, own)):
             return None
         n = cnp.PyArray_SIZE(state)
@@ -422,7 +425,8 @@ def squares(states, list sharings):
         a, b, to = elements(state), elements(own), elements(change)
         for j in range(n):
             to[j] = a[j] - b[j]
-        found.append(dot(to, to, n))
+        square = dot(to, to, n)
+        found.append((square if squared else sqrt(square)) >= limit)
     return found
 
 
@@ -460,6 +464,7 @@ def update_duals(list agents):
     cdef double* t
     cdef double* g
     cdef const double* known
+    cdef const double* before
     cdef const double* from_row
     for agent in agents:
         copies = copies_of(agent)
@@ -476,9 +481,8 @@ def update_duals(list agents):
             from_row += n
             for j in range(n):
                 t[j] += from_row[j]
-        memcpy(g, elements(dual), n * sizeof(double))
+        before = elements(dual)
         for j in range(n):
             o[j] = degree * known[j]
-        for j in range(n):
-            g[j] = g[j] + rho * (o[j] - t[j])
+            g[j] = before[j] + rho * (o[j] - t[j])
         agent._own_sum, agent._others_sum, agent.dual = own_sum, others_sum, new_dual

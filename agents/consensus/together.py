@@ -152,17 +152,20 @@ class SharedRounds(Together):
             except Exception as error:
                 failed(place, error)
 
-    def _speaking(self, states: Sequence[Array], k: int) -> Sequence[bool]:
+    def _speaking(self, states: list[Array], k: int) -> list[bool]:
         """Return whether each agent is to broadcast its state."""
         censor = self._censor
         if isinstance(censor, Always):
             return [True] * len(states)
-        squares: list[float] | None = None if steps is None else steps.squares(states, self._sharings)
-        if squares is None:
+        limit = censor.threshold(k)
+        found: list[bool] | None = None
+        if steps is not None:
+            found = steps.exceed(states, self._sharings, limit, censor.squared)
+        if found is None:
             changes = [(state - sharing.own).ravel() for state, sharing in zip(states, self._sharings, strict=True)]
             squares = [float(change.dot(change)) for change in changes]
-        limit = censor.threshold(k)
-        return [(square if censor.squared else math.sqrt(square)) >= limit for square in squares]
+            found = [(square if censor.squared else math.sqrt(square)) >= limit for square in squares]
+        return found
 
 
 def _take(agents: _Agents, states: list[Array]) -> int:

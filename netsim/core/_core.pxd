@@ -133,10 +133,15 @@ cdef class ArrivalQueue:
 @cython.final
 cdef class Copies:
     cdef dict row_of
+    cdef list neighbors
+    # Of each row, the row whose frame came next at last (frames mostly come in one order); the row of the last frame.
+    cdef int64_t* following
+    cdef int64_t last
     cdef readonly object table
     cdef double* data
     cdef int64_t rows, width
     cdef int64_t* rounds
+    cdef int64_t row(self, Frame frame) except -1
     cdef int take(self, Frame frame, bint add) except -1
 
 

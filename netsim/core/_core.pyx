@@ -542,7 +542,8 @@ cdef class Copies:
 
     def __init__(self, neighbors, tuple shape, start=None):
         cdef int64_t i
-        self.row_of = {neighbor: i for i, neighbor in enumerate(neighbors)}
+        self.neighbors = list(neighbors)
+        self.row_of = {neighbor: i for i, neighbor in enumerate(self.neighbors)}
         self.rows = len(self.row_of)
         self.table = np.zeros((self.rows, *shape))
         if start is not None:
@@ -550,11 +551,12 @@ cdef class Copies:
         self.width = self.table.size // self.rows if self.rows else 0
         self.data = <double*>cnp.PyArray_DATA(self.table)
         PyMem_Free(self.rounds)
-        self.rounds = <int64_t*>PyMem_Malloc(max(self.rows, 1) * sizeof(int64_t))
+        self.rounds = <int64_t*>PyMem_Malloc(2 * max(self.rows, 1) * sizeof(int64_t))
         if self.rounds == NULL:
             raise MemoryError
+        self.following = self.rounds + self.rows
         for i in range(self.rows):
-            self.rounds[i] = -1
+            self.rounds[i], self.following[i] = -1, (i + 1) % self.rows
 
     def __dealloc__(self):
         PyMem_Free(self.rounds)
@@ -587,12 +589,23 @@ cdef class Copies:
         for frame in frames:
             self.take(frame, add)
 
-    cdef int take(self, Frame frame, bint add) except -1:
-        cdef int64_t index
+    cdef int64_t row(self, Frame frame) except -1:
+        """Return the row of a frame's sender."""
+        cdef int64_t expected
+        if self.rows:
+            expected = self.following[self.last]
+            if self.neighbors[expected] is frame.sender:
+                self.last = expected
+                return expected
         found = self.row_of.get(frame.sender)
         if found is None:
             raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
-        index = found
+        self.following[self.last] = found
+        self.last = found
+        return self.last
+
+    cdef int take(self, Frame frame, bint add) except -1:
+        cdef int64_t index = self.row(frame)
         if frame.round and frame.round == self.rounds[index]:
             return 0
         if frame.start and cnp.PyArray_NDIM(self.table) == 2 and frame.length == self.width:
