@@ -20,7 +20,7 @@ from netsim.core._core cimport Copies
 from scipy.linalg import cython_blas
 
 from netsim.agents.consensus.sharing import Sharing
-from netsim.agents.costs.local import Minimizer
+from netsim.agents.costs.local import LeastSquares, Minimizer
 from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.stream import OnlineCost
 
@@ -83,6 +83,14 @@ cdef inline object new_like(array):
     return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT64, 0)
 
 
+cdef object copied(array):
+    if not is_plain(array):
+        return array.copy()
+    copy = new_like(array)
+    memcpy(elements(copy), elements(array), cnp.PyArray_NBYTES(array))
+    return copy
+
+
 cdef struct State:
     # What an agent's step reads: of vectors the elements, which the agent keeps alive.
     int64_t n, degree
@@ -90,32 +98,33 @@ cdef struct State:
     const double* dual
     const double* own
     const double* others
-    double rho, eta
+    double rho, eta, own_weight
     # Of its last sample.
     const double* phi
     double target, prediction, regularizer
 
 
-cdef Copies copies_of(agent):
+cdef Copies copies_of(dict own):
     """Return the copies of an agent's plain sharing, or None if it has another."""
-    sharing = agent.sharing
+    sharing = own.get("sharing")
     if type(sharing) is not Sharing:
         return None
     copies = sharing.copies
     return <Copies>copies if isinstance(copies, Copies) else None
 
 
-cdef bint read_dual(agent, State* state) except -1:
-    """Read what the steps of ADMM need; return whether the agent fits."""
-    cdef Copies copies = copies_of(agent)
+cdef bint read_dual(dict own, State* state) except -1:
+    """Read what the steps of ADMM need from an agent's attributes; return whether it fits."""
+    cdef Copies copies = copies_of(own)
     if copies is None:
         return False
-    theta, dual, own, others = agent.theta, agent.dual, agent._own_sum, agent._others_sum
-    state.n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
-    if not (is_vector(theta, state.n) and is_vector(dual, state.n) and is_vector(own, state.n) and is_vector(others, state.n)):
+    theta, dual, own_sum, others_sum = own["theta"], own["dual"], own["_own_sum"], own["_others_sum"]
+    cdef int64_t n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
+    state.n = n
+    if not (is_vector(theta, n) and is_vector(dual, n) and is_vector(own_sum, n) and is_vector(others_sum, n)):
         return False
-    state.theta, state.dual, state.own, state.others = elements(theta), elements(dual), elements(own), elements(others)
-    state.rho = agent.rho
+    state.theta, state.dual, state.own, state.others = elements(theta), elements(dual), elements(own_sum), elements(others_sum)
+    state.rho = own["_rho"]
     state.degree = copies.rows
     return True
 
@@ -133,10 +142,12 @@ def quadratic_steps(list agents):
     cdef int64_t j
     cdef list states = []
     linear = None
+    cdef dict own
     for agent in agents:
-        if not read_dual(agent, &s) or s.rho * s.degree != <double>agent._quadratic:
+        own = agent.__dict__
+        if not read_dual(own, &s) or s.rho * s.degree != <double>own["_quadratic"]:
             return None
-        solver = agent._argmin
+        solver = own["_argmin"]
         if type(solver) is not Minimizer:
             return None
         inverse, constant = solver.inverse, solver.constant
@@ -159,49 +170,52 @@ def quadratic_steps(list agents):
 cdef bint look_ahead(agent) except -1:
     """Have an agent's cost look at its next sample; return whether it is a usual one."""
     cost = agent.cost
-    if type(cost) is not OnlineCost or type(cost.loss) is not Squared:
+    if type(cost) is not OnlineCost:
         return False
-    if cost._ahead is None:
+    cdef dict own = cost.__dict__
+    if type(own["loss"]) is not Squared:
+        return False
+    if own["_ahead"] is None:
         cost.look_ahead()
-    ahead = cost._ahead
+    ahead = own["_ahead"]
     if type(ahead) is not tuple or len(<tuple>ahead) != 2:
         return False
     return PyFloat_Check((<tuple>ahead)[1])
 
 
-cdef bint read_sample(agent, State* state) except -1:
+cdef bint read_sample(dict own, State* state) except -1:
     """Read the sample ahead, as vectors that the cost keeps alive; return whether it fits."""
-    cost = agent.cost
-    ahead = cost._ahead
-    phi, target = <tuple>ahead
+    cdef dict cost = own["cost"].__dict__
+    phi, target = <tuple>cost["_ahead"]
     if not is_vector(phi, state.n):
         return False
     state.phi, state.target = elements(phi), PyFloat_AS_DOUBLE(target)
-    state.regularizer = cost.regularizer
+    state.regularizer = cost["regularizer"]
     return True
 
 
-cdef int draw(agent, State* s) except -1:
+cdef int draw(dict own, State* s) except -1:
     """Do what `StreamCost.draw` does."""
-    cost = agent.cost
-    cost.features, cost.target = cost._ahead
-    cost._ahead = None
+    cdef dict cost = own["cost"].__dict__
+    cost["features"], cost["target"] = <tuple>cost["_ahead"]
+    cost["_ahead"] = None
     s.prediction = dot(s.phi, s.theta, s.n)
     cdef double error = s.prediction - s.target
-    cost.squared_error = <double>cost.squared_error + error * error
-    cost.count = cost.count + 1
-    cost.loss_sum = <double>cost.loss_sum + (error * error + s.regularizer * dot(s.theta, s.theta, s.n))
+    cost["squared_error"] = <double>cost["squared_error"] + error * error
+    cost["count"] = <int64_t>cost["count"] + 1
+    cost["loss_sum"] = <double>cost["loss_sum"] + (error * error + s.regularizer * dot(s.theta, s.theta, s.n))
     return 0
 
 
-ctypedef bint (*Read)(object, State*) except -1
-ctypedef object (*Step)(object, const State*)
+ctypedef bint (*Read)(dict, State*) except -1
+ctypedef object (*Step)(dict, const State*)
 
 
 cdef list steps(list agents, Read read, Step step):
     """Let each agent draw a sample and do a step; return their states, or None if one does not fit."""
     cdef int64_t i, count = len(agents)
     cdef list states = []
+    cdef dict own
     cdef State* all_of_them
     for agent in agents:
         # Of all agents first, for what yields the samples may do anything.
@@ -212,24 +226,26 @@ cdef list steps(list agents, Read read, Step step):
         raise MemoryError
     try:
         for i in range(count):
-            if not (read(agents[i], &all_of_them[i]) and read_sample(agents[i], &all_of_them[i])):
+            own = agents[i].__dict__
+            if not (read(own, &all_of_them[i]) and read_sample(own, &all_of_them[i])):
                 return None
         for i in range(count):
-            draw(agents[i], &all_of_them[i])
-            states.append(step(agents[i], &all_of_them[i]))
+            own = agents[i].__dict__
+            draw(own, &all_of_them[i])
+            states.append(step(own, &all_of_them[i]))
     finally:
         PyMem_Free(all_of_them)
     return states
 
 
-cdef bint read_linearised(agent, State* state) except -1:
-    if not read_dual(agent, state):
+cdef bint read_linearised(dict own, State* state) except -1:
+    if not read_dual(own, state):
         return False
-    state.eta = agent.eta
+    state.eta = own["_eta"]
     return True
 
 
-cdef object linearised_step(agent, const State* s):
+cdef object linearised_step(dict own, const State* s):
     cdef double slope = 2.0 * (s.prediction - s.target), twice = 2.0 * s.regularizer
     cdef double weight = s.eta + 2.0 * s.rho * s.degree
     cdef int64_t j
@@ -259,12 +275,12 @@ cdef inline object proximal(const State* s, double quadratic, linear):
     return linear
 
 
-cdef bint read_proximal(agent, State* state) except -1:
+cdef bint read_proximal(dict own, State* state) except -1:
     # An agent without neighbours and regularizer has no minimum, which its own step reports.
-    return agent.solve == "rank-one" and read_linearised(agent, state) and state.degree > 0
+    return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 
-cdef object proximal_step(agent, const State* s):
+cdef object proximal_step(dict own, const State* s):
     cdef int64_t j
     linear = new_vector(s.n)
     cdef double* to = elements(linear)
@@ -278,11 +294,11 @@ def proximal_steps(list agents):
     return steps(agents, read_proximal, proximal_step)
 
 
-cdef bint read_dynamic(agent, State* state) except -1:
-    return read_dual(agent, state) and state.degree > 0
+cdef bint read_dynamic(dict own, State* state) except -1:
+    return read_dual(own, state) and state.degree > 0
 
 
-cdef object dynamic_step(agent, const State* s):
+cdef object dynamic_step(dict own, const State* s):
     cdef int64_t j
     linear = new_vector(s.n)
     cdef double* to = elements(linear)
@@ -298,51 +314,45 @@ def dynamic_steps(list agents):
 
 # --- diffusion --------------------------------------------------------------------------------------------------------
 
-cdef object combined(agent, int64_t n):
-    """Return what `Diffusion.combined` does once all neighbours are known; None before."""
-    cdef Copies copies = copies_of(agent)
+cdef bint read_diffusion(dict own, State* state) except -1:
+    """Read what a step of diffusion needs; the weights are those of `Sharing.add_known` once all neighbours are known."""
+    cdef Copies copies = copies_of(own)
+    theta = own["theta"]
+    state.n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
+    if copies is None or copies.width != state.n or not is_vector(theta, state.n):
+        return False
+    known = own["sharing"]._weights
+    if known is None or not is_vector(known[0], copies.rows) or known[1] == 0.0:
+        return False
+    state.theta = elements(theta)
+    state.own_weight = own["weights"][own["sharing"]._agent.name]
+    state.eta = own["_eta"]
+    return True
+
+
+cdef object combined(dict own, const State* s):
+    """Return what `Diffusion.combined` does."""
+    cdef Copies copies = copies_of(own)
     cdef double weight, total
     cdef int64_t i, j
-    cdef const double* row
-    cdef const double* theta
-    cdef double* to
-    known = None if copies is None else agent.sharing._weights
-    if known is None or copies.width != n:
-        return None
-    weights, total = known
-    if not is_vector(weights, copies.rows) or total == 0.0 or not is_vector(agent.theta, n):
-        return None
-    weight = agent.weights[agent.name]
-    psi = new_vector(n)
-    to, theta, row = elements(psi), elements(agent.theta), copies.data
-    for j in range(n):
-        to[j] = weight * theta[j]
+    cdef const double* row = copies.data
+    weights, total = own["sharing"]._weights
+    psi = new_vector(s.n)
+    cdef double* to = elements(psi)
+    for j in range(s.n):
+        to[j] = s.own_weight * s.theta[j]
     for i in range(copies.rows):
         weight = elements(weights)[i]
-        for j in range(n):
+        for j in range(s.n):
             to[j] += weight * row[j]
-        row += n
-    for j in range(n):
+        row += s.n
+    for j in range(s.n):
         to[j] /= total
     return psi
 
 
-cdef bint read_diffusion(agent, State* state) except -1:
-    cdef Copies copies = copies_of(agent)
-    theta = agent.theta
-    state.n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
-    if copies is None or copies.width != state.n or not is_vector(theta, state.n):
-        return False
-    known = agent.sharing._weights
-    if known is None or not is_vector(known[0], copies.rows) or known[1] == 0.0:
-        return False
-    state.theta = elements(theta)
-    state.eta = agent.eta
-    return True
-
-
-cdef object diffusion_step(agent, const State* s):
-    psi = combined(agent, s.n)
+cdef object diffusion_step(dict own, const State* s):
+    psi = combined(own, s)
     cdef double* to = elements(psi)
     cdef double slope = 2.0 * (dot(s.phi, to, s.n) - s.target), twice = 2.0 * s.regularizer
     cdef int64_t j
@@ -354,6 +364,29 @@ cdef object diffusion_step(agent, const State* s):
 def diffusion_steps(list agents):
     """Return the states of `RFFDOKL.local_step` with squared losses of numbers."""
     return steps(agents, read_diffusion, diffusion_step)
+
+
+def gradient_steps(list agents):
+    """Return the states of `CTA.local_step` with costs of least squares."""
+    cdef State s
+    cdef int64_t j
+    cdef double* to
+    cdef dict own
+    cdef list states = []
+    for agent in agents:
+        own = agent.__dict__
+        cost = own["cost"]
+        if type(cost) is not LeastSquares or not read_diffusion(own, &s) or not is_vector(cost.linear, s.n):
+            return None
+        theta = combined(own, &s)
+        product = cost.hessian @ theta
+        if not is_vector(product, s.n):
+            return None
+        to = elements(theta)
+        for j in range(s.n):
+            to[j] = to[j] - s.eta * (elements(product)[j] - elements(cost.linear)[j])
+        states.append(theta)
+    return states
 
 
 # --- what agents say and hear -----------------------------------------------------------------------------------------
@@ -401,7 +434,7 @@ def broadcast(list sharings, list broadcasts, list states, coded, list speaking,
             continue
         copies = sharing.copies
         if taken or copies.rows == 0:
-            sharing.own = known.copy() if coded is None else known
+            sharing.own = copied(known) if coded is None else known
             sharing.spoken = sharing.spoken + 1
 
 
@@ -466,13 +499,15 @@ def update_duals(list agents):
     cdef const double* known
     cdef const double* before
     cdef const double* from_row
+    cdef dict its
     for agent in agents:
-        copies = copies_of(agent)
-        own, dual = (None, None) if copies is None else (agent.sharing.own, agent.dual)
+        its = agent.__dict__
+        copies = copies_of(its)
+        own, dual = (None, None) if copies is None else (its["sharing"].own, its["dual"])
         if not (is_plain(own) and is_plain(dual) and cnp.PyArray_SAMESHAPE(own, dual) and 0 < copies.rows and copies.width == cnp.PyArray_SIZE(own)):
             agent.after_sharing()
             continue
-        n, degree, rho = cnp.PyArray_SIZE(own), <double>copies.rows, agent.rho
+        n, degree, rho = cnp.PyArray_SIZE(own), <double>copies.rows, its["_rho"]
         own_sum, others_sum, new_dual = new_like(own), new_like(own), new_like(own)
         known, o, t, g = elements(own), elements(own_sum), elements(others_sum), elements(new_dual)
         memcpy(t, copies.data, n * sizeof(double))
@@ -485,4 +520,4 @@ def update_duals(list agents):
         for j in range(n):
             o[j] = degree * known[j]
             g[j] = before[j] + rho * (o[j] - t[j])
-        agent._own_sum, agent._others_sum, agent.dual = own_sum, others_sum, new_dual
+        its["_own_sum"], its["_others_sum"], its["dual"] = own_sum, others_sum, new_dual

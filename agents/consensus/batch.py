@@ -36,6 +36,11 @@ class CTA(Diffusion):
         psi = self.combined()
         return psi - self.eta * self.cost.gradient(psi)
 
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents whose costs are least squares."""
+        return None if steps is None else steps.gradient_steps(agents)
+
 
 @dataclass(eq=False, repr=False)
 class DKLA(Dual):
