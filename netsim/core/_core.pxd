@@ -143,6 +143,8 @@ cdef class Copies:
     cdef int64_t* rounds
     cdef int64_t row(self, Frame frame) except -1
     cdef int take(self, Frame frame, bint add) except -1
+    cdef object state_of(self, Frame frame)
+    cdef int put(self, int64_t index, array, bint add) except -1
 
 
 @cython.final

@@ -29,6 +29,7 @@ from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
+from netsim.wire.coded import Coded
 from netsim.wire.codec import array_trailer, is_mutable, payload_bits, saturated, unpack_payload
 
 cnp.import_array()
@@ -614,12 +615,36 @@ cdef class Copies:
             else:
                 copy_elements(self.data + index * self.width, frame, 0, self.width)
         else:
-            array = as_state(frame, self.table.shape[1:])
-            if add:
+            array = self.state_of(frame)
+            if is_plain(array):
+                self.put(index, array, add)
+            elif add:
                 self.table[index] += array
             else:
                 self.table[index] = array
         self.rounds[index] = frame.round
+        return 0
+
+    cdef object state_of(self, Frame frame):
+        """Return what `as_state` does, and of a usual coded array its values at once."""
+        payload = frame.payload
+        cdef object kind = type(payload)
+        if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
+            values = payload.values
+            if is_plain(values) and cnp.PyArray_SIZE(values) == self.width and values.shape == self.table.shape[1:]:
+                return values
+        return as_state(frame, self.table.shape[1:])
+
+    cdef int put(self, int64_t index, array, bint add) except -1:
+        """Put, or add, a plain array of the states' shape into a row."""
+        cdef double* row = self.data + index * self.width
+        cdef const double* values = <const double*>cnp.PyArray_DATA(array)
+        cdef int64_t i
+        if add:
+            for i in range(self.width):
+                row[i] += values[i]
+        else:
+            memcpy(row, values, self.width * sizeof(double))
         return 0
 
     def receive(self, ArrivalQueue arrivals, double until, *, bint add=False):
