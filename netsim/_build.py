@@ -10,7 +10,14 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("core._core", "parallel._parcels", "radio._mac", "transport._links", "wire._packing")
+MODULES = (
+    "agents.consensus._steps",
+    "core._core",
+    "parallel._parcels",
+    "radio._mac",
+    "transport._links",
+    "wire._packing",
+)
 # Those whose types the others may use: a .pxd beside the source declares them.
 _DECLARED = ("core._core",)
 

@@ -16,11 +16,13 @@ from netsim import Frame
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.duals import Accumulated, Duals, Sending
 from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.consensus.together import SharedRounds, definer, overrides, steps
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.errors import BadInput
+from netsim.round_agent import Together
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -176,6 +178,43 @@ class SharingAgent(Cited, netsim.RoundAgent):
         """Return the new θ_i."""
         raise NotImplementedError(f"{type(self).__name__} must define local_step(self), which returns the new θ_i")
 
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
+        """Return the new θ_i of several agents of this class, in their order, all at once; optional.
+
+        The result must be that of each agent's `local_step`, to the last bit, which stays what defines the method, and
+        is called where this returns None: then nothing may have changed. By default it does. The agents belong to one
+        network whose rounds they take part in. A subclass that overrides a method of the class does without.
+        """
+        return None
+
+    @classmethod
+    def together(cls, agents: Sequence[Any]) -> Together | None:
+        """Return what takes agents of this class through their rounds at once, or None if each must do its own."""
+        usual = definer(cls, "say") is definer(cls, "hear") is SharingAgent
+        if not usual or definer(cls, "new_sharing") not in (SharingAgent, Dual):
+            return None
+        if any(callable(getattr(cls, name, None)) for agent in agents for name in vars(agent)):
+            # Some agent has a method of its own.
+            return None
+        update = cls._update()
+        if update is None:
+            return None
+        is_changed = overrides(cls, definer(cls, "local_steps"))
+        return SharedRounds(agents, SharingAgent.local_steps if is_changed else cls.local_steps, update)
+
+    @classmethod
+    def _update(cls) -> Callable[[list[Any]], None] | None:
+        """Return what does `after_sharing` for several agents, or None if that is not netsim's own."""
+        source = definer(cls, "after_sharing")
+        if source is SharingAgent:
+            return lambda agents: None
+        if source is definer(cls, "_update_sums") is definer(cls, "degree") is Dual and steps is not None:
+            duals: Callable[[list[Any]], None] = steps.update_duals
+            return duals
+        is_own = source.__module__.startswith("netsim.") and not overrides(cls, source)
+        return _update_each if is_own else None
+
     def _refused(self, theta: object) -> BadInput:
         shown = theta.shape if isinstance(theta, np.ndarray) else type(theta).__name__
         return BadInput(
@@ -184,6 +223,11 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     def after_sharing(self) -> None:
         """Update the agent after the neighbours' frames were processed; does nothing by default."""
+
+
+def _update_each(agents: list[Any]) -> None:
+    for agent in agents:
+        agent.after_sharing()
 
 
 class Weighted(SharingAgent):

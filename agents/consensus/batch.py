@@ -10,6 +10,7 @@ from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks
+from netsim.agents.consensus.together import steps
 from netsim.agents.costs.local import Problem
 from netsim.util.typing import Array
 
@@ -34,6 +35,11 @@ class CTA(Diffusion):
         """Return ψ_i − η ∇R_i(ψ_i)."""
         psi = self.combined()
         return psi - self.eta * self.cost.gradient(psi)
+
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents whose costs are least squares."""
+        return None if steps is None else steps.gradient_steps(agents)
 
 
 @dataclass(eq=False, repr=False)
@@ -72,6 +78,11 @@ class DKLA(Dual):
         if quadratic != self._quadratic:
             self._quadratic, self._argmin = quadratic, self.cost.proximal(quadratic)
         return self._argmin(self.pull_to_sum())
+
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents whose costs are least squares."""
+        return None if steps is None else steps.quadratic_steps(agents)
 
 
 @dataclass(eq=False, repr=False)

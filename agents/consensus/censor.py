@@ -62,7 +62,11 @@ class Geometric:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂, or its square, is v·μᵏ at least."""
-        return _size(change, self.squared) >= self.v * self.mu**round_number
+        return _size(change, self.squared) >= self.threshold(round_number)
+
+    def threshold(self, round_number: int) -> float:
+        """Return v·μᵏ."""
+        return self.v * self.mu**round_number
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,11 @@ class PowerLaw:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂, or its square, is v·k^(−μ) at least."""
-        return _size(change, self.squared) >= self.v * math.pow(round_number, -self.mu)
+        return _size(change, self.squared) >= self.threshold(round_number)
+
+    def threshold(self, round_number: int) -> float:
+        """Return v·k^(−μ)."""
+        return self.v * math.pow(round_number, -self.mu)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 """
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks
+from netsim.agents.consensus.together import steps
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
 from netsim.util import check
@@ -40,6 +42,11 @@ class RFFDOKL(Diffusion):
         self.cost.draw(self.theta)
         psi = self.combined()
         return psi - self.eta * self.cost.gradient(psi)
+
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents with squared losses of numbers."""
+        return None if steps is None else steps.diffusion_steps(agents)
 
 
 @dataclass(eq=False, repr=False)
@@ -75,6 +82,11 @@ class ODKLA(Dual):
         step = self.cost.gradient(self.theta) + self.pull_to_difference()
         return self.theta - step / (self.eta + 2.0 * self.rho * self.degree)
 
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents with squared losses of numbers."""
+        return None if steps is None else steps.linearised_steps(agents)
+
 
 @dataclass(eq=False, repr=False)
 class DOKL(Dual):
@@ -107,6 +119,11 @@ class DOKL(Dual):
         argmin = self.cost.argmin if self.solve == "rank-one" else self.cost.dense_argmin
         return argmin(self.eta / 2.0 + self.rho * self.degree, self.pull_to_sum() - self.eta * self.theta)
 
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents with squared losses of numbers that solve in O(D)."""
+        return None if steps is None else steps.proximal_steps(agents)
+
 
 @dataclass(eq=False, repr=False)
 class DDKL(Dual):
@@ -124,3 +141,8 @@ class DDKL(Dual):
         """Return argmin L_i,t(θ) + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         self.cost.draw(self.theta)
         return self.cost.argmin(self.rho * self.degree, self.pull_to_sum())
+
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
+        """Return the states of agents with squared losses of numbers."""
+        return None if steps is None else steps.dynamic_steps(agents)

@@ -113,14 +113,17 @@ class Sharing:
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng) or is_key:
             whole = is_key and self._sends_changes
             coded, known = (state, state) if whole else self._code(state, change)
-            links = await self._agent.broadcast(KEY if whole else self._kind, coded)
-            # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
-            # neighbour receives it, so θ̂_i must not change.
-            if links or not len(self.copies):
-                # Copy: the coder may have returned the state array itself, which the method may modify later.
-                self.own = known.copy() if known is state else known
-                self.spoken += 1
+            self._said(state, known, await self._agent.broadcast(KEY if whole else self._kind, coded))
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
+
+    def _said(self, state: Vector, known: Vector, links: int) -> None:
+        """Note that ``links`` links accepted a broadcast from which a receiver decodes ``known``."""
+        # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
+        # neighbour receives it, so θ̂_i must not change.
+        if links or not len(self.copies):
+            # Copy: the coder may have returned the state array itself, which the method may modify later.
+            self.own = known.copy() if known is state else known
+            self.spoken += 1
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
         """Apply received frames to the copies; raises AgentError for a wrong payload or a sender not a neighbour."""

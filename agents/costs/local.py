@@ -190,21 +190,31 @@ class LeastSquares(LocalProblem):
         check.finite("quadratic", quadratic, low=0.0)
         identity = np.eye(self.size)
         factor = _factor(self.hessian + 2.0 * quadratic * identity, "quadratic", quadratic)
-        inverse = np.asfortranarray(cho_solve(factor, identity))
-        constant = inverse @ self.linear
-        shape = (self.size,)
+        return Minimizer(np.asfortranarray(cho_solve(factor, identity)), self.linear)
 
-        def solve(linear: Array) -> Array:
-            if np.shape(linear) != shape:
-                raise _wrong_shape("linear", linear, self.size)
-            # One call an agent and round, so its overhead counts. Measured at D = 100: cho_solve 16 µs (11
-            # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b
-            # 1.9, dsymv 1.2, which reads half of the inverse. For a positive matrix the inverse made from
-            # its Cholesky factor costs little accuracy: at condition numbers from 1e2 to 1e11 the error was
-            # one to four times that of dpotrs.
-            return dsymv(-1.0, inverse, linear, beta=1.0, y=constant)
 
-        return solve
+class Minimizer:
+    """The solver of a least-squares problem with a quadratic term: ``linear`` ↦ H⁻¹(b − linear).
+
+    ``inverse`` is H⁻¹, of shape (D, D), and ``constant`` H⁻¹b.
+    """
+
+    __slots__ = ("constant", "inverse")
+
+    def __init__(self, inverse: Array, linear: Array) -> None:
+        self.inverse = inverse
+        self.constant = inverse @ linear
+
+    def __call__(self, linear: Array) -> Array:
+        """Return the minimum; raises BadInput for another shape of ``linear``."""
+        if np.shape(linear) != self.constant.shape:
+            raise _wrong_shape("linear", linear, len(self.constant))
+        # One call an agent and round, so its overhead counts. Measured at D = 100: cho_solve 16 µs (11
+        # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b
+        # 1.9, dsymv 1.2, which reads half of the inverse. For a positive matrix the inverse made from
+        # its Cholesky factor costs little accuracy: at condition numbers from 1e2 to 1e11 the error was
+        # one to four times that of dpotrs.
+        return dsymv(-1.0, self.inverse, linear, beta=1.0, y=self.constant)
 
 
 def _remade(features: Array, targets: Array, loss: Loss, regularizer: float) -> LocalProblem:

@@ -31,6 +31,8 @@ class StreamCost:
         self.count = 0
         self.loss_sum = 0.0
         self._samples = samples
+        # The next sample, or the error in its place, if something has looked at it.
+        self._ahead: tuple[Vector, Any] | BaseException | None = None
         self.features: Vector
         # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
         self.target: Any
@@ -51,12 +53,28 @@ class StreamCost:
         Raises BadInput if the stream has ended, or a label is none that the loss knows.
         """
         try:
-            self.features, self.target = next(self._samples)
+            self.features, self.target = self._next()
         except StopIteration:
             raise BadInput(f"samples: must be one for each round; the stream ended after {self.count}") from None
         loss = self.meet(self.features @ theta)
         self.count += 1
         self.loss_sum += loss + self.regularizer * float(np.vdot(theta, theta))
+
+    def look_ahead(self) -> None:
+        """Look at the next sample, which `draw` takes: keep it, or the error that comes in its place."""
+        if self._ahead is None:
+            try:
+                self._ahead = next(self._samples)
+            except Exception as error:
+                self._ahead = error
+
+    def _next(self) -> tuple[Vector, Any]:
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return next(self._samples)
+        if isinstance(ahead, BaseException):
+            raise ahead
+        return ahead
 
     def meet(self, prediction: Any) -> float:
         """Return ℓ of a prediction of the sample just drawn; count its error."""

@@ -144,10 +144,18 @@ cdef class ArrivalQueue:
 @cython.final
 cdef class Copies:
     cdef dict row_of
+    cdef list neighbors
+    # Of each row, the row whose frame came next at last (frames mostly come in one order); the row of the last frame.
+    cdef int64_t* following
+    cdef int64_t last
     cdef readonly object table
     cdef double* data
     cdef int64_t rows, width
     cdef int64_t* rounds
+    cdef int64_t row(self, Frame frame) except -1
+    cdef int take(self, Frame frame, bint add) except -1
+    cdef object state_of(self, Frame frame)
+    cdef int put(self, int64_t index, array, bint add) except -1
 
 
 @cython.final

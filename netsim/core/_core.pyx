@@ -40,6 +40,7 @@ from netsim.wire.codec import (
     saturated,
     unpack_payload,
 )
+from netsim.wire.coded import Coded
 
 cnp.import_array()
 
@@ -567,7 +568,8 @@ cdef class Copies:
 
     def __init__(self, neighbors, tuple shape, start=None):
         cdef int64_t i
-        self.row_of = {neighbor: i for i, neighbor in enumerate(neighbors)}
+        self.neighbors = list(neighbors)
+        self.row_of = {neighbor: i for i, neighbor in enumerate(self.neighbors)}
         self.rows = len(self.row_of)
         self.table = np.zeros((self.rows, *shape))
         if start is not None:
@@ -575,11 +577,12 @@ cdef class Copies:
         self.width = self.table.size // self.rows if self.rows else 0
         self.data = <double*>cnp.PyArray_DATA(self.table)
         PyMem_Free(self.rounds)
-        self.rounds = <int64_t*>PyMem_Malloc(max(self.rows, 1) * sizeof(int64_t))
+        self.rounds = <int64_t*>PyMem_Malloc(2 * max(self.rows, 1) * sizeof(int64_t))
         if self.rounds == NULL:
             raise MemoryError
+        self.following = self.rounds + self.rows
         for i in range(self.rows):
-            self.rounds[i] = -1
+            self.rounds[i], self.following[i] = -1, (i + 1) % self.rows
 
     def __dealloc__(self):
         PyMem_Free(self.rounds)
@@ -609,39 +612,84 @@ cdef class Copies:
 
     def take_in(self, frames, *, bint add=False):
         """Replace the copies by the frames' payloads, or add these to them."""
-        cdef Frame frame
-        cdef int64_t index, i
-        cdef double* row
-        cdef const double* sent
-        cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
         for frame in frames:
-            found = self.row_of.get(frame.sender)
-            if found is None:
-                raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
-            index = found
-            if frame.round and frame.round == self.rounds[index]:
-                continue
-            if frame.start and is_vector and frame.length == self.width:
-                row = self.data + index * self.width
-                if add:
-                    add_elements(row, frame, 0, self.width)
-                else:
-                    copy_elements(row, frame, 0, self.width)
+            self.take(frame, add)
+
+    cdef int64_t row(self, Frame frame) except -1:
+        """Return the row of a frame's sender."""
+        cdef int64_t expected
+        if self.rows:
+            expected = self.following[self.last]
+            if self.neighbors[expected] is frame.sender:
+                self.last = expected
+                return expected
+        found = self.row_of.get(frame.sender)
+        if found is None:
+            raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
+        self.following[self.last] = found
+        self.last = found
+        return self.last
+
+    cdef int take(self, Frame frame, bint add) except -1:
+        cdef int64_t index = self.row(frame)
+        if frame.round and frame.round == self.rounds[index]:
+            return 0
+        if frame.start and cnp.PyArray_NDIM(self.table) == 2 and frame.length == self.width:
+            if add:
+                add_elements(self.data + index * self.width, frame, 0, self.width)
             else:
-                array = as_state(frame, self.table.shape[1:])
-                if is_plain(array):
-                    row = self.data + index * self.width
-                    sent = <const double*>cnp.PyArray_DATA(array)
-                    if add:
-                        for i in range(self.width):
-                            row[i] += sent[i]
-                    else:
-                        memcpy(row, sent, 8 * self.width)
-                elif add:
-                    self.table[index] += array
-                else:
-                    self.table[index] = array
-            self.rounds[index] = frame.round
+                copy_elements(self.data + index * self.width, frame, 0, self.width)
+        else:
+            array = self.state_of(frame)
+            if is_plain(array):
+                self.put(index, array, add)
+            elif add:
+                self.table[index] += array
+            else:
+                self.table[index] = array
+        self.rounds[index] = frame.round
+        return 0
+
+    cdef object state_of(self, Frame frame):
+        """Return what `as_state` does, and of a usual coded array its values at once."""
+        payload = frame.payload
+        cdef object kind = type(payload)
+        if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
+            values = payload.values
+            if is_plain(values) and cnp.PyArray_SIZE(values) == self.width and values.shape == self.table.shape[1:]:
+                return values
+        return as_state(frame, self.table.shape[1:])
+
+    cdef int put(self, int64_t index, array, bint add) except -1:
+        """Put, or add, a plain array of the states' shape into a row."""
+        cdef double* row = self.data + index * self.width
+        cdef const double* values = <const double*>cnp.PyArray_DATA(array)
+        cdef int64_t i
+        if add:
+            for i in range(self.width):
+                row[i] += values[i]
+        else:
+            memcpy(row, values, self.width * sizeof(double))
+        return 0
+
+    def receive(self, ArrivalQueue arrivals, double until, *, bint add=False):
+        """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
+        cdef Entry* entry
+        cdef int64_t i, count
+        if arrivals.heap != 0:
+            self.take_in(arrivals.deliver(until), add=add)
+            return
+        count = arrivals.arrange(until)
+        for i in range(count):
+            entry = &arrivals.entries[i]
+            arrivals.tally.count_outcome(entry.time, entry.key, entry.kind, C_DELIVERED)
+        try:
+            for i in range(count):
+                self.take(<Frame>arrivals.entries[i].frame, add)
+        finally:
+            for i in range(count):
+                Py_DECREF(<object>arrivals.entries[i].frame)
+            arrivals.drop(count)
 
     def sum(self):
         """Return the sum of all copies, row by row."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.core.arrival_queue import ArrivalQueue
 from netsim.core.frame import Frame
 from netsim.errors import AgentError
 from netsim.wire.coded import Coded
@@ -84,6 +85,10 @@ class Copies:
                 self.table[row] += value
             else:
                 self.table[row] = value
+
+    def receive(self, arrivals: ArrivalQueue, until: float, *, add: bool = False) -> None:
+        """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
+        self.take_in(arrivals.deliver(until), add=add)
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of all copies, row by row."""

@@ -12,9 +12,10 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
 from contextvars import copy_context
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from netsim.round_agent import RoundAgent
+from netsim.round_agent import RoundAgent, Together
 from netsim.transport.context import Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.shared import Shared
@@ -68,6 +69,8 @@ class Driver:
     def __init__(self, shared: Shared) -> None:
         self._rounds = shared.rounds
         self._members: list[_Member] = []
+        # The members, in their order, by what speaks and hears for them (None: each for itself); None: not known yet.
+        self._groups: list[tuple[Together | None, list[_Member]]] | None = None
         # The callbacks belong to no agent.
         self._variables = copy_context()
 
@@ -92,6 +95,7 @@ class Driver:
         if not self._members:
             self._wait_for_opening()
         self._members.append(member)
+        self._groups = None
         cancelled = None
         try:
             await member.over
@@ -107,25 +111,58 @@ class Driver:
     def _forget(self, member: _Member) -> None:
         if member in self._members:
             self._members.remove(member)
+            self._groups = None
+
+    def _grouped(self) -> list[tuple[Together | None, list[_Member]]]:
+        """Return the members by what speaks and hears for them: neighbours in their order, of one class."""
+        if self._groups is None:
+            of_one_class = (list(each) for _, each in groupby(self._members, lambda member: type(member.agent)))
+            self._groups = [
+                (type(each[0].agent).together([member.agent for member in each]), each) for each in of_one_class
+            ]
+        return self._groups
 
     def _wait_for_opening(self) -> None:
         self._rounds.opening().add_done_callback(self._opened, context=self._variables)
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
         number = opening.result()
-        for member in list(self._members):
-            member.rounds.enter(number)
-            self._say(member, number)
+        for member in self._members:
+            if member.context.first_round:
+                member.context.round = number
+            else:
+                member.rounds.enter(number)
+        for together, members in self._grouped():
+            if together is not None and self._do(together.say, members, number):
+                for member in members:
+                    member.context.collected = number
+            else:
+                for member in members:
+                    self._say(member, number)
         if self._members:
             self._rounds.closing().add_done_callback(self._closed, context=self._variables)
 
     def _closed(self, closing: "asyncio.Future[int]") -> None:
         number, rounds = closing.result(), self._rounds
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
+        for together, members in self._grouped():
+            if together is None or not self._do(together.hear, members, number, deadline):
+                for member in members:
+                    self._hear(member, number, deadline)
         for member in list(self._members):
-            self._hear(member, number, deadline)
+            if not member.rounds.goes_on():
+                member.rounds.leave()
+                self._release(member)
         if self._members:
             self._wait_for_opening()
+
+    def _do(self, work: Callable[..., bool], members: list[_Member], *arguments: Any) -> bool:
+        """Let the work be done for several agents; return whether it was."""
+        try:
+            return work(*arguments, lambda place, error: self._failed(members[place], error))
+        except Exception as error:
+            self._failed(members[0], error)
+            return True
 
     def _say(self, member: _Member, number: int) -> None:
         say = _say(member.agent, number)
@@ -144,10 +181,6 @@ class Driver:
             member.call(member.agent.hear, Heard(member.context.inbox.take_true(deadline)), number)
         except Exception as error:
             self._failed(member, error)
-            return
-        if not member.rounds.goes_on():
-            member.rounds.leave()
-            self._release(member)
 
     def _release(self, member: _Member) -> None:
         self._forget(member)

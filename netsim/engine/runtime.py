@@ -486,8 +486,10 @@ class Runtime:
 
     def _settle(self, until: float) -> None:
         """Process, in every inbox, the frames that arrived before ``until`` (s)."""
+        until = min(until, self.horizon)
         for inbox in self.inboxes.values():
-            inbox.settle(min(until, self.horizon))
+            if inbox.arrivals:
+                inbox.settle(until)
 
     def round_ended(self, number: int) -> None:
         """Write the round's row, unless rows are samples."""

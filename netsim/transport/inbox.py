@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from netsim.core import ArrivalQueue, Frame
+from netsim.core import ArrivalQueue, Copies, Frame
 from netsim.core.arrival_queue import Entry
 from netsim.core.framing import for_receiver
 from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
@@ -119,6 +119,14 @@ class Inbox:
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
         return frames
+
+    def take_into(self, copies: Copies, until: float, add: bool) -> None:
+        """Take the frames of `take_true` into copies (`Copies.take_in`), if possible without a list of them."""
+        arrivals = self.arrivals
+        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
+            copies.receive(arrivals, until, add=add)
+        else:
+            copies.take_in(self.take_true(until), add=add)
 
     def end_iteration(self) -> bool:
         """End every ``async for`` that is blocked here; return whether there was one."""

@@ -1,0 +1,523 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The local steps and updates of several agents at once, compiled.
+
+What a function does is defined by the methods that its docstring names, and the results are theirs to the last bit: the
+operations on an element are the same, in the same order, and inner products are those of the same libraries. A law test
+compares them. Where a function returns None, some agent does not fit; nothing has happened then, and each agent must
+do its own step.
+"""
+
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport fabs, sqrt
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+cimport numpy as cnp
+
+from netsim.core._core cimport Copies
+
+from scipy.linalg import cython_blas
+
+from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.costs.local import LeastSquares, Minimizer
+from netsim.agents.costs.losses import Squared
+from netsim.agents.costs.stream import OnlineCost
+
+cnp.import_array()
+
+# The largest float32.
+cdef double LARGEST = 3.4028234663852886e38
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef void (*DotFunction "PyArray_DotFunc *")(
+        void*, cnp.npy_intp, void*, cnp.npy_intp, void*, cnp.npy_intp, void*
+    ) noexcept
+    ctypedef struct ArrayFunctions "PyArray_ArrFuncs":
+        DotFunction dotfunc
+    ArrayFunctions* PyDataType_GetArrFuncs(cnp.PyArray_Descr*) noexcept
+
+# What numpy's dot and @ call for two vectors.
+cdef object _float64 = cnp.PyArray_DescrFromType(cnp.NPY_FLOAT64)
+cdef DotFunction numpy_dot = PyDataType_GetArrFuncs(<cnp.PyArray_Descr*>_float64).dotfunc
+
+ctypedef void (*SymmetricProduct)(
+    char*, int*, double*, double*, int*, double*, int*, double*, double*, int*
+) noexcept nogil
+
+# What scipy.linalg.blas.dsymv calls.
+cdef object _capsule = cython_blas.__pyx_capi__["dsymv"]
+if not (<bytes>PyCapsule_GetName(_capsule)).startswith(b"void (char *, int *, "):
+    raise ImportError(f"scipy's dsymv has another signature: {PyCapsule_GetName(_capsule)}")
+cdef SymmetricProduct dsymv = <SymmetricProduct>PyCapsule_GetPointer(_capsule, PyCapsule_GetName(_capsule))
+
+
+cdef inline double dot(const double* a, const double* b, int64_t n) noexcept:
+    cdef double result
+    numpy_dot(<void*>a, sizeof(double), <void*>b, sizeof(double), &result, n, NULL)
+    return result
+
+
+cdef inline double* elements(array) noexcept:
+    return <double*>cnp.PyArray_DATA(array)
+
+
+cdef inline bint is_plain(array) noexcept:
+    """Return whether this is an array of float64 in one piece."""
+    return (
+        type(array) is cnp.ndarray and cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT64 and cnp.PyArray_ISCARRAY_RO(array)
+    )
+
+
+cdef inline bint is_vector(array, int64_t n) noexcept:
+    return is_plain(array) and cnp.PyArray_NDIM(array) == 1 and cnp.PyArray_DIM(array, 0) == n
+
+
+cdef inline object new_vector(int64_t n):
+    cdef cnp.npy_intp shape[1]
+    shape[0] = n
+    return cnp.PyArray_EMPTY(1, shape, cnp.NPY_FLOAT64, 0)
+
+
+cdef inline object new_like(array):
+    return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT64, 0)
+
+
+cdef object copied(array):
+    if not is_plain(array):
+        return array.copy()
+    copy = new_like(array)
+    memcpy(elements(copy), elements(array), cnp.PyArray_NBYTES(array))
+    return copy
+
+
+cdef struct State:
+    # What an agent's step reads: of vectors the elements, which the agent keeps alive.
+    int64_t n, degree
+    const double* theta
+    const double* dual
+    const double* own
+    const double* others
+    double rho, eta, own_weight
+    # Of its last sample.
+    const double* phi
+    double target, prediction, regularizer
+
+
+cdef Copies copies_of(dict own):
+    """Return the copies of an agent's plain sharing, or None if it has another."""
+    sharing = own.get("sharing")
+    if type(sharing) is not Sharing:
+        return None
+    copies = sharing.copies
+    return <Copies>copies if isinstance(copies, Copies) else None
+
+
+cdef bint read_dual(dict own, State* state) except -1:
+    """Read what the steps of ADMM need from an agent's attributes; return whether it fits."""
+    cdef Copies copies = copies_of(own)
+    if copies is None:
+        return False
+    theta, dual, own_sum, others_sum = own["theta"], own["dual"], own["_own_sum"], own["_others_sum"]
+    cdef int64_t n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
+    state.n = n
+    if not (is_vector(theta, n) and is_vector(dual, n) and is_vector(own_sum, n) and is_vector(others_sum, n)):
+        return False
+    state.theta, state.dual, state.own, state.others = elements(theta), elements(dual), elements(own_sum), elements(others_sum)
+    state.rho = own["_rho"]
+    state.degree = copies.rows
+    return True
+
+
+cdef inline double pull_to_sum(const State* s, int64_t j) noexcept:
+    return s.dual[j] + -s.rho * (s.own[j] + s.others[j])
+
+
+def quadratic_steps(list agents):
+    """Return the states of `DKLA.local_step` with costs of least squares."""
+    cdef State s
+    cdef int n, one = 1
+    cdef char upper = b"U"
+    cdef double minus = -1.0, plus = 1.0
+    cdef int64_t j
+    cdef list states = []
+    linear = None
+    cdef dict own
+    for agent in agents:
+        own = agent.__dict__
+        if not read_dual(own, &s) or s.rho * s.degree != <double>own["_quadratic"]:
+            return None
+        solver = own["_argmin"]
+        if type(solver) is not Minimizer:
+            return None
+        inverse, constant = solver.inverse, solver.constant
+        n = <int>s.n
+        if not is_vector(constant, n):
+            return None
+        if linear is None or cnp.PyArray_DIM(linear, 0) != n:
+            linear = new_vector(n)
+        for j in range(n):
+            elements(linear)[j] = pull_to_sum(&s, j)
+        theta = new_vector(n)
+        memcpy(elements(theta), elements(constant), n * sizeof(double))
+        dsymv(&upper, &n, &minus, elements(inverse), &n, elements(linear), &one, &plus, elements(theta), &one)
+        states.append(theta)
+    return states
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+cdef bint look_ahead(agent) except -1:
+    """Have an agent's cost look at its next sample; return whether it is a usual one."""
+    cost = agent.cost
+    if type(cost) is not OnlineCost:
+        return False
+    cdef dict own = cost.__dict__
+    if type(own["loss"]) is not Squared:
+        return False
+    if own["_ahead"] is None:
+        cost.look_ahead()
+    ahead = own["_ahead"]
+    if type(ahead) is not tuple or len(<tuple>ahead) != 2:
+        return False
+    return PyFloat_Check((<tuple>ahead)[1])
+
+
+cdef bint read_sample(dict own, State* state) except -1:
+    """Read the sample ahead, as vectors that the cost keeps alive; return whether it fits."""
+    cdef dict cost = own["cost"].__dict__
+    phi, target = <tuple>cost["_ahead"]
+    if not is_vector(phi, state.n):
+        return False
+    state.phi, state.target = elements(phi), PyFloat_AS_DOUBLE(target)
+    state.regularizer = cost["regularizer"]
+    return True
+
+
+cdef int draw(dict own, State* s) except -1:
+    """Do what `StreamCost.draw` does."""
+    cdef dict cost = own["cost"].__dict__
+    cost["features"], cost["target"] = <tuple>cost["_ahead"]
+    cost["_ahead"] = None
+    s.prediction = dot(s.phi, s.theta, s.n)
+    cdef double error = s.prediction - s.target
+    cost["squared_error"] = <double>cost["squared_error"] + error * error
+    cost["count"] = <int64_t>cost["count"] + 1
+    cost["loss_sum"] = <double>cost["loss_sum"] + (error * error + s.regularizer * dot(s.theta, s.theta, s.n))
+    return 0
+
+
+ctypedef bint (*Read)(dict, State*) except -1
+ctypedef object (*Step)(dict, const State*)
+
+
+cdef list steps(list agents, Read read, Step step):
+    """Let each agent draw a sample and do a step; return their states, or None if one does not fit."""
+    cdef int64_t i, count = len(agents)
+    cdef list states = []
+    cdef dict own
+    cdef State* all_of_them
+    for agent in agents:
+        # Of all agents first, for what yields the samples may do anything.
+        if not look_ahead(agent):
+            return None
+    all_of_them = <State*>PyMem_Malloc(max(count, 1) * sizeof(State))
+    if all_of_them == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            own = agents[i].__dict__
+            if not (read(own, &all_of_them[i]) and read_sample(own, &all_of_them[i])):
+                return None
+        for i in range(count):
+            own = agents[i].__dict__
+            draw(own, &all_of_them[i])
+            states.append(step(own, &all_of_them[i]))
+    finally:
+        PyMem_Free(all_of_them)
+    return states
+
+
+cdef bint read_linearised(dict own, State* state) except -1:
+    if not read_dual(own, state):
+        return False
+    state.eta = own["_eta"]
+    return True
+
+
+cdef object linearised_step(dict own, const State* s):
+    cdef double slope = 2.0 * (s.prediction - s.target), twice = 2.0 * s.regularizer
+    cdef double weight = s.eta + 2.0 * s.rho * s.degree
+    cdef int64_t j
+    theta = new_vector(s.n)
+    cdef double* to = elements(theta)
+    for j in range(s.n):
+        to[j] = s.theta[j] - (
+            (slope * s.phi[j] + twice * s.theta[j]) + (s.dual[j] + s.rho * (s.own[j] - s.others[j]))
+        ) / weight
+    return theta
+
+
+def linearised_steps(list agents):
+    """Return the states of `ODKLA.local_step` with squared losses of numbers."""
+    return steps(agents, read_linearised, linearised_step)
+
+
+cdef inline object proximal(const State* s, double quadratic, linear):
+    """Return what `OnlineCost.argmin` does; changes ``linear``."""
+    cdef double* to = elements(linear)
+    cdef double double_ = 2.0 * (s.regularizer + quadratic)
+    cdef double f = -dot(to, s.phi, s.n) / double_, k = dot(s.phi, s.phi, s.n) / double_
+    cdef double slope = 2.0 * (f - s.target) / (1.0 + 2.0 * k)
+    cdef int64_t j
+    for j in range(s.n):
+        to[j] = (to[j] + slope * s.phi[j]) / -double_
+    return linear
+
+
+cdef bint read_proximal(dict own, State* state) except -1:
+    # An agent without neighbours and regularizer has no minimum, which its own step reports.
+    return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
+
+
+cdef object proximal_step(dict own, const State* s):
+    cdef int64_t j
+    linear = new_vector(s.n)
+    cdef double* to = elements(linear)
+    for j in range(s.n):
+        to[j] = pull_to_sum(s, j) - s.eta * s.theta[j]
+    return proximal(s, s.eta / 2.0 + s.rho * s.degree, linear)
+
+
+def proximal_steps(list agents):
+    """Return the states of `DOKL.local_step` with squared losses of numbers."""
+    return steps(agents, read_proximal, proximal_step)
+
+
+cdef bint read_dynamic(dict own, State* state) except -1:
+    return read_dual(own, state) and state.degree > 0
+
+
+cdef object dynamic_step(dict own, const State* s):
+    cdef int64_t j
+    linear = new_vector(s.n)
+    cdef double* to = elements(linear)
+    for j in range(s.n):
+        to[j] = pull_to_sum(s, j)
+    return proximal(s, s.rho * s.degree, linear)
+
+
+def dynamic_steps(list agents):
+    """Return the states of `DDKL.local_step` with squared losses of numbers."""
+    return steps(agents, read_dynamic, dynamic_step)
+
+
+# --- diffusion --------------------------------------------------------------------------------------------------------
+
+cdef bint read_diffusion(dict own, State* state) except -1:
+    """Read what a step of diffusion needs; the weights are those of `Sharing.add_known` once all neighbours are known."""
+    cdef Copies copies = copies_of(own)
+    theta = own["theta"]
+    state.n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
+    if copies is None or copies.width != state.n or not is_vector(theta, state.n):
+        return False
+    known = own["sharing"]._weights
+    if known is None or not is_vector(known[0], copies.rows) or known[1] == 0.0:
+        return False
+    state.theta = elements(theta)
+    state.own_weight = own["weights"][own["sharing"]._agent.name]
+    state.eta = own["_eta"]
+    return True
+
+
+cdef object combined(dict own, const State* s):
+    """Return what `Diffusion.combined` does."""
+    cdef Copies copies = copies_of(own)
+    cdef double weight, total
+    cdef int64_t i, j
+    cdef const double* row = copies.data
+    weights, total = own["sharing"]._weights
+    psi = new_vector(s.n)
+    cdef double* to = elements(psi)
+    for j in range(s.n):
+        to[j] = s.own_weight * s.theta[j]
+    for i in range(copies.rows):
+        weight = elements(weights)[i]
+        for j in range(s.n):
+            to[j] += weight * row[j]
+        row += s.n
+    for j in range(s.n):
+        to[j] /= total
+    return psi
+
+
+cdef object diffusion_step(dict own, const State* s):
+    psi = combined(own, s)
+    cdef double* to = elements(psi)
+    cdef double slope = 2.0 * (dot(s.phi, to, s.n) - s.target), twice = 2.0 * s.regularizer
+    cdef int64_t j
+    for j in range(s.n):
+        to[j] = to[j] - s.eta * (slope * s.phi[j] + twice * to[j])
+    return psi
+
+
+def diffusion_steps(list agents):
+    """Return the states of `RFFDOKL.local_step` with squared losses of numbers."""
+    return steps(agents, read_diffusion, diffusion_step)
+
+
+def gradient_steps(list agents):
+    """Return the states of `CTA.local_step` with costs of least squares."""
+    cdef State s
+    cdef int64_t j
+    cdef double* to
+    cdef dict own
+    cdef list states = []
+    for agent in agents:
+        own = agent.__dict__
+        cost = own["cost"]
+        if type(cost) is not LeastSquares or not read_diffusion(own, &s) or not is_vector(cost.linear, s.n):
+            return None
+        theta = combined(own, &s)
+        product = cost.hessian @ theta
+        if not is_vector(product, s.n):
+            return None
+        to = elements(theta)
+        for j in range(s.n):
+            to[j] = to[j] - s.eta * (elements(product)[j] - elements(cost.linear)[j])
+        states.append(theta)
+    return states
+
+
+# --- what agents say and hear -----------------------------------------------------------------------------------------
+
+def have(list agents, list sharings):
+    """Return whether these are the agents' sharings."""
+    cdef Py_ssize_t i
+    if len(agents) != len(sharings):
+        return False
+    for i in range(len(agents)):
+        if getattr(agents[i], "sharing", None) is not sharings[i]:
+            return False
+    return True
+
+
+def take(list agents, list states):
+    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    cdef Py_ssize_t i
+    for i in range(len(agents)):
+        agent, state = agents[i], states[i]
+        theta = agent.theta
+        if not (is_plain(theta) and is_plain(state) and cnp.PyArray_SAMESHAPE(theta, state)):
+            if getattr(state, "shape", None) != theta.shape:
+                return i
+        agent.theta = state
+    return -1
+
+
+def broadcast(list sharings, list broadcasts, list states, coded, list speaking, int64_t k, failed):
+    """Broadcast states, or pairs of what is sent and what is decoded of it, as `Sharing.say` does, and `Sharing._said`."""
+    cdef Py_ssize_t i
+    cdef Copies copies
+    for i in range(len(sharings)):
+        if not speaking[i]:
+            continue
+        sharing, known = sharings[i], states[i]
+        try:
+            if coded is None:
+                taken = broadcasts[i](sharing._kind, known, k, False)
+            else:
+                sent, known = coded[i]
+                taken = broadcasts[i](sharing._kind, sent, k, False)
+        except Exception as error:
+            failed(i, error)
+            continue
+        copies = sharing.copies
+        if taken or copies.rows == 0:
+            sharing.own = copied(known) if coded is None else known
+            sharing.spoken = sharing.spoken + 1
+
+
+def exceed(list states, list sharings, double limit, bint squared):
+    """Return of each agent whether ‖θ_i − θ̂_i‖, or its square, is not below a limit, as `Geometric.speaks` does."""
+    cdef list found = []
+    cdef const double* a
+    cdef const double* b
+    cdef double* to
+    cdef double square
+    cdef int64_t j, n
+    cdef Py_ssize_t i
+    change = None
+    for i in range(len(states)):
+        state, own = states[i], sharings[i].own
+        if not (is_plain(state) and is_plain(own) and cnp.PyArray_SAMESHAPE(state, own)):
+            return None
+        n = cnp.PyArray_SIZE(state)
+        if change is None or cnp.PyArray_SIZE(change) != n:
+            change = new_vector(n)
+        a, b, to = elements(state), elements(own), elements(change)
+        for j in range(n):
+            to[j] = a[j] - b[j]
+        square = dot(to, to, n)
+        found.append((square if squared else sqrt(square)) >= limit)
+    return found
+
+
+def rounded(states):
+    """Return of each state the array of float32 that `Float` sends, and what is decoded of it; None if one does not fit."""
+    cdef list found = []
+    cdef const double* from_
+    cdef float* to
+    cdef double* back
+    cdef int64_t j
+    cdef bint fits = True
+    for state in states:
+        if not is_plain(state):
+            return None
+        single = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(state), cnp.PyArray_DIMS(state), cnp.NPY_FLOAT32, 0)
+        decoded = new_like(state)
+        from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
+        for j in range(cnp.PyArray_SIZE(state)):
+            # Not a number is not below the limit.
+            fits &= fabs(from_[j]) <= LARGEST
+            to[j] = <float>from_[j]
+            back[j] = to[j]
+        if not fits:
+            return None
+        found.append((single, decoded))
+    return found
+
+
+def update_duals(list agents):
+    """Do what `Dual.after_sharing` does, for agents with a plain sharing and `Accumulated` duals."""
+    cdef Copies copies
+    cdef int64_t j, n, row
+    cdef double rho, degree
+    cdef double* o
+    cdef double* t
+    cdef double* g
+    cdef const double* known
+    cdef const double* before
+    cdef const double* from_row
+    cdef dict its
+    for agent in agents:
+        its = agent.__dict__
+        copies = copies_of(its)
+        own, dual = (None, None) if copies is None else (its["sharing"].own, its["dual"])
+        if not (is_plain(own) and is_plain(dual) and cnp.PyArray_SAMESHAPE(own, dual) and 0 < copies.rows and copies.width == cnp.PyArray_SIZE(own)):
+            agent.after_sharing()
+            continue
+        n, degree, rho = cnp.PyArray_SIZE(own), <double>copies.rows, its["_rho"]
+        own_sum, others_sum, new_dual = new_like(own), new_like(own), new_like(own)
+        known, o, t, g = elements(own), elements(own_sum), elements(others_sum), elements(new_dual)
+        memcpy(t, copies.data, n * sizeof(double))
+        from_row = copies.data
+        for row in range(1, copies.rows):
+            from_row += n
+            for j in range(n):
+                t[j] += from_row[j]
+        before = elements(dual)
+        for j in range(n):
+            o[j] = degree * known[j]
+            g[j] = before[j] + rho * (o[j] - t[j])
+        its["_own_sum"], its["_others_sum"], its["dual"] = own_sum, others_sum, new_dual

@@ -1,0 +1,197 @@
+"""Agents of one class speaking and hearing at once: the steps of all, then the broadcast of each; then what each heard.
+
+Nothing is done here that `SharingAgent.say` and `SharingAgent.hear`, which define it, would not do for each. What takes
+part is checked in each round; where an agent is out of the ordinary each does its own.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from netsim.agents.consensus.censor import Always, Geometric, PowerLaw, may_silence
+from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.schedule import advance, schedules_of
+from netsim.coders import Exact, Float
+from netsim.errors import BadInput
+from netsim.round_agent import Failed, Together
+from netsim.util.compiled import compiled
+from netsim.util.typing import Array
+
+if TYPE_CHECKING:
+    from netsim.agents.consensus.base import SharingAgent
+
+__all__ = ["SharedRounds", "definer", "overrides", "steps"]
+
+steps: Any = compiled("agents.consensus._steps")
+"""The compiled steps; None without them."""
+
+_Agents = list[Any]
+Steps = Callable[[_Agents], Sequence[Array] | None]
+
+
+class SharedRounds(Together):
+    """Takes agents of one class through their rounds, all at once.
+
+    Parameters
+    ----------
+    agents : list of SharingAgent
+        The agents.
+    local_steps : callable
+        Returns the states of all agents after a local step, or None if each must do its own.
+    after : callable
+        Does for agents what the `SharingAgent.after_sharing` of each would do.
+    """
+
+    def __init__(self, agents: "Sequence[SharingAgent]", local_steps: Steps, after: Callable[[_Agents], None]) -> None:
+        self._agents = list(agents)
+        self._local_steps = local_steps
+        self._after = after
+        self._schedules = [schedules_of(agent) for agent in agents]
+        self._broadcasts = [agent.outbox.broadcast for agent in agents]
+        self._takes = [agent.inbox.take_into for agent in agents]
+        # As in the last round; `_study` says of them what follows.
+        self._sharings: list[Any] = []
+        self._fits = self._is_exact = self._is_single = self._may_silence = False
+        self._censor: Always | Geometric | PowerLaw = Always()
+
+    def say(self, k: int, failed: Failed) -> bool:
+        """Let all agents do their steps, and then broadcast their states unless these are censored."""
+        if not self._are_usual() or not self._advance(k):
+            return False
+        found = self._local_steps(self._agents)
+        if found is None:
+            return False
+        states = list(found)
+        if not self._take(states, failed):
+            return True
+        speaking = self._speaking(states, k)
+        # Of float32, the arrays to send and what is decoded of them.
+        coded = steps.rounded(states) if self._is_single else None
+        if steps is not None and (self._is_exact or coded is not None):
+            steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)
+        else:
+            self._broadcast(states, speaking, k, failed)
+        if self._may_silence and not may_silence(self._censor, k):
+            self._may_silence = False
+            for sharing in self._sharings:
+                sharing._may_be_censored = False
+        return True
+
+    def hear(self, k: int, until: float, failed: Failed) -> bool:
+        """Let what arrived into the agents' copies, and update the agents."""
+        if not self._are_usual():
+            return False
+        heard, adds = self._agents, self._sharings[0]._sends_changes
+        for place, (take_into, sharing) in enumerate(zip(self._takes, self._sharings, strict=True)):
+            try:
+                take_into(sharing.copies, until, adds)
+            except Exception as error:
+                failed(place, error)
+                heard = [agent for agent in heard if agent is not self._agents[place]]
+        self._after(heard)
+        return True
+
+    def _are_usual(self) -> bool:
+        """Return whether all agents have sharings of the usual kind; one that has just begun anew has none."""
+        if steps is None or not steps.have(self._agents, self._sharings):
+            sharings = [vars(agent).get("sharing") for agent in self._agents]
+            if sharings != self._sharings:
+                self._sharings = sharings
+                self._study(sharings)
+        return self._fits
+
+    def _study(self, sharings: list[Any]) -> None:
+        """Find out whether the sharings are usual and alike, and what holds for all of them."""
+        self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
+            sharing._repairs is None
+            and not (sharing._key_every or sharing.only_present)
+            and sharing._censor == sharings[0]._censor
+            and type(sharing._coder) is type(sharings[0]._coder)
+            and sharing._sends_changes == sharings[0]._sends_changes
+            for sharing in sharings
+        )
+        if not self._fits:
+            return
+        censor, coders = sharings[0]._censor, [sharing._coder for sharing in sharings]
+        self._fits = isinstance(censor, Always | Geometric | PowerLaw) and _is_ours(censor) and _is_ours(coders[0])
+        self._censor = censor
+        self._is_exact = type(coders[0]) is Exact
+        self._is_single = steps is not None and type(coders[0]) is Float and all(each.bits == 32 for each in coders)
+        self._may_silence = any(sharing._may_be_censored for sharing in sharings)
+
+    def _advance(self, k: int) -> bool:
+        """Give all scheduled fields their values of round k; return whether all have one."""
+        if not any(self._schedules):
+            return True
+        try:
+            for agent in self._agents:
+                advance(agent, k)
+        except BadInput:
+            # Each agent will find its own again.
+            return False
+        return True
+
+    def _take(self, states: list[Array], failed: Failed) -> bool:
+        """Give the agents their states; return whether these have the right shape."""
+        if len(states) != len(self._agents):
+            what = f"{type(self._agents[0]).__name__}.local_steps() returned {len(states)} states"
+            raise BadInput(f"{what}, but must return one for each of the {len(self._agents)} agents")
+        wrong = (_take if steps is None else steps.take)(self._agents, states)
+        if wrong >= 0:
+            failed(wrong, self._agents[wrong]._refused(states[wrong]))
+        return bool(wrong < 0)
+
+    def _broadcast(self, states: Sequence[Array], speaking: Sequence[bool], k: int, failed: Failed) -> None:
+        """Code and broadcast the states that are to be."""
+        for place, (sharing, broadcast, state) in enumerate(zip(self._sharings, self._broadcasts, states, strict=True)):
+            if not speaking[place]:
+                continue
+            try:
+                coded, known = sharing._code(state, state - sharing.own if sharing._sends_changes else state)
+                sharing._said(state, known, broadcast(sharing._kind, coded, k, False))
+            except Exception as error:
+                failed(place, error)
+
+    def _speaking(self, states: list[Array], k: int) -> list[bool]:
+        """Return whether each agent is to broadcast its state."""
+        censor = self._censor
+        if isinstance(censor, Always):
+            return [True] * len(states)
+        limit = censor.threshold(k)
+        found: list[bool] | None = None
+        if steps is not None:
+            found = steps.exceed(states, self._sharings, limit, censor.squared)
+        if found is None:
+            changes = [(state - sharing.own).ravel() for state, sharing in zip(states, self._sharings, strict=True)]
+            squares = [float(change.dot(change)) for change in changes]
+            found = [(square if censor.squared else math.sqrt(square)) >= limit for square in squares]
+        return found
+
+
+def _take(agents: _Agents, states: list[Array]) -> int:
+    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
+        if getattr(state, "shape", None) != agent.theta.shape:
+            return place
+        agent.theta = state
+    return -1
+
+
+def _is_ours(thing: object) -> bool:
+    return type(thing).__module__.startswith("netsim.")
+
+
+def definer(kind: type, name: str) -> type:
+    """Return the class in whose body a class finds a method; `object` if there is none."""
+    return next((each for each in kind.__mro__ if name in vars(each)), object)
+
+
+def overrides(kind: type, base: type) -> bool:
+    """Return whether a class, or one between it and ``base``, has a method or property in place of one of ``base``."""
+    fields = vars(base).get("__dataclass_fields__", ())
+    for each in kind.__mro__[: kind.__mro__.index(base)]:
+        for name, value in vars(each).items():
+            is_plain = name.startswith("__") or not (callable(value) or hasattr(type(value), "__get__"))
+            if not is_plain and (name in fields or hasattr(base, name)):
+                return True
+    return False

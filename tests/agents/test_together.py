@@ -1,0 +1,279 @@
+"""Agents that speak and hear at once leave behind what agents do that each do their own: every byte of it."""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from netsim import Link, Network, loss, topology
+from netsim.agents import (
+    COKE,
+    CTA,
+    DDKL,
+    DKLA,
+    DOKL,
+    ODKLA,
+    RFFDOKL,
+    Always,
+    AtRandom,
+    Geometric,
+    GossipOMKL,
+    LocalProblem,
+    Logistic,
+    MultiKernelCost,
+    OnlineCost,
+    PowerLaw,
+    RunningSums,
+    SharingAgent,
+    Squared,
+    SquaredHinge,
+    schedule,
+)
+from netsim.agents.consensus.together import SharedRounds, steps
+from netsim.coders import QSGD, Coder, ErrorFeedback, Exact, Float, Sign, Uniform
+from netsim.engine import driver
+from netsim.errors import NetsimError
+from netsim.util.typing import Array
+from tests.fuzzers.networks import Rng, a_network, digest, pick
+
+METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL]
+
+
+class OwnStep(COKE):
+    """A method of a user's, with an equation of its own."""
+
+    def local_step(self) -> Array:
+        return 0.5 * super().local_step()
+
+
+class OwnDuals(COKE):
+    """A method of a user's, with duals of its own."""
+
+    def after_sharing(self) -> None:
+        super().after_sharing()
+        self.dual = 0.9 * self.dual
+
+
+class OwnPull(ODKLA):
+    """A method of a user's, which steps as its parent, but with another pull."""
+
+    def pull_to_difference(self) -> Array:
+        return 0.5 * super().pull_to_difference()
+
+
+class AtOnce(DKLA):
+    """A method of a user's that steps at once by functions of its own."""
+
+    def local_step(self) -> Array:
+        return self.theta + 0.1 * (1.0 - self.theta) - 0.05 * self.dual
+
+    @classmethod
+    def local_steps(cls, agents: list[Any]) -> list[Array]:
+        thetas, duals = np.stack([agent.theta for agent in agents]), np.stack([agent.dual for agent in agents])
+        return list(thetas + 0.1 * (1.0 - thetas) - 0.05 * duals)
+
+
+OWN: list[type[SharingAgent]] = [OwnStep, OwnDuals, OwnPull, AtOnce]
+
+
+class Problem:
+    """A network and its agents, all from one seed; ``method`` may be one class or several that send the same."""
+
+    def __init__(self, seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        self.network = a_plain_network(rng) if is_plain else a_network(rng)
+        self.graph = self.network.graph
+        self.size = int(rng.choice([1, 2, 7, 33, 100]))
+        self.rounds = int(rng.integers(3, 16))
+        self.coder = pick(rng, Exact(), Exact(), Float(32), Float(16), Uniform(4), QSGD(3), ErrorFeedback(Sign()))
+        self.censor = pick(
+            rng, Always(), Always(), Geometric(1.0, 0.8), PowerLaw(0.5, 1.0), rare(rng, AtRandom(0.7), Always())
+        )
+        self.censor = pick(rng, self.censor, self.censor, Geometric(0.5, 0.9, squared=True))
+        self.loss = rare(rng, pick(rng, Logistic(), SquaredHinge()), Squared())
+        self.schedules = bool(rng.random() < 0.3)
+        self.counts = bool(rng.random() < 0.2)
+        self.ends = bool(rng.random() < 0.1)
+        self.duals = rare(rng, RunningSums(), None)
+        self.weights = topology.metropolis_weights(self.graph)
+        self.agents = {name: self.agent(i, name, methods) for i, name in enumerate(self.graph)}
+
+    def agent(self, i: int, name: Any, methods: list[type[SharingAgent]]) -> SharingAgent:
+        rng = self.rng
+        method = methods[rng.integers(len(methods))]
+        count = int(rng.integers(0, 14)) if self.counts else self.rounds
+        coder = self.coder
+        settings: dict[str, Any] = {"censor": self.censor, "coder": coder}
+        if issubclass(method, DKLA | ODKLA | DOKL | DDKL):
+            settings["rho"] = schedule.power(0.5) if self.schedules else 0.3
+            if self.duals is not None and coder.whole and not self.schedules:
+                settings["duals"] = self.duals
+        else:
+            row = dict(zip(self.graph, self.weights[i].tolist(), strict=True))
+            settings["weights"] = row
+            settings["unheard"] = pick(rng, "kept", "kept", "dropped") if isinstance(self.censor, Always) else "kept"
+        if issubclass(method, CTA | RFFDOKL | ODKLA | DOKL | GossipOMKL):
+            settings["eta"] = schedule.power(0.7) if self.schedules else 0.2
+        if method is GossipOMKL:
+            settings["gamma"] = 0.4
+        return method(self.cost(method), count, **settings)
+
+    def cost(self, method: type[SharingAgent]) -> Any:
+        rng, size = self.rng, self.size
+        labels = not isinstance(self.loss, Squared)
+        if issubclass(method, CTA | DKLA):
+            y = np.sign(rng.normal(size=9)) if labels else rng.normal(size=9)
+            return LocalProblem(rng.normal(size=(9, size)), y, loss=self.loss, regularizer=0.01)
+        rounds = self.rounds - 2 if self.ends and rng.random() < 0.3 else 30
+        targets = (np.sign(rng.normal(size=rounds)) if labels else rng.normal(size=rounds)).tolist()
+        kernels = 3 if method is GossipOMKL else 1
+        samples = zip(rng.normal(size=(rounds, kernels * size)), targets, strict=True)
+        if method is GossipOMKL:
+            return MultiKernelCost(samples, kernels, size, loss=self.loss, regularizer=0.01)
+        return OnlineCost(samples, size, loss=self.loss, regularizer=0.01)
+
+    def happen(self) -> None:
+        """Have somebody change agents during the run."""
+        rng, period = self.rng, self.network.round_period
+        names = list(self.graph)
+        for _ in range(rng.integers(0, 3)):
+            agent: Any = self.agents[names[rng.integers(len(names))]]
+            time = period * float(rng.choice([0.5, 1, 2.5, 3, 5.25, 7]))
+
+            action = pick(rng, "restart", "scale", "change", "forget", "set")
+            self.network.at(time, partial(change, agent, action))
+
+
+def rare(rng: Rng, seldom: Any, usually: Any) -> Any:
+    """Return one of two, the first in one of five cases."""
+    return seldom if rng.random() < 0.2 else usually
+
+
+def change(agent: Any, action: str) -> None:
+    """Change an agent as a fault or a user's action may."""
+    if action == "restart":
+        agent.restart()
+    elif action == "scale":
+        agent.theta = 1.5 * agent.theta
+    elif action == "change":
+        agent.theta += 0.25
+    elif action == "forget":
+        vars(agent).pop("sharing", None)
+    else:
+        for name in {"rho", "eta"} & set(dir(type(agent))):
+            setattr(agent, name, 0.11)
+
+
+def a_plain_network(rng: Rng) -> Network:
+    """Return a network in which nothing keeps agents from being taken through their rounds together."""
+    graph = pick(rng, topology.ring(5), topology.complete(4), topology.star(5), topology.path(1))
+    latency = float(rng.choice([0.0, 0.3, 0.9, 1.3]))
+    model = pick(rng, loss.bernoulli(0.0), loss.bernoulli(0.2), loss.gilbert_elliott(0.2, burst=2))
+    way: dict[str, Any] = pick(rng, {}, {}, {"duplicate": 0.5}, {"mtu": 64, "rate": 1e5}, {"reliability": "keyframe"})
+    return Network(graph, Link(latency=latency, loss=model, **way), seed=int(rng.integers(1000)))
+
+
+def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bool) -> tuple[Any, ...]:
+    """Run a problem's agents one way; return all that there is to see, of each round, too."""
+    problem = Problem(seed, methods, is_plain)
+    problem.happen()
+    states: list[Any] = []
+
+    def look(agents: Mapping[Any, Any]) -> dict[str, float]:
+        states.append([state_of(agent) for agent in agents.values()])
+        return {}
+
+    error = ""
+    with ExitStack() as stack:
+        if way == "woken":
+            stack.enter_context(mock.patch.object(driver, "ENABLED", False))
+        if way == "one by one":
+            stack.enter_context(mock.patch.object(SharedRounds, "_are_usual", return_value=False))
+        try:
+            run = problem.network.run(problem.agents, [look])
+        except NetsimError as caught:
+            error = str(caught)
+            run = caught.run  # type: ignore[attr-defined]
+    return error, digest(run), states, [state_of(agent) for agent in problem.agents.values()]
+
+
+def state_of(agent: Any) -> list[Any]:
+    """Return an agent's state, to the byte."""
+    sharing, cost = vars(agent).get("sharing"), agent.cost
+    found = [agent.theta.tobytes(), str(agent.theta.dtype), agent.rng.bit_generator.state]
+    found += [getattr(agent, name).tobytes() for name in ("dual", "model") if name in vars(agent)]
+    if sharing is not None:
+        found += [sharing.own.tobytes(), sharing.copies.table.tobytes(), sharing.spoken]
+        found += [sharing.known(name) for name in agent.neighbors]
+    cost = getattr(cost, "combined", cost)
+    names = ("count", "loss_sum", "squared_error", "right", "target")
+    return [*found, [pickle.dumps(vars(cost).get(name)) for name in names]]
+
+
+def check(seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> str:
+    """Check that all ways leave the same behind; return the error of the run."""
+    at_once, one_by_one, woken = (outcome(seed, way, methods, is_plain) for way in ("at once", "one by one", "woken"))
+    assert at_once == woken
+    assert one_by_one == woken
+    return str(at_once[0])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("seed", range(12))
+def test_all_ways_leave_the_same_behind(method: type[SharingAgent], seed: int) -> None:
+    check(seed, [method], is_plain=True)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("seed", range(4))
+def test_on_any_network(method: type[SharingAgent], seed: int) -> None:
+    check(seed, [method], is_plain=False)
+
+
+@pytest.mark.parametrize("method", OWN, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_users_method_never_gets_its_parents_steps(method: type[SharingAgent], seed: int) -> None:
+    check(seed, [method], is_plain=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_classes_may_be_mixed(seed: int) -> None:
+    check(seed, [DKLA, COKE, OwnStep, OwnDuals, AtOnce] if seed % 2 else [DDKL, ODKLA, DOKL, OwnPull], is_plain=True)
+
+
+@pytest.mark.skipif(steps is None, reason="without the compiled steps each agent steps by itself")
+@pytest.mark.parametrize("coder", [Exact(), Float(32), Uniform(4)], ids=repr)
+@pytest.mark.parametrize("method", [DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL], ids=lambda method: method.__name__)
+def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], coder: Coder) -> None:
+    said, heard = (spy(SharedRounds, name) for name in ("say", "hear"))
+    problem = Problem(4, [method], is_plain=True)
+    problem.censor, problem.coder, problem.loss, problem.duals = Always(), coder, Squared(), None
+    problem.ends, problem.counts, problem.rounds = False, False, 9
+    agents = {name: problem.agent(i, name, [method]) for i, name in enumerate(problem.graph)}
+    for agent in agents.values():
+        vars(agent)["unheard"] = "kept"
+    with said as said_at_once, heard as heard_at_once:
+        Network(problem.graph).run(agents)
+    # The agents' own steps factor the matrices, and leave out neighbours until all were heard.
+    alone = 2 if method is RFFDOKL else 1 if method in (DKLA, COKE) else 0
+    assert said_at_once == [False] * alone + [True] * (9 - alone)
+    assert heard_at_once == [True] * 9
+
+
+@contextmanager
+def spy(owner: type, name: str) -> Iterator[list[Any]]:
+    """Keep what a method returns."""
+    returned: list[Any] = []
+    method = getattr(owner, name)
+
+    def kept(*arguments: Any) -> Any:
+        returned.append(method(*arguments))
+        return returned[-1]
+
+    with mock.patch.object(owner, name, kept):
+        yield returned
