@@ -349,7 +349,7 @@ class Part:
         return time < self._limit or time == self._earliest < math.inf
 
     def advance(self, time: float) -> float:
-        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+        """As `Window.advance`."""
         self._was_over = self._is_over
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
@@ -385,7 +385,8 @@ class Part:
         # No window goes beyond the end of a round, when workers tell which rounds agents want.
         number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
-        return earliest
+        # An arrival may turn out to be no event, because the agent that waits is another one.
+        return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, time: float) -> list[Report]:
         """Exchange frames and reports with all workers; return the reports by worker."""

@@ -56,9 +56,21 @@ class JointRounds(RoundClock):
             if len(self._opening):
                 self._open_by(self.close_time(self._passed(math.ceil)))
         if elsewhere == -math.inf and not is_open:
-            self._open_by(self.close_time(self._passed(math.floor)))
+            self._join()
         elif -math.inf < elsewhere < math.inf:
             self._open_by(elsewhere)
+
+    def _join(self) -> None:
+        """Note that a round opened elsewhere; agents that wait here came later, and wait for the next one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._before = self.closed, self.open_round, self.open_deadline
+        self._own = False
+        self.closed = max(self.closed, self._passed(math.floor))
+        self.open_round, self._opens_at = self.closed + 1, -math.inf
+        end = self.close_time(self.open_round)
+        self.open_deadline = end - self._slack(end)
+        self._timer = self._loop.call_at_simulated(end, self._close)
 
     def is_followed(self, number: int) -> bool:
         """As `RoundClock.is_followed`; other workers' agents may follow, too."""

@@ -23,7 +23,10 @@ class Window(Protocol):
         ...
 
     def advance(self, time: float) -> float:
-        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+        """Exchange frames; ``time`` (s) is the next event here.
+
+        Return the next event of any worker; −∞ if it is not known yet, or the run ends.
+        """
         ...
 
 
