@@ -173,7 +173,7 @@ class Report:
     status : int
         Whether it goes on, its agents have ended, it has failed, or is to end.
     now, next : float
-        Its time (s), and that of its next event.
+        Its time (s), or that at which its agents had ended; and that of its next event.
     waits : bool
         Whether an agent waits for frames.
     round : float
@@ -231,6 +231,8 @@ class Part:
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
+        # When (s) all agents of this worker had ended.
+        self._over_at = 0.0
         # The latest of the instants at which all workers were; how far this one may go by itself.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
         self.stop = False
@@ -313,8 +315,9 @@ class Part:
 
     def agents_ended(self) -> None:
         """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
-        self._is_over = True
         until, run = self._settings.until, self.runtime
+        if not self._is_over:
+            self._is_over, self._over_at = True, run.loop.now()
         if until is not None and run.loop.now() >= run.rounds.snap(until):
             while not self._is_closed:
                 self.advance(math.inf)
@@ -364,24 +367,25 @@ class Part:
             return -math.inf
         self._rounds.agree(min(report.round for i, report in enumerate(reports) if i != rank))
         states = [report.status for report in reports]
-        if FAILED in states or INTERRUPTED in states or set(states) == {OVER}:
-            if set(states) == {OVER}:
-                self.selector.set_now(max(report.now for report in reports))
-            self._close()
-            run.end()
-            return -math.inf
         nexts = [
             min(report.next, *(other.arrivals[i] for other in reports)) if report.waits else report.next
             for i, report in enumerate(reports)
         ]
-        earliest = min(nexts)
+        earliest, is_over = min(nexts), set(states) == {OVER}
+        end = max(report.now for report in reports)
+        if FAILED in states or INTERRUPTED in states or (is_over and earliest > end):
+            if is_over:
+                self.selector.set_now(end)
+            self._close()
+            run.end()
+            return -math.inf
         if earliest == math.inf:
             self._stand_still()
             return -math.inf
         if earliest > self._earliest:
             self.selector.passes = 0
         self._earliest = earliest
-        self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=math.inf)
+        self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # No window goes beyond the end of a round, when workers tell which rounds agents want.
         number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
@@ -397,7 +401,7 @@ class Part:
         for worker, endpoint in self.endpoints.items():
             parcels[worker], arrivals[worker] = pack(endpoint.arrivals, kinds)
         waits = any(inbox.waits for inbox in self._subscribed.values())
-        mine = Report(status, run.loop.now(), time, waits, self._rounds.wanted, arrivals)
+        mine = Report(status, self._over_at if self._is_over else run.loop.now(), time, waits, self._rounds.wanted, arrivals)
         head = msgpack.packb(astuple(mine))
         size = len(head).to_bytes(2, "little")
         received = mesh.exchange({worker: [size, head, parcels[worker]] for worker in parcels})

@@ -83,6 +83,10 @@ class WindowSelector(VirtualSelector):
 
     def _pass(self, until: float) -> Ready:
         if self.window is not None and not self.window.allows(until):
+            if self.onlookers and (first := min(self.onlookers, key=lambda each: each.until)).until < self._now:
+                # The clock may be set at the end, and this is to be seen at the present time.
+                first.look()
+                return []
             earliest = self.window.advance(until)
             while self._timers and self._timers[0][2].cancelled():
                 heapq.heappop(self._timers)
