@@ -447,10 +447,11 @@ class Part:
             self._numbers[name]: (task, name) for task, name in run.tasks.main_tasks.items() if not task.done()
         }
         first = [(number, waiting(dict([unfinished[number]]), run.contexts)) for number in sorted(unfinished)[:SHOWN]]
-        mine = ended, error is not None, len(unfinished), first, self.selector.beyond
+        mine = ended, error is not None, len(unfinished), first, self.selector.beyond, run.loop.now()
         raw = msgpack.packb(mine)
         received = self._mesh.exchange({worker: [raw] for worker in self.endpoints})
         reports = [mine, *(msgpack.unpackb(message, use_list=False) for message in received.values())]
+        self.selector.set_now(max(report[5] for report in reports))
         if any(report[0] for report in reports):
             return
         if error is not None:
