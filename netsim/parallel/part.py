@@ -284,6 +284,7 @@ class Part:
     def joined(self) -> None:
         """Prepare for frames; called once the run is built."""
         run = self.runtime
+        assert isinstance(run.rounds, JointRounds)
         self._tally, self._rounds = run.shared.tally, run.rounds
         run.tasks.is_part = True
         self._queues: list[Any] = [None] * len(self._names)
@@ -310,8 +311,8 @@ class Part:
             measured = None if self._measure is None else self._measure()
         except NetsimError as error:
             run.fail(error)
-            return
-        self._send("row", (number, time, run.ledger.totals(), measured))
+        else:
+            self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
         """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
@@ -401,7 +402,9 @@ class Part:
         for worker, endpoint in self.endpoints.items():
             parcels[worker], arrivals[worker] = pack(endpoint.arrivals, kinds)
         waits = any(inbox.waits for inbox in self._subscribed.values())
-        mine = Report(status, self._over_at if self._is_over else run.loop.now(), time, waits, self._rounds.wanted, arrivals)
+        mine = Report(
+            status, self._over_at if self._is_over else run.loop.now(), time, waits, self._rounds.wanted, arrivals
+        )
         head = msgpack.packb(astuple(mine))
         size = len(head).to_bytes(2, "little")
         received = mesh.exchange({worker: [size, head, parcels[worker]] for worker in parcels})

@@ -67,7 +67,9 @@ def check_workers(make: Any, seed: int, **more: bool) -> Played:
     assert one.run.trace.scene == several.run.trace.scene
     assert [each.tolist() for each in one.run.ledger.heard()] == [each.tolist() for each in several.run.ledger.heard()]
     if one.run.watch is not None:
-        tables = [each.run.states.sort_values(["time_s", "agent", "sent", "mood"], key=_text) for each in (one, several)]
+        tables = [
+            each.run.states.sort_values(["time_s", "agent", "sent", "mood"], key=_text) for each in (one, several)
+        ]
         assert tables[0].to_csv(index=False) == tables[1].to_csv(index=False)
     for node, agent in one.agents.items():
         other = several.agents[node]
