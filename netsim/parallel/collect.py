@@ -148,6 +148,7 @@ class Collector:
         for ending in endings:
             if ending.states is not None:
                 learn(self._agents, ending.states)
+        self._result.costs = [ending.costs for ending in endings]
         merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
         if self._dead and self._error is None:
             worker, how = min(self._dead.items())

@@ -6,6 +6,7 @@ same reports then, and draw the same conclusions from them; none decides for the
 """
 
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass
@@ -236,7 +237,9 @@ class Part:
         # The latest of the instants at which all workers were; how far this one may go by itself.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
         self.stop = False
-        self.windows = 0
+        # What it cost until the end, and the CPU seconds of this process and the real time (s) as it began.
+        self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
+        self._begun = 0.0
 
     def is_local(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this worker."""
@@ -294,6 +297,7 @@ class Part:
     def starting(self) -> None:
         """Go on with the other workers from now on."""
         self.selector.window = self
+        self._begun = time.process_time()
 
     def last_round(self) -> int:
         """Return the number of the last round that opened."""
@@ -340,6 +344,7 @@ class Part:
     def _close(self) -> None:
         self._is_closed = True
         self.selector.window = None
+        self.costs["cpu_seconds"] = time.process_time() - self._begun
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
@@ -352,16 +357,16 @@ class Part:
             return False
         return time < self._limit or time == self._earliest < math.inf
 
-    def advance(self, time: float) -> float:
+    def advance(self, until: float) -> float:
         """As `Window.advance`."""
         self._was_over = self._is_over
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
-        if time < math.inf and (trial := self._rounds.trial) is not None:
+        if until < math.inf and (trial := self._rounds.trial) is not None:
             # Its end matters only if others take part in it, who have that, too.
-            time = self.selector.next_but(trial)
+            until = self.selector.next_but(trial)
         try:
-            reports = self._exchange(status, time)
+            reports = self._exchange(status, until)
         except Lost as error:
             run.fail(error)
             self._close()
@@ -393,9 +398,8 @@ class Part:
         # An arrival may turn out to be no event, because the agent that waits is another one.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
-    def _exchange(self, status: int, time: float) -> list[Report]:
+    def _exchange(self, status: int, until: float) -> list[Report]:
         """Exchange frames and reports with all workers; return the reports by worker."""
-        self.windows += 1
         rank, mesh, run = self._mesh.rank, self._mesh, self.runtime
         kinds = list(self._tally.kinds)
         parcels, arrivals = {}, [math.inf] * mesh.count
@@ -403,11 +407,14 @@ class Part:
             parcels[worker], arrivals[worker] = pack(endpoint.arrivals, kinds)
         waits = any(inbox.waits for inbox in self._subscribed.values())
         mine = Report(
-            status, self._over_at if self._is_over else run.loop.now(), time, waits, self._rounds.wanted, arrivals
+            status, self._over_at if self._is_over else run.loop.now(), until, waits, self._rounds.wanted, arrivals
         )
         head = msgpack.packb(astuple(mine))
-        size = len(head).to_bytes(2, "little")
+        size, begun = len(head).to_bytes(2, "little"), time.perf_counter()
         received = mesh.exchange({worker: [size, head, parcels[worker]] for worker in parcels})
+        self.costs["waited_seconds"] += time.perf_counter() - begun
+        self.costs["windows"] += 1
+        self.costs["bytes"] += sum(map(len, parcels.values()))
         reports, touched = [], []
         for worker in range(mesh.count):
             if worker == rank:

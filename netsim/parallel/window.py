@@ -22,8 +22,8 @@ class Window(Protocol):
         """Return whether this worker may go on to a time (s) by itself."""
         ...
 
-    def advance(self, time: float) -> float:
-        """Exchange frames; ``time`` (s) is the next event here.
+    def advance(self, until: float) -> float:
+        """Exchange frames; ``until`` (s) is the next event here.
 
         Return the next event of any worker; −∞ if it is not known yet, or the run ends.
         """

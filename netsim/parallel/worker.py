@@ -73,8 +73,8 @@ class Ending:
         What it counted, if the run began.
     states : bytes or None
         What changed in its agents.
-    windows : int
-        How many times it exchanged frames.
+    costs : dict
+        See `netsim.Run.costs`.
     """
 
     at: float
@@ -82,7 +82,7 @@ class Ending:
     is_lost: bool
     counts: Any
     states: bytes | None
-    windows: int
+    costs: dict[str, float]
 
 
 def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
@@ -118,7 +118,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         counts, changes = counts_of(runtime, part.kinds), states.changes()
     raw = None if error is None else _pickled(error)
     at = runtime.loop.now() if runtime.built else 0.0
-    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.windows))
+    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.costs))
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent]) -> Any:
