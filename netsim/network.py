@@ -258,6 +258,7 @@ class Network:
         blas_threads: int | None = 1,
         transport: Transport | None = None,
         workers: int = 1,
+        dask: str | None = None,
         **clock: Unpack[Clock],
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
@@ -295,6 +296,9 @@ class Network:
         workers : int
             The number of processes over which the run is spread, in virtual time. The results are the same, and each
             process holds its share of the links. ``docs/scale.md`` tells when it pays, and what cannot be split.
+        dask : str, optional
+            The address of a Dask scheduler, ``tcp://host:8786``, whose workers these processes are; default: processes
+            of this machine.
         clock : {"virtual", "wall"}
             "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
@@ -320,11 +324,11 @@ class Network:
         settings = self._settings_of(until, sample, trace, blas_threads)
         clock_and_speed = _checked_clock(clock, transport)
         result = self.result_of(agents, probes, progress)
-        if workers != 1:
+        if workers != 1 or dask is not None:
             if transport is not None or clock:
                 other = "transport" if transport is not None else next(iter(clock))
                 raise BadInput(f"workers = {workers!r}: must be 1 with {other}, which runs in real time")
-            return self.play_in_workers(settings, result, workers)
+            return self.play_in_workers(settings, result, workers, dask)
         backend = BACKEND.get() if transport is None else None
         return (
             self.play(settings, result, transport, *clock_and_speed)
@@ -332,11 +336,11 @@ class Network:
             else backend(self, settings, result)
         )
 
-    def play_in_workers(self, settings: Settings, result: Run, workers: int) -> Run:
+    def play_in_workers(self, settings: Settings, result: Run, workers: int, dask: str | None = None) -> Run:
         """Run with validated ``settings`` over several processes, as `play` does in one."""
         from netsim.parallel.launch import run_in_workers
 
-        return run_in_workers(settings, result, self._scheduled, self._active, workers)
+        return run_in_workers(settings, result, self._scheduled, self._active, workers, dask)
 
     def play(
         self,

@@ -42,6 +42,9 @@ class Run:
         Whether the rows of `rounds` are samples, not rounds.
     watch : Watch or None
         Keeps `states`.
+    costs : list of dict
+        Of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for the
+        others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Run:
         self.air: AirtimeLog | None = None
         self.sampled = False
         self.watch = watch
+        self.costs: list[dict[str, float]] = []
         self._probes = list(probes)
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []

@@ -128,6 +128,15 @@ class Watch:
         for column, part in zip(columns, found, strict=True):
             column.frombytes(part[kept].tobytes())
 
+    def arrange(self) -> None:
+        """Put the changes of several workers in order: by time, and at one instant by agent."""
+        times, agents, sent, values = self.changes()
+        order = np.lexsort((agents, times))
+        columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values
+        for column, part in zip(columns, (times, agents, sent, values), strict=True):
+            del column[:]
+            column.frombytes(part[order].tobytes())
+
     def table(self) -> "pd.DataFrame":
         """Return a row for each change: time_s, agent, sent, and the watched columns."""
         import pandas as pd

@@ -101,17 +101,14 @@ class Collector:
             self._finish()
         except BaseException as error:
             # A Ctrl-C, say: what workers have counted by now is the partial result.
-            try:
-                self._crew.stop()
-                self._receive(_PATIENCE)
-                self._finish()
-            finally:
-                self._crew.kill()
-                if not isinstance(error, NetsimError) or error is not self._error:
-                    error.run = self._result  # type: ignore[attr-defined]
+            error.run = self._result  # type: ignore[attr-defined]
+            self._crew.stop()
+            self._receive(_PATIENCE)
+            self._finish()
             raise
+        finally:
+            self._crew.kill()
         if self._error is not None:
-            self._error.run = self._result  # type: ignore[attr-defined]
             raise self._error
         return self._result
 
@@ -131,7 +128,7 @@ class Collector:
             parts = [rows.popleft() for rows in self._rows]
             if self._error is not None:
                 continue
-            number, at, totals, measured = parts[0]
+            number, at, _, measured = parts[0]
             summed = tuple(map(sum, zip(*(part[2] for part in parts), strict=True)))
             values: list[Any] = []
             if measured is not None:
@@ -151,20 +148,20 @@ class Collector:
         for ending in endings:
             if ending.states is not None:
                 learn(self._agents, ending.states)
+        self._result.costs = [ending.costs for ending in endings]
         merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
-        if self._error is not None:
-            return
-        if self._dead:
+        if self._dead and self._error is None:
             worker, how = min(self._dead.items())
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
-            return
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)
             for worker, ending in self._endings.items()
             if ending.error is not None
         ]
-        if failed:
+        if failed and self._error is None:
             self._error = _error_of(min(failed)[3])
+        if self._error is not None:
+            self._error.run = self._result
 
 
 def _error_of(raw: bytes) -> Any:

@@ -1,17 +1,22 @@
-"""Running a network over several workers."""
+"""Running a network over several workers: processes of this machine, or those of a Dask cluster."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from netsim.engine.build import Settings
+from netsim.engine.launch import BACKEND
 from netsim.engine.runtime import Action, Runtime
-from netsim.parallel.collect import Collector, must_split
+from netsim.parallel.collect import Collector, Crew, must_split
 from netsim.parallel.local import LocalCrew
 from netsim.parallel.partition import partition
 from netsim.parallel.worker import Assignment
-from netsim.run import Run
+from netsim.run import Run, is_split
 
-__all__ = ["run_in_workers"]
+if TYPE_CHECKING:
+    from netsim.network import Network
+
+__all__ = ["run_in_workers", "spread"]
 
 
 def run_in_workers(
@@ -20,9 +25,38 @@ def run_in_workers(
     scheduled: Sequence[Action],
     active: Callable[[Runtime], AbstractContextManager[None]],
     workers: int,
+    dask: str | None = None,
 ) -> Run:
-    """Run a network over several workers, and fill and return the run."""
+    """Run a network over several workers, and fill and return the run.
+
+    Without the address of a Dask scheduler, ``dask``, they are processes of this machine.
+    """
     must_split(settings, result, workers)
     place = partition(settings.graph, workers)
-    assignment = Assignment(settings, result.agents, place, result.probes, result.watch, scheduled, active)
-    return Collector(settings, result, LocalCrew(assignment, workers), workers).collect()
+    probes = [probe if is_split(probe) else None for probe in result.probes]
+    assignment = Assignment(settings, result.agents, place, probes, result.watch, scheduled, active)
+    crew: Crew
+    if dask is None:
+        crew = LocalCrew(assignment, workers)
+    else:
+        from netsim.parallel.cluster import ClusterCrew
+
+        crew = ClusterCrew(assignment, workers, dask)
+    return Collector(settings, result, crew, workers).collect()
+
+
+@contextmanager
+def spread(workers: int, dask: str | None = None) -> Iterator[None]:
+    """Spread the runs of a program inside the context over several workers, if ``workers`` is not 1."""
+    if workers == 1 and dask is None:
+        yield
+        return
+
+    def play(network: "Network", settings: Settings, result: Run) -> Run:
+        return network.play_in_workers(settings, result, workers, dask)
+
+    token = BACKEND.set(play)
+    try:
+        yield
+    finally:
+        BACKEND.reset(token)

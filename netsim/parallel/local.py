@@ -31,9 +31,8 @@ class LocalCrew:
     They are forked where that is safe, and agents need not be picklable then. Elsewhere they are spawned.
     """
 
-    def __init__(self, assignment: Assignment, count: int, method: str | None = None) -> None:
-        if method is None:
-            method = "fork" if sys.platform == "linux" else "spawn"
+    def __init__(self, assignment: Assignment, count: int) -> None:
+        method = _method()
         context: Any = multiprocessing.get_context(method)
         meshes = local_meshes(count)
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
@@ -107,6 +106,11 @@ class LocalCrew:
                 process.join()
         for worker in list(self._pipes):
             self._forget(worker)
+
+
+def _method() -> str:
+    """Return how processes are started: macOS has fork, but its libraries do not survive one."""
+    return "fork" if sys.platform == "linux" else "spawn"
 
 
 def _main(

@@ -22,10 +22,8 @@ __all__ = ["MergedTally", "counts_of", "empty_ledger", "merge"]
 Counts = dict[str, Any]
 
 
-def counts_of(
-    run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]], numbers: Mapping[Hashable, int]
-) -> Counts:
-    """Return what a worker counted, in numbers and arrays; ``numbers`` has those of the agents."""
+def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) -> Counts:
+    """Return what a worker counted, in numbers and arrays, with the first uses of kinds of message."""
     tally, ledger = run.shared.tally, run.ledger
     ended = [name for name, count in zip(ALL_CAUSES, tally.exits, strict=True) if count]
     if tally.duplicated:
@@ -105,6 +103,7 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
     if result.watch is not None:
         for part in parts:
             result.watch.learn(part["changes"], result.ended_at)
+        result.watch.arrange()
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
         last = max((part["last_round"] for part in parts), default=0)

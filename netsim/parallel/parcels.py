@@ -15,8 +15,8 @@ from netsim.util.compiled import compiled
 __all__ = ["pack", "unpack"]
 
 _COUNTS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
-# Of a frame: its kind, that of its link messages, flags, bytes, links; round, time sent, request, sequence number; where
-# a vector begins in the bytes, and its length (which only the compiled core uses).
+# Of a frame: its kind, that of its link messages, flags, bytes, links; round, time sent, request, sequence number;
+# where a vector begins in the bytes, and its length (which only the compiled core uses).
 _HEAD, _LEG = struct.Struct("<IIIIIqdqqqq"), struct.Struct("<dq")
 _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 

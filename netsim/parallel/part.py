@@ -6,6 +6,7 @@ same reports then, and draw the same conclusions from them; none decides for the
 """
 
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass
@@ -173,7 +174,7 @@ class Report:
     status : int
         Whether it goes on, its agents have ended, it has failed, or is to end.
     now, next : float
-        Its time (s), and that of its next event.
+        Its time (s), or that at which its agents had ended; and that of its next event.
     waits : bool
         Whether an agent waits for frames.
     round : float
@@ -231,10 +232,14 @@ class Part:
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
+        # When (s) all agents of this worker had ended.
+        self._over_at = 0.0
         # The latest of the instants at which all workers were; how far this one may go by itself.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
         self.stop = False
-        self.windows = 0
+        # What it cost until the end, and the CPU seconds of this process and the real time (s) as it began.
+        self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
+        self._begun = 0.0
 
     def is_local(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this worker."""
@@ -282,6 +287,7 @@ class Part:
     def joined(self) -> None:
         """Prepare for frames; called once the run is built."""
         run = self.runtime
+        assert isinstance(run.rounds, JointRounds)
         self._tally, self._rounds = run.shared.tally, run.rounds
         run.tasks.is_part = True
         self._queues: list[Any] = [None] * len(self._names)
@@ -291,6 +297,7 @@ class Part:
     def starting(self) -> None:
         """Go on with the other workers from now on."""
         self.selector.window = self
+        self._begun = time.process_time()
 
     def last_round(self) -> int:
         """Return the number of the last round that opened."""
@@ -308,13 +315,14 @@ class Part:
             measured = None if self._measure is None else self._measure()
         except NetsimError as error:
             run.fail(error)
-            return
-        self._send("row", (number, time, run.ledger.totals(), measured))
+        else:
+            self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
         """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
-        self._is_over = True
         until, run = self._settings.until, self.runtime
+        if not self._is_over:
+            self._is_over, self._over_at = True, run.loop.now()
         if until is not None and run.loop.now() >= run.rounds.snap(until):
             while not self._is_closed:
                 self.advance(math.inf)
@@ -336,6 +344,7 @@ class Part:
     def _close(self) -> None:
         self._is_closed = True
         self.selector.window = None
+        self.costs["cpu_seconds"] = time.process_time() - self._begun
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
@@ -348,58 +357,64 @@ class Part:
             return False
         return time < self._limit or time == self._earliest < math.inf
 
-    def advance(self, time: float) -> float:
-        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+    def advance(self, until: float) -> float:
+        """As `Window.advance`."""
         self._was_over = self._is_over
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
-        if time < math.inf and (trial := self._rounds.trial) is not None:
+        if until < math.inf and (trial := self._rounds.trial) is not None:
             # Its end matters only if others take part in it, who have that, too.
-            time = self.selector.next_but(trial)
+            until = self.selector.next_but(trial)
         try:
-            reports = self._exchange(status, time)
+            reports = self._exchange(status, until)
         except Lost as error:
             run.fail(error)
             self._close()
             return -math.inf
         self._rounds.agree(min(report.round for i, report in enumerate(reports) if i != rank))
         states = [report.status for report in reports]
-        if FAILED in states or INTERRUPTED in states or set(states) == {OVER}:
-            if set(states) == {OVER}:
-                self.selector.set_now(max(report.now for report in reports))
-            self._close()
-            run.end()
-            return -math.inf
         nexts = [
             min(report.next, *(other.arrivals[i] for other in reports)) if report.waits else report.next
             for i, report in enumerate(reports)
         ]
-        earliest = min(nexts)
+        earliest, is_over = min(nexts), set(states) == {OVER}
+        end = max(report.now for report in reports)
+        if FAILED in states or INTERRUPTED in states or (is_over and earliest > end):
+            if is_over:
+                self.selector.set_now(end)
+            self._close()
+            run.end()
+            return -math.inf
         if earliest == math.inf:
             self._stand_still()
             return -math.inf
         if earliest > self._earliest:
             self.selector.passes = 0
         self._earliest = earliest
-        self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=math.inf)
+        self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # No window goes beyond the end of a round, when workers tell which rounds agents want.
         number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
-        return earliest
+        # An arrival may turn out to be no event, because the agent that waits is another one.
+        return earliest if earliest == min(report.next for report in reports) else -math.inf
 
-    def _exchange(self, status: int, time: float) -> list[Report]:
+    def _exchange(self, status: int, until: float) -> list[Report]:
         """Exchange frames and reports with all workers; return the reports by worker."""
-        self.windows += 1
         rank, mesh, run = self._mesh.rank, self._mesh, self.runtime
         kinds = list(self._tally.kinds)
         parcels, arrivals = {}, [math.inf] * mesh.count
         for worker, endpoint in self.endpoints.items():
             parcels[worker], arrivals[worker] = pack(endpoint.arrivals, kinds)
         waits = any(inbox.waits for inbox in self._subscribed.values())
-        mine = Report(status, run.loop.now(), time, waits, self._rounds.wanted, arrivals)
+        mine = Report(
+            status, self._over_at if self._is_over else run.loop.now(), until, waits, self._rounds.wanted, arrivals
+        )
         head = msgpack.packb(astuple(mine))
-        size = len(head).to_bytes(2, "little")
+        size, begun = len(head).to_bytes(2, "little"), time.perf_counter()
         received = mesh.exchange({worker: [size, head, parcels[worker]] for worker in parcels})
+        self.costs["waited_seconds"] += time.perf_counter() - begun
+        self.costs["windows"] += 1
+        self.costs["bytes"] += sum(map(len, parcels.values()))
         reports, touched = [], []
         for worker in range(mesh.count):
             if worker == rank:
@@ -442,10 +457,11 @@ class Part:
             self._numbers[name]: (task, name) for task, name in run.tasks.main_tasks.items() if not task.done()
         }
         first = [(number, waiting(dict([unfinished[number]]), run.contexts)) for number in sorted(unfinished)[:SHOWN]]
-        mine = ended, error is not None, len(unfinished), first, self.selector.beyond
+        mine = ended, error is not None, len(unfinished), first, self.selector.beyond, run.loop.now()
         raw = msgpack.packb(mine)
         received = self._mesh.exchange({worker: [raw] for worker in self.endpoints})
         reports = [mine, *(msgpack.unpackb(message, use_list=False) for message in received.values())]
+        self.selector.set_now(max(report[5] for report in reports))
         if any(report[0] for report in reports):
             return
         if error is not None:

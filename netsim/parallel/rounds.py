@@ -30,25 +30,32 @@ class JointRounds(RoundClock):
     @property
     def wanted(self) -> float:
         """When (s) the agents of this worker want a round: −∞ if one is open, ∞ if they want none."""
+        if self._is_trial:
+            return self.close_time(self.open_round) if len(self._opening) else math.inf
         if self._opens_at == -math.inf:
-            return -math.inf if self._own else math.inf
+            return -math.inf
         return self._opens_at if len(self._opening) or self._followers else math.inf
 
     @property
     def last(self) -> int:
         """The number of the last round that opened, without one in which no agent of this worker takes part."""
-        return self._before[1] if self.trial is not None else self.open_round
+        return self._before[1] if self._is_trial else self.open_round
 
     @property
     def trial(self) -> asyncio.TimerHandle | None:
-        """The timer that ends the open round, if no agent of this worker takes part in it."""
-        return self._timer if self._opens_at == -math.inf and not self._own else None
+        """The timer that ends the open round, if no agent of this worker takes part in it or waits for the next one."""
+        return self._timer if self._is_trial and not len(self._opening) else None
+
+    @property
+    def _is_trial(self) -> bool:
+        """Whether a round is open in which no agent of this worker takes part."""
+        return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
         """Note when (s) agents of other workers want a round, as `wanted` has it."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
-        if is_open and not self._own and elsewhere > -math.inf:
+        if self._is_trial and elsewhere > -math.inf:
             # It was opened on trial, and nobody takes part in it.
             self._timer.cancel()  # type: ignore[union-attr]
             self._timer, self._opens_at = None, math.inf
@@ -56,9 +63,21 @@ class JointRounds(RoundClock):
             if len(self._opening):
                 self._open_by(self.close_time(self._passed(math.ceil)))
         if elsewhere == -math.inf and not is_open:
-            self._open_by(self.close_time(self._passed(math.floor)))
+            self._join()
         elif -math.inf < elsewhere < math.inf:
             self._open_by(elsewhere)
+
+    def _join(self) -> None:
+        """Note that a round opened elsewhere; agents that wait here came later, and wait for the next one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._before = self.closed, self.open_round, self.open_deadline
+        self._own = False
+        self.closed = max(self.closed, self._passed(math.floor))
+        self.open_round, self._opens_at = self.closed + 1, -math.inf
+        end = self.close_time(self.open_round)
+        self.open_deadline = end - self._slack(end)
+        self._timer = self._loop.call_at_simulated(end, self._close)
 
     def is_followed(self, number: int) -> bool:
         """As `RoundClock.is_followed`; other workers' agents may follow, too."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, NoReturn
 
 from netsim.agent import Agent
-from netsim.errors import AgentError, NetsimError, one_line
+from netsim.errors import AgentError, one_line
 
 __all__ = ["Placed", "StateSender", "learn"]
 
@@ -34,6 +34,27 @@ class _Kept:
         return isinstance(other, _Kept) and other.value is self.value
 
     __hash__ = object.__hash__
+
+
+class Stayed:
+    """Stands in the caller's agent for a value that stayed in the worker; any use of it raises AgentError."""
+
+    def __init__(self, why: str) -> None:
+        vars(self)["_why"] = why
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise AgentError(vars(self)["_why"])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            # Python itself asks for these.
+            raise AttributeError(name)
+        self._refuse()
+
+    __call__ = __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __array__ = __enter__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return Stayed, (vars(self)["_why"],)
 
 
 class _Pickler(pickle.Pickler):
@@ -56,14 +77,15 @@ def _agent(number: int) -> Agent:
 def _attributes(agent: Agent) -> dict[str, Any]:
     """Return an agent's attributes, those in slots, too, without its place in a network."""
     found = {name: value for name, value in vars(agent).items() if name != "_netsim"}
-    for name in _slots_of(type(agent)):
+    kind: Any = type(agent)
+    for name in _slots_of(kind):
         if hasattr(agent, name):
             found[name] = getattr(agent, name)
     return found
 
 
 @cache
-def _slots_of(kind: type) -> list[str]:
+def _slots_of(kind: Any) -> list[str]:
     members = [(name, member) for each in kind.__mro__ for name, member in vars(each).items()]
     return [name for name, member in members if isinstance(member, MemberDescriptorType)]
 
@@ -75,20 +97,24 @@ class StateSender:
     ----------
     agents : mapping
         All agents of the network that this process has.
-    own : mapping
-        The number of each agent that runs here.
+    numbers : mapping
+        The number of each agent of the network.
+    own : sequence
+        The names of those that run here.
     """
 
-    def __init__(self, agents: Mapping[Hashable, Agent], own: Mapping[Hashable, int]) -> None:
-        self._agents = agents
+    def __init__(
+        self, agents: Mapping[Hashable, Agent], numbers: Mapping[Hashable, int], own: Sequence[Hashable]
+    ) -> None:
+        self._agents, self._number_by_name = agents, numbers
         self._own = own
         self._numbers: dict[int, int] = {}
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return what changed since the last call, for `learn`; raises NetsimError if it cannot be pickled."""
+        """Return what changed since the last call, for `learn`; what cannot be pickled is `Stayed`."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
-        for name, number in self._own.items():
+        for name in self._own:
             agent = self._agents[name]
             before, now = self._digests[name], self._digests_of(agent)
             if now == before:
@@ -98,10 +124,10 @@ class StateSender:
             changed = {
                 key: attributes[key] for key, digest in now.items() if key not in before or before[key] != digest
             }
-            for key in changed:
+            for key, value in changed.items():
                 if isinstance(now[key], _Kept):
-                    raise self._refusal(name, key, changed[key])
-            changes[number] = changed, [key for key in before if key not in now]
+                    changed[key] = self._stayed(name, key, value)
+            changes[self._number_by_name[name]] = changed, [key for key in before if key not in now]
         return self._pickled(changes)
 
     def _digests_of(self, agent: Agent) -> dict[str, Any]:
@@ -122,18 +148,18 @@ class StateSender:
 
     def _number_of(self, agent: Agent) -> int | None:
         if not self._numbers:
-            self._numbers = {id(each): number for number, each in enumerate(self._agents.values())}
+            self._numbers = {id(each): self._number_by_name[name] for name, each in self._agents.items()}
         return self._numbers.get(id(agent))
 
-    def _refusal(self, name: Hashable, key: str, value: Any) -> NetsimError:
+    def _stayed(self, name: Hashable, key: str, value: Any) -> Stayed:
         try:
             self._pickled(value)
             why = "it changes"
         except Exception as error:
             why = one_line(error)
-        return NetsimError(
-            f"agent {name!r}: its attribute {key!r} ({type(value).__name__}) cannot be sent from its worker ({why}); "
-            "with workers an agent may hold after its run only what can be pickled, or what it held before"
+        return Stayed(
+            f"agent {name!r}: its attribute {key!r} ({type(value).__name__}) stayed in its worker, "
+            f"because it cannot be pickled: {why}"
         )
 
 

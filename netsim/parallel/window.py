@@ -22,8 +22,11 @@ class Window(Protocol):
         """Return whether this worker may go on to a time (s) by itself."""
         ...
 
-    def advance(self, time: float) -> float:
-        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+    def advance(self, until: float) -> float:
+        """Exchange frames; ``until`` (s) is the next event here.
+
+        Return the next event of any worker; −∞ if it is not known yet, or the run ends.
+        """
         ...
 
 
@@ -60,8 +63,19 @@ class WindowSelector(VirtualSelector):
         heapq.heappush(self._timers, (time, order, handle, start))
 
     def set_now(self, time: float) -> None:
-        """Let time pass to that of the other workers (s), at the end of a run."""
-        self._now = time
+        """Let time pass to that of the other workers (s), with the looks that are due."""
+        while self._look_before(time):
+            pass
+        self._now = max(time, self._now)
+
+    def _look_before(self, until: float) -> bool:
+        """Let an onlooker look that is due before a time (s); return whether there is one."""
+        first = min(self.onlookers, key=lambda each: each.until) if self.onlookers else None
+        if first is None or first.until >= until:
+            return False
+        self._now = max(first.time, self._now)
+        first.look()
+        return True
 
     def next_but(self, handle: asyncio.TimerHandle) -> float:
         """Return the time (s) of the first timer other than this one; infinite if there is none."""
@@ -80,6 +94,9 @@ class WindowSelector(VirtualSelector):
 
     def _pass(self, until: float) -> Ready:
         if self.window is not None and not self.window.allows(until):
+            # The clock may be set by what the others report; what is to be seen at the present is seen now.
+            if self._look_before(self._now):
+                return []
             earliest = self.window.advance(until)
             while self._timers and self._timers[0][2].cancelled():
                 heapq.heappop(self._timers)
@@ -89,9 +106,4 @@ class WindowSelector(VirtualSelector):
                 until = earliest
             if not self._now < until < math.inf:
                 return []
-        if self.onlookers and (first := min(self.onlookers, key=lambda each: each.until)).until < until:
-            if self._now < first.time:
-                super().wait(first.time)
-            first.look()
-            return []
-        return super().wait(until)
+        return [] if self._look_before(until) else super().wait(until)

@@ -18,7 +18,7 @@ from netsim.parallel.merged import counts_of
 from netsim.parallel.mesh import Lost, Mesh
 from netsim.parallel.part import Part
 from netsim.parallel.states import StateSender
-from netsim.run import Probe, Run, is_split
+from netsim.run import Probe, Run
 from netsim.watch import Watch
 
 __all__ = ["Assignment", "Ending", "work"]
@@ -38,8 +38,8 @@ class Assignment:
         The agents, at least those that the worker runs.
     place : mapping
         The worker of each agent.
-    probes : sequence of callables
-        The probes, of which those that can be measured in parts are measured in the workers.
+    probes : sequence of callables or None
+        The probes that can be measured in parts, and None for each of the others.
     watch : Watch or None
         Keeps the watched states.
     scheduled : sequence of (float, callable)
@@ -51,7 +51,7 @@ class Assignment:
     settings: Settings
     agents: Mapping[Hashable, Agent]
     place: Mapping[Hashable, int]
-    probes: Sequence[Probe]
+    probes: Sequence[Probe | None]
     watch: Watch | None
     scheduled: Sequence[Action]
     active: Callable[[Runtime], AbstractContextManager[None]]
@@ -73,8 +73,8 @@ class Ending:
         What it counted, if the run began.
     states : bytes or None
         What changed in its agents.
-    windows : int
-        How many times it exchanged frames.
+    costs : dict
+        See `netsim.Run.costs`.
     """
 
     at: float
@@ -82,7 +82,7 @@ class Ending:
     is_lost: bool
     counts: Any
     states: bytes | None
-    windows: int
+    costs: dict[str, float]
 
 
 def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
@@ -91,14 +91,14 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
     ``started`` is called with the part, which ends early if its ``stop`` is set.
     """
     place, agents = assignment.place, assignment.agents
-    own = {name: number for number, (name, worker) in enumerate(place.items()) if worker == mesh.rank}
-    whole = [probe for probe in assignment.probes if not is_split(probe)]
-    states = StateSender(agents, own)
+    numbers = {name: number for number, name in enumerate(place)}
+    own = [name for name, worker in place.items() if worker == mesh.rank]
+    states = StateSender(agents, numbers, own)
     mine = {name: agents[name] for name in own}
 
     def measure() -> Any:
-        parts = [_local(probe, mine) if is_split(probe) else None for probe in assignment.probes]
-        return states.changes() if whole else None, parts
+        parts = [None if probe is None else _local(probe, mine) for probe in assignment.probes]
+        return states.changes() if None in assignment.probes else None, parts
 
     settings = replace(assignment.settings, viewer=None)
     part = Part(mesh, place, settings, send, measure if assignment.probes else None)
@@ -115,14 +115,10 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         error = raised
     counts = changes = None
     if runtime.closed:
-        counts = counts_of(runtime, part.kinds, own)
-        try:
-            changes = states.changes()
-        except NetsimError as refused:
-            error = error or refused
+        counts, changes = counts_of(runtime, part.kinds), states.changes()
     raw = None if error is None else _pickled(error)
     at = runtime.loop.now() if runtime.built else 0.0
-    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.windows))
+    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.costs))
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent]) -> Any:

@@ -15,6 +15,7 @@ import click
 from netsim._former import SETTINGS, must_be_current
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
+from netsim.parallel.launch import spread
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.terminal import Reporter, forget, text
@@ -34,6 +35,10 @@ _WATCHING: _Flags = (
     ("--watch", bool, False, "Show the run in the browser while it goes on; nothing in it changes."),
     ("--pace", float, None, "With --watch: simulated seconds that are shown in a second."),
     ("--no-browser", bool, False, "With --watch: only print the address."),
+)
+_WORKERS: _Flags = (
+    ("--workers", int, 1, "Number of processes over which each network is spread; the results are the same."),
+    ("--dask", str, None, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
 
 
@@ -108,16 +113,18 @@ def _run_command(scenario: Scenario) -> click.Command:
         watch: bool,
         pace: float | None,
         no_browser: bool,
+        workers: int,
+        dask: str | None,
         **parameters: Any,
     ) -> None:
         from netsim.studies.execute import execute, viewed
         from netsim.studies.formats import Formats
 
         formats, reporter = Formats.chosen(figures, tables), Reporter()
-        with viewed(watch, pace, not no_browser, reporter) as session:
+        with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask):
             execute(scenario, parameters, out=out, trace=trace, formats=formats, reporter=reporter, session=session)
 
-    options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _WATCHING)
+    options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _WATCHING, _WORKERS)
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
     return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
@@ -328,8 +335,9 @@ def _show_sweep(folder: Path) -> None:
 
 @app.command("verify")
 @click.argument("folder")
+@click.option("--workers", type=int, default=1, show_default=True, help="Number of processes to repeat it over.")
 @click.pass_context
-def verify_it(ctx: click.Context, folder: str) -> None:
+def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
     """Repeat a run folder, or each point of a sweep, and show whether the results are the same.
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
@@ -343,7 +351,8 @@ def verify_it(ctx: click.Context, folder: str) -> None:
         raise BadInput(f"folder = {folder!r}: must be a sweep with a point that is done; {missing}")
     same = True
     for place in places:
-        verdict = verify(place)
+        with spread(workers):
+            verdict = verify(place)
         same = same and bool(verdict)
         where = {"identical": "", "differs": "; it begins in "}.get(verdict.state, "; the largest difference is in ")
         reporter.line(f"{place}: {verdict.state}{where}{verdict.where}")

@@ -206,11 +206,25 @@ def _compared(
         elif name not in tables:
             yield "was not there", math.inf
         elif (path / name).read_bytes() != (again / name).read_bytes():
-            yield from _of_tables(_rows(path / name), _rows(again / name))
+            before, now = _rows(path / name), _rows(again / name)
+            if Path(name).stem == "states":
+                before, now = _by_agent(before), _by_agent(now)
+            yield from _of_tables(before, now)
 
     for name in dict.fromkeys([*tables, *new, "summary.json", *traces]):
         for place, size in of_file(name):
             yield _Difference(name, place, size)
+
+
+def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
+    """Return the rows of states in an order that does not depend on which agent acted first at an instant."""
+    head, body = rows[:1], rows[1:]
+    keys = [i for i, name in enumerate(head[0] if head else []) if name in ("algorithm", "time_s", "agent")]
+    first: dict[Any, int] = {}
+    for place, row in enumerate(body):
+        # Algorithms and times stay as they are; agents of one time are sorted.
+        first.setdefault(tuple(row[i] for i in keys[:-1]), place)
+    return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys[:-1])], str(row[keys[-1]])))
 
 
 def _of_trace(old: Trace, new: Trace) -> _Places:

@@ -1,0 +1,187 @@
+"""One network over several processes: CPU per process beside one process, and Dask beside pipes.
+
+COKE with 1,000 agents of 10 neighbours, each stepped on its own (100 features, 120 samples), and the bare exchange of
+`benchmarks.delivery`. The CPU seconds are those of the run itself, without its start and end, and of the busiest
+process: what a run would take with a core for each, up to the waits for one another. All give the same trace hash.
+"""
+
+import gc
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import networkx as nx
+import numpy as np
+
+from benchmarks import delivery
+from benchmarks.report import parser, show
+from netsim import Link, Network, Run, latency
+from netsim.agents import COKE, Geometric, LocalProblem, Squared
+from netsim.engine.runtime import Runtime
+
+FEATURES, SAMPLES = 100, 120
+Agents = dict[int, Any]
+
+
+def network(agents: int) -> Network:
+    """Return the network of `benchmarks.delivery`."""
+    graph = nx.random_regular_graph(delivery.DEGREE, agents, seed=1)
+    link = Link(latency=latency.uniform(delivery.LOW, delivery.HIGH), loss=delivery.LOSS)
+    return Network(graph, link, round_period=0.1, seed=1)
+
+
+class Alone(COKE):
+    """COKE whose agents are stepped one by one."""
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        await super().run()
+
+
+def coke(agents: int, rounds: int) -> Agents:
+    """Return agents that learn a linear model."""
+    rng = np.random.default_rng(0)
+    model = rng.standard_normal(FEATURES)
+    found: Agents = {}
+    for node in range(agents):
+        inputs = rng.standard_normal((SAMPLES, FEATURES)) / 10
+        targets = inputs @ model + 0.1 * rng.standard_normal(SAMPLES)
+        problem = LocalProblem(inputs, targets, loss=Squared(), regularizer=1e-5)
+        found[node] = Alone(problem, rounds, rho=1e-2, censor=Geometric(1.0, 0.95))
+    return found
+
+
+def adders(agents: int, rounds: int) -> Agents:
+    """Return agents that add up what they hear."""
+    return {node: delivery.BulkAdder(node, rounds) for node in range(agents)}
+
+
+@contextmanager
+def cpu_of_runs() -> Iterator[list[float]]:
+    """Measure the CPU seconds of runs in this process, without their start and end."""
+    found: list[float] = []
+    start, close = Runtime._start, Runtime._close
+
+    def starting(run: Runtime) -> None:
+        found.append(time.process_time())
+        start(run)
+
+    def closing(run: Runtime) -> None:
+        found[-1] = time.process_time() - found[-1]
+        close(run)
+
+    with mock.patch.object(Runtime, "_start", starting), mock.patch.object(Runtime, "_close", closing):
+        yield found
+
+
+def measured(make: Callable[[int, int], Agents], agents: int, rounds: int, workers: int, dask: str | None) -> Run:
+    """Run agents over workers; the costs of the run are those of the processes."""
+    gc.collect()
+    with cpu_of_runs() as seconds:
+        run = network(agents).run(make(agents, rounds), workers=workers, dask=dask)
+    if workers == 1 and dask is None:
+        run.costs = [{"cpu_seconds": seconds[0]}]
+    return run
+
+
+def compare(
+    make: Callable[[int, int], Agents], agents: int, rounds: int, repeats: int, dask: str | None
+) -> dict[str, dict[str, float]]:
+    """Return the CPU seconds (medians) by number of workers, which take turns."""
+    kinds: dict[str, tuple[int, str | None]] = {"1 process": (1, None), "2 workers": (2, None), "4 workers": (4, None)}
+    if dask is not None:
+        kinds["2 workers, Dask"] = (2, dask)
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    hashes = set()
+    for _ in range(repeats):
+        for name, (workers, where) in kinds.items():
+            run = measured(make, agents, rounds, workers, where)
+            hashes.add(run.trace_hash)
+            busiest = max(run.costs, key=lambda cost: cost["cpu_seconds"])
+            costs[name].append({**busiest, "bytes": sum(cost.get("bytes", 0) for cost in run.costs)})
+    assert len(hashes) == 1, "workers must give the hash of one process"
+    alone = statistics.median(cost["cpu_seconds"] for cost in costs["1 process"])
+    found = {}
+    for name, all_costs in costs.items():
+        cpu = statistics.median(cost["cpu_seconds"] for cost in all_costs)
+        found[name] = {"cpu_seconds": cpu, "speedup": alone / cpu}
+        if windows := all_costs[0].get("windows"):
+            found[name] |= {"windows": int(windows), "kB_a_window": all_costs[0]["bytes"] / windows / 1e3}
+    return found
+
+
+class Averager(delivery.netsim.Agent):
+    """Averages a number with its neighbours', as little as an agent can do."""
+
+    def __init__(self, value: float, rounds: int) -> None:
+        self.value, self.count = np.array([value]), rounds
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        async for _ in self.rounds(self.count):
+            await self.broadcast("state", self.value)
+            heard = await self.collect()
+            if heard:
+                self.value = (self.value + heard.sum()) / (1 + len(heard))
+
+
+def large(agents: int, workers: int, rounds: int = 3) -> dict[str, Any]:
+    """Return the hash, seconds and memory (GB, of all processes) of averaging on a ring of many agents."""
+    ring = nx.Graph()
+    ring.add_nodes_from(range(agents))
+    ring.add_edges_from((i, (i + hop) % agents) for i in range(agents) for hop in (1, 2))
+    link = Link(latency=latency.uniform(delivery.LOW, delivery.HIGH), loss=delivery.LOSS)
+    begun = time.perf_counter()
+    many = {node: Averager(float(node), rounds) for node in ring}
+    run = Network(ring, link, round_period=0.1, seed=1).run(many, workers=workers)
+    own, others = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {
+        "trace_hash": run.trace_hash,
+        "seconds": time.perf_counter() - begun,
+        "GB_caller": own / 1e6,
+        "GB_largest_worker": others / 1e6 if workers > 1 else 0.0,
+    }
+
+
+def large_sizes(agents: int) -> dict[str, dict[str, Any]]:
+    """Return `large` over 1 and 4 workers, each in a process of its own."""
+    found = {}
+    for workers in (1, 4):
+        code = f"import json; from benchmarks.workers import large; print(json.dumps(large({agents}, {workers})))"
+        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        found[f"{agents:,} agents, {workers} workers"] = json.loads(output)
+    assert len({row["trace_hash"] for row in found.values()}) == 1
+    return found
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, agents=1000, rounds=60, repeats=3, large=0)
+    command.add_argument("--dask", action="store_true", help="also on a Dask cluster of this machine")
+    chosen = command.parse_args()
+    if chosen.dask:
+        from distributed import LocalCluster
+
+        cluster: Any = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    else:
+        cluster = nullcontext()
+    with cluster:
+        dask = cluster.scheduler_address if chosen.dask else None
+        result: dict[str, Any] = {}
+        for title, make in (("COKE", coke), ("delivery", adders)):
+            found = compare(make, chosen.agents, chosen.rounds, chosen.repeats, dask)
+            result |= {f"{title}, {name}": row for name, row in found.items()}
+    if chosen.large:
+        result |= large_sizes(chosen.large)
+    show(result, chosen.json, f"{chosen.agents} agents × {delivery.DEGREE} neighbours × {chosen.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()

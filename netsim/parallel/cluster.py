@@ -1,0 +1,217 @@
+"""Workers on a Dask cluster: Dask places them and carries rows and results; frames go directly, over TCP.
+
+Each worker of the run is an actor on a worker of the cluster, and runs its part in a thread of that process. The actors
+connect to one another with a key made for this run, and read no frame of anyone who has not proved to have it.
+"""
+
+import dataclasses
+import os
+import pickle
+import queue
+import secrets
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from multiprocessing import connection as connections
+from typing import Any
+
+from netsim.agent import Agent
+from netsim.errors import BadInput, one_line
+from netsim.parallel.collect import Message
+from netsim.parallel.mesh import Mesh
+from netsim.parallel.part import Part
+from netsim.parallel.worker import Assignment, work
+from netsim.util import check
+
+__all__ = ["ClusterCrew", "Member"]
+
+# Real seconds to wait for the scheduler and for workers of the cluster; and for messages, each time.
+_PATIENCE, _POLL = 30.0, 1.0
+
+
+class Member:
+    """One worker of a run, an actor on a worker of the cluster."""
+
+    def __init__(self, rank: int, assignment: bytes, key: bytes) -> None:
+        self._rank, self._key = rank, key
+        self._assignment: Assignment = pickle.loads(assignment)
+        self._messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self._part: Part | None = None
+        self._stopped = False
+        self._listener = connections.Listener((_own_address(), 0), authkey=key)
+
+    def address(self) -> tuple[str, int]:
+        """Return where the others find this worker."""
+        host, port = self._listener.address
+        return str(host), int(port)
+
+    def begin(self, addresses: list[tuple[str, int]]) -> None:
+        """Connect to the others, and begin the run in a thread."""
+        threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
+
+    def take(self) -> list[tuple[str, Any]]:
+        """Return what there is to tell the caller of the run, soon even if that is nothing."""
+        found = []
+        with suppress(queue.Empty):
+            found.append(self._messages.get(timeout=_POLL))
+            while True:
+                found.append(self._messages.get_nowait())
+        return found
+
+    def stop(self) -> None:
+        """Let the run end soon."""
+        self._stopped = True
+        if self._part is not None:
+            self._part.stop = True
+
+    def _work(self, addresses: list[tuple[str, int]]) -> None:
+        def started(part: Part) -> None:
+            self._part = part
+            part.stop = self._stopped
+
+        try:
+            mesh = Mesh(self._rank, self._connected(addresses))
+            try:
+                with warnings.catch_warnings():
+                    # The cluster's own threads draw random numbers meanwhile.
+                    warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
+                    work(self._assignment, mesh, lambda what, content: self._messages.put((what, content)), started)
+            finally:
+                mesh.close()
+        except BaseException as error:
+            self._messages.put(("lost", f"could not work: {type(error).__name__}: {one_line(error)}"))
+
+    def _connected(self, addresses: list[tuple[str, int]]) -> dict[int, socket.socket]:
+        """Return a socket to each other worker: those of lower numbers are called, those of higher ones call."""
+        found = {}
+        for rank, address in enumerate(addresses[: self._rank]):
+            with connections.Client((str(address[0]), int(address[1])), authkey=self._key) as connection:
+                connection.send_bytes(self._rank.to_bytes(4, "little"))
+                found[rank] = _socket_of(connection)
+        while len(found) < len(addresses) - 1:
+            with self._listener.accept() as connection:
+                found[int.from_bytes(connection.recv_bytes(4), "little")] = _socket_of(connection)
+        self._listener.close()
+        return found
+
+
+def _socket_of(connection: Any) -> socket.socket:
+    """Return a connection's socket, on which frames are not delayed."""
+    found = socket.socket(fileno=os.dup(connection.fileno()))
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+def _own_address() -> str:
+    """Return the host under which the cluster knows this process."""
+    from distributed import get_worker
+
+    return str(get_worker().address).rpartition("//")[2].rpartition(":")[0]
+
+
+class ClusterCrew:
+    """The workers of a run, on the workers of a Dask cluster."""
+
+    def __init__(self, assignment: Assignment, count: int, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            how = "in netsim's clone, pip install '.[dask]'"
+            raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
+        try:
+            self._client = Client(address, timeout=_PATIENCE, set_as_default=False)
+        except (OSError, ValueError, TypeError):
+            wanted = f"the address of a Dask scheduler, such as tcp://127.0.0.1:8786; none answered in {_PATIENCE:g} s"
+            raise check.refuse("dask", address, wanted) from None
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
+        self._members: dict[int, Any] = {}
+        self._waiting: dict[int, Future[Any]] = {}
+        try:
+            hosts = self._hosts(count, address)
+            self._hosts_of = dict(enumerate(hosts))
+            key = secrets.token_bytes(32)
+            # Actors ask for the client that is theirs.
+            with self._client.as_current():
+                futures = [self._member(rank, host, assignment, key) for rank, host in enumerate(hosts)]
+                self._members = {rank: future.result() for rank, future in enumerate(futures)}
+                addresses = [member.address().result() for member in self._members.values()]
+                for member in self._members.values():
+                    member.begin(addresses).result()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _member(self, rank: int, host: str, assignment: Assignment, key: bytes) -> Any:
+        own = {name: agent for name, agent in assignment.agents.items() if assignment.place[name] == rank}
+        raw = _pickled(assignment, own)
+        options: dict[str, Any] = {"workers": [host], "allow_other_workers": False, "pure": False}
+        return self._client.submit(Member, rank, raw, key, actor=True, **options)
+
+    def _hosts(self, count: int, address: str) -> list[str]:
+        """Return the cluster's workers that the run is given."""
+        try:
+            self._client.wait_for_workers(count, timeout=_PATIENCE)
+        except TimeoutError:
+            there = len(self._client.scheduler_info(n_workers=-1)["workers"])
+            wanted = f"a scheduler with {count} workers; it has {there} after {_PATIENCE:g} s"
+            raise check.refuse("dask", address, wanted) from None
+        return sorted(self._client.nthreads())[:count]
+
+    def messages(self, timeout: float | None) -> Iterator[Message]:
+        """As `Crew.messages`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._members:
+            for rank, member in self._members.items():
+                if rank not in self._waiting:
+                    self._waiting[rank] = self._pool.submit(_taken, member)
+            left = None if until is None else max(0.0, until - time.monotonic())
+            done, _ = wait(self._waiting.values(), left, return_when=FIRST_COMPLETED)
+            if not done:
+                return
+            for rank, future in list(self._waiting.items()):
+                if future in done:
+                    del self._waiting[rank]
+                    yield from self._messages_of(rank, future)
+
+    def _messages_of(self, rank: int, future: "Future[Any]") -> Iterator[Message]:
+        try:
+            found = future.result()
+        except Exception as error:
+            del self._members[rank]
+            yield rank, "lost", f"(on {self._hosts_of[rank]}) has gone: {one_line(error) or type(error).__name__}"
+            return
+        for what, content in found:
+            if what in ("end", "lost"):
+                del self._members[rank]
+            yield rank, what, content
+
+    def stop(self) -> None:
+        """As `Crew.stop`."""
+        for member in self._members.values():
+            with suppress(Exception):
+                member.stop().result(timeout=_POLL)
+
+    def kill(self) -> None:
+        """As `Crew.kill`: the actors end with their client."""
+        self._members.clear()
+        self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _taken(member: Any) -> Any:
+    return member.take().result()
+
+
+def _pickled(assignment: Assignment, own: Mapping[Hashable, Agent]) -> bytes:
+    """Return an assignment with a worker's own agents only."""
+    import cloudpickle
+
+    try:
+        raw: bytes = cloudpickle.dumps(dataclasses.replace(assignment, agents=own))
+    except Exception as error:
+        raise BadInput(f"dask: must be given a network and agents that can be pickled ({one_line(error)})") from None
+    return raw

@@ -1,0 +1,380 @@
+"""A network over several workers: the results of one process, and its errors."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netsim
+from netsim import AgentError, BadInput, Link, NetsimError, Network, Radio, Run, Stalled, latency, topology
+from netsim.faults import Crash, Leave
+from netsim.links import Reliability
+from netsim.parallel import local
+from tests.command import ROOT, environment
+from tests.fuzzers.workers import check_workers, of_events, of_rounds
+from tests.parts import message_of, slow
+
+LATE = Link(latency=latency.uniform(0.02, 0.07), loss=0.1)
+
+
+class Average(netsim.Agent):
+    """Agrees with its neighbours on a mean."""
+
+    def __init__(self, value: float, rounds: int = 12) -> None:
+        self.value, self.count = np.full(3, value), rounds
+        self.heard = 0
+
+    async def run(self) -> None:
+        async for _ in self.rounds(self.count):
+            await self.broadcast("state", self.value)
+            frames = await self.collect()
+            self.heard += len(frames)
+            self.value = sum((frame.payload for frame in frames), self.value) / (1 + len(frames))
+
+
+class Waiting(netsim.Agent):
+    """Waits for a frame that nobody sends."""
+
+    async def run(self) -> None:
+        await self.inbox.get()
+
+
+def averaged(workers: int, link: Link = LATE, agents: int = 12, **more: Any) -> Run:
+    network = Network(topology.ring(agents), link, round_period=0.1, seed=4, faults=more.pop("faults", ()))
+    return network.run({node: Average(float(node)) for node in network.graph}, workers=workers, **more)
+
+
+def mean(agents: Mapping[Any, Any]) -> float:
+    return float(np.mean([agent.value for agent in agents.values()]))
+
+
+class Mean:
+    """The same mean, measured in parts."""
+
+    __name__ = "mean"
+
+    def __call__(self, agents: Mapping[Any, Any]) -> float:
+        return mean(agents)
+
+    def local(self, agents: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return what the mean is made of."""
+        return {name: agent.value for name, agent in agents.items()}
+
+    def combine(self, parts: Any) -> float:
+        """Return the mean, its terms in the order of the agents."""
+        values = {name: value for part in parts for name, value in part.items()}
+        return float(np.mean([values[name] for name in sorted(values)]))
+
+
+# --- the same run -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [3, *map(slow, range(12))])
+@pytest.mark.parametrize("make", [of_events, of_rounds, partial(of_events, reliable=True)])
+@pytest.mark.parametrize("with_faults", [False, True])
+def test_random_networks_are_the_same_over_workers(make: Callable[..., Any], with_faults: bool, seed: int) -> None:
+    for each in range(4 * seed, 4 * seed + 4):
+        check_workers(make, each, with_faults=with_faults)
+
+
+@pytest.mark.parametrize("link", [LATE, Link(), Link(latency=0.25), Link(latency=0.01, rate=2000.0, mtu=16)])
+@pytest.mark.parametrize("workers", [2, 3, 12])
+def test_rounds_are_the_same_over_workers(link: Link, workers: int) -> None:
+    one, several = averaged(1, link, probes=[mean]), averaged(workers, link, probes=[mean])
+    assert one.trace_hash == several.trace_hash
+    assert one.rounds.equals(several.rounds)
+    assert one.ledger.table().equals(several.ledger.table())
+    assert one.ledger.senders_table().equals(several.ledger.senders_table())
+    for before, now in zip(one.agents.values(), several.agents.values(), strict=True):
+        assert (before.value == now.value).all()
+        assert before.heard == now.heard
+
+
+def test_spawned_workers_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_method", lambda: "spawn")
+    assert averaged(2).trace_hash == averaged(1).trace_hash
+
+
+def test_both_cores_do_the_same_over_workers() -> None:
+    code = """
+        from tests.netsim.parallel.test_workers import averaged
+        print(averaged(1).trace_hash, averaged(3).trace_hash)
+    """
+    hashes = set()
+    for core in ("python", ""):
+        words = [sys.executable, "-c", textwrap.dedent(code)]
+        done = subprocess.run(words, cwd=ROOT, env=environment(NETSIM_CORE=core), capture_output=True, text=True)
+        hashes |= set(done.stdout.split())
+    assert hashes == {averaged(1).trace_hash}
+
+
+def test_the_callers_agents_hold_the_final_states() -> None:
+    network = Network(topology.ring(4), LATE, round_period=0.1)
+    agents = {node: Average(float(node)) for node in network.graph}
+    before = {node: agent.value for node, agent in agents.items()}
+    run = network.run(agents, workers=2)
+    assert all(run.agents[node] is agent for node, agent in agents.items())
+    assert all((agent.value != before[node]).any() for node, agent in agents.items())
+    assert agents[1].name == 1
+    assert agents[1].neighbors == (0, 2)
+    assert "already run" in message_of(lambda: network.run(agents), BadInput)
+    assert message_of(lambda: agents[1].inbox).startswith("agent 1 runs in a worker, which has its inbox")
+
+
+def test_objects_that_do_not_change_stay_the_callers() -> None:
+    class Holding(Average):
+        def __init__(self, value: float) -> None:
+            super().__init__(value)
+            self.table = np.arange(10.0)
+            self.function = lambda x: x
+
+    network = Network(topology.ring(4), LATE, round_period=0.1)
+    agents = {node: Holding(float(node)) for node in network.graph}
+    tables = [agent.table for agent in agents.values()]
+    network.run(agents, workers=2)
+    assert all(agent.table is table for agent, table in zip(agents.values(), tables, strict=True))
+    assert agents[0].function(3) == 3
+
+
+def test_what_cannot_be_pickled_stays_in_its_worker() -> None:
+    class Closing(Average):
+        async def run(self) -> None:
+            self.made = lambda x: x
+            await super().run()
+
+    network = Network(topology.ring(4), LATE, round_period=0.1)
+    agents = {node: Closing(float(node)) for node in network.graph}
+    network.run(agents, workers=2)
+    message = message_of(lambda: agents[0].made(3))
+    assert message.startswith(
+        "agent 0: its attribute 'made' (function) stayed in its worker, because it cannot be pickled"
+    )
+
+
+def test_a_probe_may_be_measured_in_parts() -> None:
+    whole, parts = averaged(2, probes=[mean]), averaged(2, probes=[Mean()])
+    assert whole.rounds.equals(parts.rounds)
+
+
+def test_states_are_watched_over_workers() -> None:
+    def watched(workers: int) -> str:
+        network = Network(topology.ring(6), LATE, round_period=0.1)
+        network.watch({"heard": "heard"})
+        run = network.run({node: Average(float(node)) for node in network.graph}, workers=workers)
+        table = run.states.sort_values(["time_s", "agent", "sent"], kind="stable")
+        return str(table.to_csv(index=False))
+
+    assert watched(1) == watched(3)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+class Answering(Average):
+    def answer(self, frame: netsim.Frame) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "message"),
+    [
+        (
+            {"medium": Radio(), "link": Link(rate=1e6)},
+            {},
+            "workers = 2: must be 1 on a netsim.Radio: what agents share on the air",
+        ),
+        ({}, {"clock": "wall"}, "workers = 2: must be 1 with clock, which runs in real time"),
+        ({"inbox_limit": 3}, {}, "workers = 2: must be 1 for inbox_limit over links without latency"),
+        (
+            {"link": Link(reliability=Reliability("nack"))},
+            {},
+            "workers = 2: must be 1 for reliability = 'nack' over links",
+        ),
+    ],
+)
+def test_what_cannot_be_split_is_refused(settings: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    network = Network(topology.ring(4), settings.pop("link", None), **settings)
+    agents = {node: Average(float(node)) for node in network.graph}
+    assert message_of(lambda: network.run(agents, workers=2, **more), BadInput).startswith(message)
+
+
+@pytest.mark.parametrize(("workers", "message"), [(0, "workers = 0: must be"), (5, "workers = 5: must be from 1 to 4")])
+def test_the_number_of_workers_is_checked(workers: int, message: str) -> None:
+    network = Network(topology.ring(4), LATE)
+    agents = {node: Average(float(node)) for node in network.graph}
+    assert message_of(lambda: network.run(agents, workers=workers), BadInput).startswith(message)
+
+
+def test_frames_without_latency_are_read_by_rounds_only() -> None:
+    network = Network(topology.ring(4))
+    message = message_of(lambda: network.run({node: Waiting() for node in network.graph}, workers=2))
+    assert "agent 0 reads frames as they arrive, over links without latency" in message
+    answering = {node: Answering(1.0) for node in network.graph}
+    assert "which answers requests, over links" in message_of(lambda: network.run(answering, workers=2), BadInput)
+
+
+def test_an_agent_cannot_change_the_network_of_all() -> None:
+    network = Network(topology.ring(4), LATE)
+
+    class Cutting(netsim.Agent):
+        async def run(self) -> None:
+            network.set_link(0, 1, up=False)
+
+    message = message_of(lambda: network.run({node: Cutting() for node in network.graph}, workers=2))
+    assert "Network.set_link: must be called before the run, or by an action of Network.at, with workers" in message
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+class Failing(Average):
+    async def run(self) -> None:
+        async for k in self.rounds(9):
+            await self.broadcast("state", self.value)
+            await self.collect()
+            if k == 3 and self.name == 7:
+                raise ValueError("seven")
+
+
+def test_an_agents_error_is_the_same_over_workers() -> None:
+    def failed(workers: int) -> BaseException:
+        network = Network(topology.ring(9), LATE, round_period=0.1)
+        with pytest.raises(AgentError) as caught:
+            network.run({node: Failing(float(node)) for node in network.graph}, workers=workers)
+        return caught.value
+
+    one, several = failed(1), failed(3)
+    assert str(one) == str(several)
+    assert isinstance(several.__cause__, ValueError)
+    assert several.__cause__.args == ("seven",)
+    rows, partial_rows = one.run.rounds, several.run.rounds  # type: ignore[attr-defined]
+    assert rows["round"].tolist() == partial_rows["round"].tolist()
+    table = several.run.ledger.table()  # type: ignore[attr-defined]
+    ends = table[[*several.run.ledger.causes, "in_flight"]].sum(axis=1)  # type: ignore[attr-defined]
+    assert (table["offered"] + table["duplicated"] == ends).all()
+
+
+def test_a_standstill_names_the_agents_of_all_workers() -> None:
+    class Deaf(netsim.Agent):
+        async def run(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    network = Network(topology.ring(8), LATE, round_period=0.1)
+    one = message_of(lambda: network.run({node: Deaf() for node in network.graph}), Stalled)
+    several = message_of(lambda: network.run({node: Deaf() for node in network.graph}, workers=3), Stalled)
+    assert one == several
+    assert "and 3 more" in one
+
+
+def test_a_probes_error_ends_the_run() -> None:
+    def broken(agents: Mapping[Any, Any]) -> float:
+        raise ValueError("no")
+
+    message = message_of(lambda: averaged(2, probes=[broken]), NetsimError)
+    assert message == message_of(lambda: averaged(1, probes=[broken]), NetsimError)
+
+
+def test_faults_happen_in_all_workers() -> None:
+    faults = [Crash(2, at=0.25, until=0.55), Leave(9, at=0.7)]
+    one, several = averaged(1, faults=faults), averaged(3, faults=faults)
+    assert one.trace_hash == several.trace_hash
+    assert one.ledger.table().equals(several.ledger.table())
+
+
+# --- processes that end early -----------------------------------------------------------------------------------------
+
+
+class Lethal(Average):
+    """Kills its own process after some messages."""
+
+    def __init__(self, value: float, when: float, signal_number: int = signal.SIGKILL) -> None:
+        super().__init__(value, 50)
+        self.when, self.number = when, signal_number
+
+    async def run(self) -> None:
+        if self.when:
+            task = asyncio.create_task(self.die())
+            self.task = task
+        await super().run()
+
+    async def die(self) -> None:
+        await asyncio.sleep(self.when)
+        os.kill(os.getpid(), self.number)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 10))])
+def test_a_worker_that_is_killed_ends_the_run(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    victim, when = int(rng.integers(8)), float(rng.uniform(0.01, 4.5))
+    network = Network(topology.ring(8), LATE, round_period=0.1)
+    agents = {node: Lethal(float(node), when if node == victim else 0.0) for node in network.graph}
+    with pytest.raises(NetsimError) as caught:
+        network.run(agents, probes=[mean], workers=3)
+    message = str(caught.value)
+    assert message.startswith("worker ")
+    assert "of 3 (process " in message
+    assert message.endswith("was killed by SIGKILL")
+    rows = caught.value.run.rounds  # type: ignore[attr-defined]
+    assert len(rows) <= when / 0.1 + 1
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from netsim.studies.cli import main; main()"]
+    words += [
+        "run",
+        "coke",
+        "--rounds",
+        "100000",
+        "--workers",
+        "2",
+        "--latency",
+        "0.01",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        # The first rounds are done.
+        while "round" not in process.stderr.readline():
+            pass
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else 143), err
+    assert "marked partial" in err
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+# --- a cluster --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_does_the_same() -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster:
+        one = averaged(1, probes=[mean])
+        for workers in (2, 3):
+            several = averaged(workers, probes=[mean], dask=cluster.scheduler_address)
+            assert one.trace_hash == several.trace_hash
+            assert one.rounds.equals(several.rounds)
+            assert one.ledger.table().equals(several.ledger.table())
+        network = Network(topology.ring(9), LATE, round_period=0.1)
+        failing = {node: Failing(float(node)) for node in network.graph}
+        message = message_of(lambda: network.run(failing, workers=2, dask=cluster.scheduler_address))
+        assert message.startswith("agent 7 raised ValueError in round 3")
