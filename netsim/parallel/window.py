@@ -4,13 +4,12 @@ Workers exchange their frames and the times of their next events before time pas
 all workers, plus the smallest latency of a link between two, bounds the window in which each may go on by itself.
 """
 
-import asyncio
 import heapq
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from netsim.clock.virtual_clock import LATEST, Ready, VirtualSelector
+from netsim.clock.virtual_clock import LATEST, Ready, Timer, VirtualSelector
 
 __all__ = ["Window", "WindowSelector"]
 
@@ -47,9 +46,7 @@ class WindowSelector(VirtualSelector):
         self.window: Window | None = None
         self.set_at: float | None = None
 
-    def set_timer(
-        self, time: float, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False
-    ) -> None:
+    def set_timer(self, time: float, handle: Timer, start: Callable[[], object], first: bool = False) -> None:
         """As `ClockSelector.set_timer`."""
         if time > LATEST:
             self.beyond = self.beyond or time < math.inf
@@ -77,22 +74,23 @@ class WindowSelector(VirtualSelector):
         first.look()
         return True
 
-    def next_but(self, handle: asyncio.TimerHandle) -> float:
+    def next_but(self, handle: Timer) -> float:
         """Return the time (s) of the first timer other than this one; infinite if there is none."""
         others = (time for time, _, each, _ in self._timers if each is not handle and not each.cancelled())
         return min(others, default=math.inf)
 
     def wait(self, until: float) -> Ready:
         """Let time pass to ``until`` (s), or as far as the window allows."""
-        return self._pass(until)
+        return self._go_to(until)
 
     def _wait_for_onlookers(self, until: float) -> Ready:
-        return self._pass(until)
+        return self._go_to(until)
 
     def _stand_still(self) -> Ready:
-        return super()._stand_still() if self.window is None else self._pass(math.inf)
+        return super()._stand_still() if self.window is None else self._go_to(math.inf)
 
-    def _pass(self, until: float) -> Ready:
+    def _go_to(self, until: float) -> Ready:
+        """Let time pass to ``until`` (s), or as far as the window allows."""
         if self.window is not None and not self.window.allows(until):
             # The clock may be set by what the others report; what is to be seen at the present is seen now.
             if self._look_before(self._now):

@@ -15,7 +15,6 @@ import click
 from netsim._former import SETTINGS, must_be_current
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
-from netsim.parallel.launch import spread
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.terminal import Reporter, forget, text
@@ -117,6 +116,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         dask: str | None,
         **parameters: Any,
     ) -> None:
+        from netsim.parallel.launch import spread
         from netsim.studies.execute import execute, viewed
         from netsim.studies.formats import Formats
 
@@ -342,6 +342,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
+    from netsim.parallel.launch import spread
     from netsim.studies.sweeps.sweep import runs_of, unfinished
     from netsim.studies.verification import verify
 
