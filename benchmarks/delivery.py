@@ -1,31 +1,21 @@
-"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, by size of the network, and of large models.
+"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by size of the network.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
 are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
 time. Sizes are run in processes of their own, so that peak memory is that of one size.
-
-Large models stand beside what no emulator can save: one copy of each message, its CRC, and one addition at each
-neighbour, of the same arrays, in CPU seconds. Both keep the memory that they freed (malloc's thresholds are raised):
-fresh pages from the system may cost as much as all else.
 """
 
 import asyncio
-import gc
 import json
-import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-from zlib import crc32
 
 import msgpack
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from benchmarks.report import median_seconds, parser, show
@@ -34,8 +24,6 @@ from netsim.core.records import DELIVERED
 from netsim.util.typing import Vector
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
-AGENTS, PARAMETERS, ROUNDS = 32, 1_000_000, 4
-"""Of the large models, on a ring."""
 
 
 def vector(agent: int) -> Vector:
@@ -187,92 +175,23 @@ def sizes(rounds: int = 10) -> dict[str, dict[str, float]]:
     found = {}
     for agents, repeats in ((1_000, 9), (10_000, 3), (100_000, 1)):
         call = f"one_size({agents}, {rounds}, {repeats})"
-        found[f"{agents:,} agents, {rounds} rounds"] = in_a_process(call, dict(os.environ))
+        code = f"import json; from benchmarks.delivery import one_size; print(json.dumps({call}))"
+        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        found[f"{agents:,} agents, {rounds} rounds"] = json.loads(output)
     first = next(iter(found.values()))["microseconds"]
     for row in found.values():
         row["times_1k"] = row["microseconds"] / first
     return found
 
 
-class Learner(netsim.Agent):
-    """Sends its model, adds up those that it hears."""
-
-    def __init__(self, model: NDArray[np.floating[Any]], at_once: bool) -> None:
-        self.model = model
-        self.total = np.zeros(len(model))
-        self.at_once = at_once
-
-    async def run(self) -> None:
-        """Take part in the rounds."""
-        async for _ in self.rounds(ROUNDS):
-            await self.broadcast("model", self.model)
-            heard = await self.collect()
-            if self.at_once:
-                self.total = np.asarray(heard.sum())
-            else:
-                for frame in heard:
-                    self.total += frame.payload
-
-
-def one_model(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
-    """Return the CPU seconds of large models in netsim and of the bound (medians), and the peak memory (MB)."""
-    graph = nx.cycle_graph(AGENTS)
-    models = [np.random.default_rng(node).random(PARAMETERS).astype(dtype) for node in graph]
-    totals = [np.zeros(PARAMETERS) for _ in graph]
-
-    def bound() -> None:
-        for _ in range(ROUNDS):
-            sent = []
-            for model in models:
-                sent.append(model.tobytes())
-                crc32(sent[-1])
-            for node, total in enumerate(totals):
-                for other in graph[node]:
-                    total += np.frombuffer(sent[other], dtype)
-
-    def emulated() -> None:
-        network = Network(graph, Link(latency=latency.uniform(LOW, HIGH)), round_period=0.1, seed=1)
-        network.run({node: Learner(models[node], at_once) for node in graph})
-        # The agents and their frames refer to each other.
-        gc.collect()
-
-    seconds = median_seconds({"netsim": emulated, "bound": bound}, repeats, time.process_time)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return {**seconds, "times_the_bound": seconds["netsim"] / seconds["bound"], "peak_MB": peak}
-
-
-def large_models(repeats: int) -> dict[str, dict[str, float]]:
-    """Return what large models cost, each kind in a process of its own."""
-    found = {}
-    kept = os.environ | {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
-    for dtype in ("float64", "float32"):
-        for way in ("sum", "payload"):
-            found[f"1M parameters, {dtype}, {way}"] = in_a_process(
-                f"one_model({dtype!r}, {way == 'sum'}, {repeats})", kept
-            )
-    return found
-
-
-def in_a_process(call: str, environment: dict[str, str]) -> dict[str, float]:
-    """Return what a function of this module returns in a process of its own."""
-    code = f"import json; from benchmarks import delivery; print(json.dumps(delivery.{call}))"
-    command = [sys.executable, "-c", code]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    result: dict[str, float] = json.loads(output)
-    return result
-
-
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=20, rounds=1000, repeats=5)
     command.add_argument("--sizes", action="store_true", help="also run 1k, 10k and 100k agents (minutes)")
-    command.add_argument("--models", action="store_true", help="also run 32 models of 1M parameters (a minute)")
     chosen = command.parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
     if chosen.sizes:
         result |= sizes()
-    if chosen.models:
-        result |= large_models(chosen.repeats)
     show(
         result,
         chosen.json,
