@@ -1,31 +1,22 @@
-"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, by stages of the links, and of large models.
+"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by stages of the links.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
 are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
 time. Links with more stages are compared with the core in Python. `benchmarks.scale` measures networks by size.
-
-Large models stand beside what no emulator can save: one copy of each message, its CRC, and one addition at each
-neighbour, of the same arrays, in CPU seconds. Both keep the memory that they freed (malloc's thresholds are raised):
-fresh pages from the system may cost as much as all else.
 """
 
 import asyncio
-import gc
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
-from zlib import crc32
 
 import msgpack
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from benchmarks.report import median_seconds, parser, show
@@ -55,8 +46,6 @@ STAGES = {
     ),
 }
 """Links with more and more to do."""
-AGENTS, PARAMETERS, ROUNDS = 32, 1_000_000, 4
-"""Of the large models, on a ring."""
 
 
 def vector(agent: int) -> Vector:
@@ -213,65 +202,6 @@ def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]
     }
 
 
-class Learner(netsim.Agent):
-    """Sends its model, adds up those that it hears."""
-
-    def __init__(self, model: NDArray[np.floating[Any]], at_once: bool) -> None:
-        self.model = model
-        self.total = np.zeros(len(model))
-        self.at_once = at_once
-
-    async def run(self) -> None:
-        """Take part in the rounds."""
-        async for _ in self.rounds(ROUNDS):
-            await self.broadcast("model", self.model)
-            heard = await self.collect()
-            if self.at_once:
-                self.total = np.asarray(heard.sum())
-            else:
-                for frame in heard:
-                    self.total += frame.payload
-
-
-def one_model(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
-    """Return the CPU seconds of large models in netsim and of the bound (medians), and the peak memory (MB)."""
-    graph = nx.cycle_graph(AGENTS)
-    models = [np.random.default_rng(node).random(PARAMETERS).astype(dtype) for node in graph]
-    totals = [np.zeros(PARAMETERS) for _ in graph]
-
-    def bound() -> None:
-        for _ in range(ROUNDS):
-            sent = []
-            for model in models:
-                sent.append(model.tobytes())
-                crc32(sent[-1])
-            for node, total in enumerate(totals):
-                for other in graph[node]:
-                    total += np.frombuffer(sent[other], dtype)
-
-    def emulated() -> None:
-        network = Network(graph, Link(latency=latency.uniform(LOW, HIGH)), round_period=0.1, seed=1)
-        network.run({node: Learner(models[node], at_once) for node in graph})
-        # The agents and their frames refer to each other.
-        gc.collect()
-
-    seconds = median_seconds({"netsim": emulated, "bound": bound}, repeats)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return {**seconds, "times_the_bound": seconds["netsim"] / seconds["bound"], "peak_MB": peak}
-
-
-def large_models(repeats: int) -> dict[str, dict[str, float]]:
-    """Return what large models cost, each kind in a process of its own."""
-    found = {}
-    kept = os.environ | {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
-    for dtype in ("float64", "float32"):
-        for way in ("sum", "payload"):
-            found[f"1M parameters, {dtype}, {way}"] = in_a_process(
-                f"one_model({dtype!r}, {way == 'sum'}, {repeats})", kept
-            )
-    return found
-
-
 def in_a_process(call: str, environment: dict[str, str]) -> dict[str, float]:
     """Return what a function of this module returns in a process of its own."""
     code = f"import json; from benchmarks import delivery; print(json.dumps(delivery.{call}))"
@@ -287,7 +217,6 @@ def main() -> None:
     chosen = command.parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
     result |= stages(chosen.agents, chosen.rounds, chosen.repeats)
-    result |= large_models(chosen.repeats)
     show(
         result,
         chosen.json,

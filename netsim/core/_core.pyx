@@ -710,11 +710,6 @@ cdef class Copies:
 
 # --- vectors in frames ------------------------------------------------------------------------------------------------
 
-cdef enum:
-    # How many elements are added up at a time.
-    BLOCK = 2048
-
-
 cdef void copy_elements(double* to, Frame frame, int64_t first, int64_t count) noexcept:
     """Write elements of a frame's vector, which need not be aligned there."""
     cdef const char* sent = PyBytes_AS_STRING(frame.data) + frame.start
@@ -779,25 +774,20 @@ def added(frames):
     """Return the sum of the vectors that frames carry, one by one, in float64; None if they carry anything else."""
     cdef Frame frame
     cdef cnp.npy_intp shape[1]
-    cdef int64_t begin = 0, count, length = common_length(frames)
+    cdef int64_t length = common_length(frames)
     cdef double* to
-    cdef bint first
+    cdef bint first = True
     if length < 0:
         return None
     shape[0] = length
     total = cnp.PyArray_EMPTY(1, shape, cnp.NPY_FLOAT64, 0)
     to = <double*>cnp.PyArray_DATA(total)
-    # Of long vectors a block after the other: what is added to stays in the processor's cache.
-    while begin < length:
-        count = min(BLOCK, length - begin)
-        first = True
-        for frame in frames:
-            if first:
-                copy_elements(to + begin, frame, begin, count)
-                first = False
-            else:
-                add_elements(to + begin, frame, begin, count)
-        begin += count
+    for frame in frames:
+        if first:
+            copy_elements(to, frame, 0, length)
+            first = False
+        else:
+            add_elements(to, frame, 0, length)
     return total
 
 
