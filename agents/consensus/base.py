@@ -197,23 +197,16 @@ class SharingAgent(Cited, netsim.RoundAgent):
         if any(callable(getattr(cls, name, None)) for agent in agents for name in vars(agent)):
             # Some agent has a method of its own.
             return None
-        update = cls._update()
-        if update is None:
+        source = definer(cls, "after_sharing")
+        update: Callable[[list[Any]], None] | None = None
+        if source is SharingAgent:
+            update = _nothing
+        elif source is definer(cls, "_update_sums") is definer(cls, "degree") is Dual and steps is not None:
+            update = steps.update_duals
+        elif not source.__module__.startswith("netsim.") or overrides(cls, source):
             return None
         is_changed = overrides(cls, definer(cls, "local_steps"))
         return SharedRounds(agents, SharingAgent.local_steps if is_changed else cls.local_steps, update)
-
-    @classmethod
-    def _update(cls) -> Callable[[list[Any]], None] | None:
-        """Return what does `after_sharing` for several agents, or None if that is not netsim's own."""
-        source = definer(cls, "after_sharing")
-        if source is SharingAgent:
-            return lambda agents: None
-        if source is definer(cls, "_update_sums") is definer(cls, "degree") is Dual and steps is not None:
-            duals: Callable[[list[Any]], None] = steps.update_duals
-            return duals
-        is_own = source.__module__.startswith("netsim.") and not overrides(cls, source)
-        return _update_each if is_own else None
 
     def _refused(self, theta: object) -> BadInput:
         shown = theta.shape if isinstance(theta, np.ndarray) else type(theta).__name__
@@ -225,9 +218,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
         """Update the agent after the neighbours' frames were processed; does nothing by default."""
 
 
-def _update_each(agents: list[Any]) -> None:
-    for agent in agents:
-        agent.after_sharing()
+def _nothing(agents: list[Any]) -> None:
+    pass
 
 
 class Weighted(SharingAgent):

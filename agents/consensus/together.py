@@ -38,14 +38,16 @@ class SharedRounds(Together):
         The agents.
     local_steps : callable
         Returns the states of all agents after a local step, or None if each must do its own.
-    after : callable
-        Does for agents what the `SharingAgent.after_sharing` of each would do.
+    update : callable or None
+        Does for agents what the `SharingAgent.after_sharing` of each would do; None: each does it.
     """
 
-    def __init__(self, agents: "Sequence[SharingAgent]", local_steps: Steps, after: Callable[[_Agents], None]) -> None:
+    def __init__(
+        self, agents: "Sequence[SharingAgent]", local_steps: Steps, update: Callable[[_Agents], None] | None
+    ) -> None:
         self._agents = list(agents)
         self._local_steps = local_steps
-        self._after = after
+        self._update = update
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
@@ -82,13 +84,18 @@ class SharedRounds(Together):
         if not self._are_usual():
             return False
         heard, adds = self._agents, self._sharings[0]._sends_changes
-        for place, (take_into, sharing) in enumerate(zip(self._takes, self._sharings, strict=True)):
+        for place, (agent, take_into, sharing) in enumerate(
+            zip(self._agents, self._takes, self._sharings, strict=True)
+        ):
             try:
                 take_into(sharing.copies, until, adds)
+                if self._update is None:
+                    agent.after_sharing()
             except Exception as error:
                 failed(place, error)
-                heard = [agent for agent in heard if agent is not self._agents[place]]
-        self._after(heard)
+                heard = [each for each in heard if each is not agent]
+        if self._update is not None:
+            self._update(heard)
         return True
 
     def _are_usual(self) -> bool:

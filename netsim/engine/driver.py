@@ -68,7 +68,8 @@ class Driver:
 
     def __init__(self, shared: Shared) -> None:
         self._rounds = shared.rounds
-        self._members: list[_Member] = []
+        # In their order; a dictionary, because many may leave at once.
+        self._members: dict[_Member, None] = {}
         # The members, in their order, by what speaks and hears for them (None: each for itself); None: not known yet.
         self._groups: list[tuple[Together | None, list[_Member]]] | None = None
         # The callbacks belong to no agent.
@@ -94,7 +95,7 @@ class Driver:
         member = _Member(agent, rounds)
         if not self._members:
             self._wait_for_opening()
-        self._members.append(member)
+        self._members[member] = None
         self._groups = None
         cancelled = None
         try:
@@ -109,9 +110,8 @@ class Driver:
         return None if member.waiting is None else _resumed(*member.waiting, cancelled)
 
     def _forget(self, member: _Member) -> None:
-        if member in self._members:
-            self._members.remove(member)
-            self._groups = None
+        self._members.pop(member, None)
+        self._groups = None
 
     def _grouped(self) -> list[tuple[Together | None, list[_Member]]]:
         """Return the members by what speaks and hears for them: neighbours in their order, of one class."""

@@ -195,11 +195,12 @@ def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bo
         if way == "one by one":
             stack.enter_context(mock.patch.object(SharedRounds, "_are_usual", return_value=False))
         try:
-            run = problem.network.run(problem.agents, [look])
+            run = problem.network.run(problem.agents, [look], trace=True)
         except NetsimError as caught:
             error = str(caught)
             run = caught.run  # type: ignore[attr-defined]
-    return error, digest(run), states, [state_of(agent) for agent in problem.agents.values()]
+    events = run.trace.table().to_csv(index=False)
+    return error, digest(run), events, states, [state_of(agent) for agent in problem.agents.values()]
 
 
 def state_of(agent: Any) -> list[Any]:

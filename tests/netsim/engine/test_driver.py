@@ -112,7 +112,8 @@ def outcome(network: Network, agents: dict[Any, Any], is_driven: bool, **setting
     # A task that is cancelled as it waits for a round to open may not have left the one before.
     is_whole = not error and settings.get("until") is None
     ends = [(at.first_round, at.outbox.sent, *((at.round, at.left) if is_whole else ())) for at in places.values()]
-    return error, digest(run), run.ended_at, ends, [agent.notes for agent in agents.values()]
+    events = run.trace.table().to_csv() if settings.get("trace") else None
+    return error, digest(run), run.ended_at, events, ends, [agent.notes for agent in agents.values()]
 
 
 def some_agents(rng: np.random.Generator, names: Sequence[Any], kinds: Sequence[type[Noted]]) -> dict[Any, Noted]:
@@ -126,7 +127,9 @@ def test_a_run_is_the_same_driven_or_not(seed: int) -> None:
         network = a_network(rng)
         kinds = [Noted, Helped] if seed % 2 else KINDS
         until = pick(rng, None, None, 2.5 * network.round_period)
-        return outcome(network, some_agents(rng, list(network.graph), kinds), is_driven, until=until)
+        sample = pick(rng, None, None, 0.3 * network.round_period)
+        agents = some_agents(rng, list(network.graph), kinds)
+        return outcome(network, agents, is_driven, until=until, sample=sample, trace=True)
 
     driven, woken = run(True), run(False)
     assert driven == woken
