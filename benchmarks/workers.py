@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import delivery
 from benchmarks.report import parser, show
-from netsim import Link, Network, Run, latency
+from netsim import Agent, Link, Network, Run, latency
 from netsim.agents import COKE, Geometric, LocalProblem, Squared
 from netsim.engine.runtime import Runtime
 
@@ -117,7 +117,7 @@ def compare(
     return found
 
 
-class Averager(delivery.netsim.Agent):
+class Averager(Agent):
     """Averages a number with its neighbours', as little as an agent can do."""
 
     def __init__(self, value: float, rounds: int) -> None:
@@ -134,7 +134,7 @@ class Averager(delivery.netsim.Agent):
 
 def large(agents: int, workers: int, rounds: int = 3) -> dict[str, Any]:
     """Return the hash, seconds and memory (GB, of all processes) of averaging on a ring of many agents."""
-    ring = nx.Graph()
+    ring: nx.Graph[int] = nx.Graph()
     ring.add_nodes_from(range(agents))
     ring.add_edges_from((i, (i + hop) % agents) for i in range(agents) for hop in (1, 2))
     link = Link(latency=latency.uniform(delivery.LOW, delivery.HIGH), loss=delivery.LOSS)
