@@ -84,6 +84,7 @@ REAL = {
         *("random", "np.random.RandomState", "np.random.MT19937", "np.random.PCG64DXSM", "np.random.SFC64"),
         *["np.random.RandomState"] * 3,
     ],
+    "netsim/parallel/cluster.py": ["secrets"],
     "netsim/studies/deploy/plan.py": ["secrets"],
     "netsim/distributed/membership.py": ["time.time"],
 }

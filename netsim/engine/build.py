@@ -104,18 +104,11 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
     run.loop = loop
-    round_clock = RoundClock if node is None else node.round_clock
-    run.rounds = round_clock(loop, settings.round_period, run.round_ended)
+    run.rounds = (node.round_clock if node else RoundClock)(loop, settings.round_period, run.round_ended)
     run.shared = shared = Shared(loop, tally, run.rounds)
     run.own = own = _skewed_shared(settings, shared)
-    neighbor_inboxes: Mapping[Hashable, Inbox | RemoteEndpoint]
-    if node is None:
-        neighbor_inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
-    else:
-        wired = node.wired(names)
-        inboxes = {name: node.inbox(own.get(name, shared), settings.inbox_limit, name) for name in wired}
-        neighbor_inboxes = node.neighbor_inboxes(inboxes, tally)
-    run.inboxes = inboxes
+    neighbor_inboxes = _build_inboxes(run, names)
+    inboxes = run.inboxes
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
@@ -157,6 +150,16 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:
         run.medium.connect(graph)
+
+
+def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> "Mapping[Hashable, Inbox | RemoteEndpoint]":
+    """Build the inboxes of the agents whose links are built here; return what stands for those of all neighbours."""
+    shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
+    if node is None:
+        run.inboxes = {name: Inbox(own.get(name, shared), limit) for name in names}
+        return run.inboxes
+    run.inboxes = {name: node.inbox(own.get(name, shared), limit, name) for name in node.wired(names)}
+    return node.neighbor_inboxes(run.inboxes, shared.tally)
 
 
 def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:

@@ -7,7 +7,7 @@ same reports then, and draw the same conclusions from them; none decides for the
 
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
@@ -247,7 +247,7 @@ class Part:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def wired(self, names: list[Hashable]) -> list[Hashable]:
+    def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
         """Return the agents whose links are built here."""
         return [name for name in names if self.place[name] == self._mesh.rank]
 

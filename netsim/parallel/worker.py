@@ -74,7 +74,7 @@ class Ending:
     states : bytes or None
         What changed in its agents.
     costs : dict
-        See `netsim.Run.costs`.
+        The worker's entry in ``costs`` of `netsim.Run`.
     """
 
     at: float

@@ -122,7 +122,8 @@ def _run_command(scenario: Scenario) -> click.Command:
 
         formats, reporter = Formats.chosen(figures, tables), Reporter()
         with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask):
-            execute(scenario, parameters, out=out, trace=trace, formats=formats, reporter=reporter, session=session)
+            settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
+            execute(scenario, parameters, reporter=reporter, session=session, **settings)
 
     options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _WATCHING, _WORKERS)
     # Click would cut the short help at the first full stop, even that of an initial.

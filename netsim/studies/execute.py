@@ -57,8 +57,9 @@ def execute(
     formats: Formats,
     reporter: Reporter,
     session: "ViewServer | None",
+    workers: int = 1,
 ) -> None:
-    """Run a scenario, save its folder and print where that is."""
+    """Run a scenario, save its folder, which tells the number of ``workers``, and print where that is."""
     place: Reservation | None = None
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -66,6 +67,8 @@ def execute(
         with reserved(scenario, out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
+            if workers != 1:
+                study.origin["workers"] = workers
             study.formats, study.session = formats, session
             # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
