@@ -219,7 +219,7 @@ def driven(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any,
     """Return, by name, what makes the coroutine of each agent that is driven; the others are woken for their rounds."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
-    timed = run.loop.clock.speed < math.inf or run.node is not None
+    timed = run.loop.clock.speed < math.inf
     special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
     if not ENABLED or observed or timed or special or settings.faults:
         return {}
