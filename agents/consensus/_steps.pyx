@@ -123,7 +123,8 @@ cdef bint read_dual(dict own, State* state) except -1:
     state.n = n
     if not (is_vector(theta, n) and is_vector(dual, n) and is_vector(own_sum, n) and is_vector(others_sum, n)):
         return False
-    state.theta, state.dual, state.own, state.others = elements(theta), elements(dual), elements(own_sum), elements(others_sum)
+    state.theta, state.dual = elements(theta), elements(dual)
+    state.own, state.others = elements(own_sum), elements(others_sum)
     state.rho = own["_rho"]
     state.degree = copies.rows
     return True
@@ -464,7 +465,7 @@ def exceed(list states, list sharings, double limit, bint squared):
 
 
 def rounded(states):
-    """Return of each state the array of float32 that `Float` sends, and what is decoded of it; None if one does not fit."""
+    """Return of each state the float32 array that `Float` sends, and what is decoded of it; None if one does not fit."""
     cdef list found = []
     cdef const double* from_
     cdef float* to
@@ -504,7 +505,8 @@ def update_duals(list agents):
         its = agent.__dict__
         copies = copies_of(its)
         own, dual = (None, None) if copies is None else (its["sharing"].own, its["dual"])
-        if not (is_plain(own) and is_plain(dual) and cnp.PyArray_SAMESHAPE(own, dual) and 0 < copies.rows and copies.width == cnp.PyArray_SIZE(own)):
+        fits = is_plain(own) and is_plain(dual) and cnp.PyArray_SAMESHAPE(own, dual)
+        if not fits or copies.rows == 0 or copies.width != cnp.PyArray_SIZE(own):
             agent.after_sharing()
             continue
         n, degree, rho = cnp.PyArray_SIZE(own), <double>copies.rows, its["_rho"]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim import Agent, AgentError, Frame, Link, Network, latency, topology
 from netsim.coders import QSGD, Float, Uniform
-from netsim.core import Copies, add_scaled_difference, add_scaled_sum, add_weighted_rows
+from netsim.core import ArrivalQueue, Copies, Tally, add_scaled_difference, add_scaled_sum, add_weighted_rows
 from netsim.core.frame import FrameEncoder
 from netsim.transport import Heard
 
@@ -127,6 +127,40 @@ def test_copies_take_in_what_was_heard(add: bool, shape: tuple[int, ...], coder:
         assert dict(copies.items()).keys() == set(names)
     assert len(copies) == 3
     assert copies.table.shape == (3, *shape)
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("looks", [False, True])
+def test_copies_receive_from_a_queue_what_they_take_in_of_its_frames(add: bool, looks: bool) -> None:
+    names = list("abcdef")
+    taking, receiving = Copies(names, (4,)), Copies(names, (4,))
+    tallies = [Tally(np.zeros(6, np.uint64), np.arange(6, dtype=np.uint64), False) for _ in range(2)]
+    queues = [ArrivalQueue(tally) for tally in tallies]
+    kinds = [tally.kind("state") for tally in tallies]
+    for k in range(1, 9):
+        for link in RNG.permutation(6)[: RNG.integers(7)].tolist():
+            time, each = k + float(RNG.uniform(0.0, 1.4)), frame(names[link], RNG.normal(size=4), round=k)
+            for queue, tally, kind in zip(queues, tallies, kinds, strict=True):
+                queue.push(time, (link << tally.shift) + k, kind, each)
+        if looks:
+            assert queues[0].first() == queues[1].first()
+        taking.take_in(queues[0].deliver(k + 1.0), add=add)
+        receiving.receive(queues[1], k + 1.0, add=add)
+        assert receiving.table.tobytes() == taking.table.tobytes()
+        assert len(queues[0]) == len(queues[1])
+    assert tallies[0].sums.tolist() == tallies[1].sums.tolist()
+    assert tallies[0].exits == tallies[1].exits
+
+
+def test_what_copies_refuse_of_a_queue_is_counted_and_gone() -> None:
+    tally = Tally(np.zeros(1, np.uint64), np.zeros(1, np.uint64), False)
+    queue, copies = ArrivalQueue(tally), Copies(["a"], (2,))
+    for number, payload in enumerate([np.ones(2), np.ones(3), np.zeros(2)]):
+        queue.push(0.5, number, tally.kind("state"), frame("a", payload, round=number + 1))
+    with pytest.raises(AgentError, match=r"must be an array of numbers of shape \(2,\)"):
+        copies.receive(queue, 1.0)
+    assert copies["a"].tolist() == [1.0, 1.0]
+    assert (len(queue), sum(tally.exits)) == (0, 3)
 
 
 def test_a_frame_of_no_round_counts_each_time() -> None:
