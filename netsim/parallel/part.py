@@ -393,8 +393,7 @@ class Part:
         self._earliest = earliest
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # No window goes beyond the end of a round, when workers tell which rounds agents want.
-        number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
-        self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
+        self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
         # An arrival may turn out to be no event, because the agent that waits is another one.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 

@@ -41,6 +41,13 @@ class JointRounds(RoundClock):
         """The number of the last round that opened, without one in which no agent of this worker takes part."""
         return self._before[1] if self._is_trial else self.open_round
 
+    def closes_after(self, time: float) -> int:
+        """Return the number of the first round that closes after a time (s)."""
+        number = max(math.floor(time / self.period) - 1, 1)
+        while self.close_time(number) <= time:
+            number += 1
+        return number
+
     @property
     def trial(self) -> asyncio.TimerHandle | None:
         """The timer that ends the open round, if no agent of this worker takes part in it or waits for the next one."""
