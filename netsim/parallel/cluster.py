@@ -29,8 +29,8 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait for the scheduler and for workers of the cluster; and for messages, each time.
-_PATIENCE, _POLL = 30.0, 1.0
+# Real seconds to wait for the scheduler and for workers of the cluster; for messages, each time; for more of them.
+_PATIENCE, _POLL, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
@@ -55,11 +55,14 @@ class Member:
 
     def take(self) -> list[tuple[str, Any]]:
         """Return what there is to tell the caller of the run, soon even if that is nothing."""
-        found = []
+        found: list[tuple[str, Any]] = []
+        until = time.monotonic() + _POLL
         with suppress(queue.Empty):
-            found.append(self._messages.get(timeout=_POLL))
-            while True:
-                found.append(self._messages.get_nowait())
+            while not found or found[-1][0] == "row":
+                found.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
+                if len(found) == 1:
+                    # A call through Dask costs as much as some windows: rows are sent in batches.
+                    until = time.monotonic() + _BATCH
         return found
 
     def stop(self) -> None:
@@ -148,8 +151,9 @@ class ClusterCrew:
     def _member(self, rank: int, host: str, assignment: Assignment, key: bytes) -> Any:
         own = {name: agent for name, agent in assignment.agents.items() if assignment.place[name] == rank}
         raw = _pickled(assignment, own)
+        there = self._client.scatter(raw, workers=[host], hash=False)
         options: dict[str, Any] = {"workers": [host], "allow_other_workers": False, "pure": False}
-        return self._client.submit(Member, rank, raw, key, actor=True, **options)
+        return self._client.submit(Member, rank, there, key, actor=True, **options)
 
     def _hosts(self, count: int, address: str) -> list[str]:
         """Return the cluster's workers that the run is given."""
