@@ -14,7 +14,8 @@ from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepa
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Method, Task, chosen
-from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting, residuals
+from netsim.scenarios.tasks.models import ModelProbe, Models, residuals
+from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting
 from netsim.studies import Study
 from netsim.util import check
 
@@ -124,11 +125,14 @@ class BatchTask(Task):
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
 
-    def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
-        """Return a round's columns (a probe): the errors of the agents' models ``theta``, and how far they differ."""
-        models = np.stack([agent.theta for agent in agents.values()])
-        errors = {"train_mse": self._train(models), "test_mse": self._test(models)}
-        return errors | residuals(agents, self._ideal)
+    @property
+    def measure(self) -> ModelProbe:
+        """A probe of a round's columns: the errors of the agents' models ``theta``, and how far they differ."""
+        return ModelProbe(self._columns, list(self.graph), self._ideal)
+
+    def _columns(self, models: Models) -> dict[str, float]:
+        thetas = np.stack([model.theta for model in models.values()])
+        return {"train_mse": self._train(thetas), "test_mse": self._test(thetas)} | residuals(models)
 
     @property
     def watch(self) -> dict[str, Callable[[Any], float]]:

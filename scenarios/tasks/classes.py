@@ -18,7 +18,7 @@ from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusio
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.settings import residuals
+from netsim.scenarios.tasks.models import models_of, residuals
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -163,7 +163,7 @@ class ClassTask(Task):
 
         def measure(agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
             models = np.stack([agent.theta for agent in agents.values()])
-            return self.measures(models) | residuals(agents, ideal)
+            return self.measures(models) | residuals(models_of(agents, ideal))
 
         return measure
 

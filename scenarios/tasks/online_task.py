@@ -23,7 +23,8 @@ from netsim.scenarios.data.tables import Table, check_rows, load_prepared, poole
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
-from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting, residuals
+from netsim.scenarios.tasks.models import models_of, residuals
+from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
@@ -331,7 +332,7 @@ class OnlineTask(Task):
         if self._tracking is not None:
             models = np.stack([agent.theta for agent in agents.values()])
             columns["tracking_error"] = self._tracking(models, costs[0].count)
-        return columns | residuals(agents, self._ideal)
+        return columns | residuals(models_of(agents, self._ideal))
 
 
 # --- the studies' shared half -----------------------------------------------------------------------------------------

@@ -8,13 +8,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import networkx as nx
-import numpy as np
 
 from netsim import BadInput, Link, Network, topology
-from netsim.agents.consensus.base import Dual, SharingAgent
-from netsim.agents.consensus.edges import EdgeDuals
 from netsim.agents.maps.features import Form
-from netsim.agents.measures.metrics import consensus_error
 from netsim.links import loss
 from netsim.network import Medium
 from netsim.scenarios.data.choice import Preparation
@@ -318,28 +314,3 @@ class Repeated:
         if not self.folder:
             raise BadInput("folder = '': must be the name of a folder")
         return range(check.integer("seed", first, low=0), first + self.repeats)
-
-
-def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:
-    """Return consensus_error of the agents' ``theta``, dual_residual (ADMM methods) and, unless ``ideal``, copy_error.
-
-    Only agents that share their states as `SharingAgent` does have the last one.
-    """
-    columns = {"consensus_error": consensus_error(np.stack([agent.theta for agent in agents.values()]))}
-    duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]
-    if duals:
-        columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
-    sharing = {
-        name: agent.sharing
-        for name, agent in agents.items()
-        # With edge duals no agent has a copy of another's state.
-        if isinstance(agent, SharingAgent) and not (isinstance(agent, Dual) and isinstance(agent.duals, EdgeDuals))
-    }
-    if not ideal and sharing:
-        apart = (
-            float(np.linalg.norm(copy - sharing[name].own))
-            for each in sharing.values()
-            for name, copy in each.copies.items()
-        )
-        columns["copy_error"] = max(apart, default=0.0)
-    return columns
