@@ -1,4 +1,4 @@
-"""What grows with the network: wiring it, a delivery, links from positions; and how soon the command line answers.
+"""What grows with the network: wiring it, a delivery, links from positions, and what workers gain; the first second.
 
 CPU seconds of the process, not of the clock. Each row is measured in a process of its own, so that peak memory is that
 of one row, which also reads its modules and starts with an empty heap.
@@ -17,6 +17,7 @@ import networkx as nx
 import numpy as np
 
 import netsim
+from benchmarks import workers
 from benchmarks.delivery import DEGREE, HIGH, LOSS, LOW, BulkAdder
 from benchmarks.report import parser, show
 from netsim import Link, Network, latency
@@ -128,7 +129,7 @@ def rows(largest: int) -> dict[str, Any]:
     for words in ("-c pass", "-m netsim --version", "-m netsim list", "-m netsim run averaging"):
         found[f"python {words}"] = _apart(f"first_second({words!r})")
     found["its table"] = _apart("table_of_averaging()")
-    return found
+    return found | workers.rows(1000, 60, 3)
 
 
 def main() -> None:

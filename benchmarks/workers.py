@@ -1,8 +1,9 @@
 """One network over several processes: CPU per process beside one process, and Dask beside pipes.
 
-COKE with 1,000 agents of 10 neighbours, each stepped on its own (100 features, 120 samples), and the bare exchange of
-`benchmarks.delivery`. The CPU seconds are those of the run itself, without its start and end, and of the busiest
-process: what a run would take with a core for each, up to the waits for one another. All give the same trace hash.
+COKE with 1,000 agents of 10 neighbours (100 features, 120 samples), stepped one by one and all at once, and the bare
+exchange of `benchmarks.delivery`. The CPU seconds are those of the run itself, without its start and end, and of the
+busiest process: what a run would take with a core for each, up to the waits for one another. All give the same trace
+hash.
 """
 
 import gc
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -45,7 +47,7 @@ class Alone(COKE):
         await super().run()
 
 
-def coke(agents: int, rounds: int) -> Agents:
+def coke(agents: int, rounds: int, kind: type[COKE] = COKE) -> Agents:
     """Return agents that learn a linear model."""
     rng = np.random.default_rng(0)
     model = rng.standard_normal(FEATURES)
@@ -54,7 +56,7 @@ def coke(agents: int, rounds: int) -> Agents:
         inputs = rng.standard_normal((SAMPLES, FEATURES)) / 10
         targets = inputs @ model + 0.1 * rng.standard_normal(SAMPLES)
         problem = LocalProblem(inputs, targets, loss=Squared(), regularizer=1e-5)
-        found[node] = Alone(problem, rounds, rho=1e-2, censor=Geometric(1.0, 0.95))
+        found[node] = kind(problem, rounds, rho=1e-2, censor=Geometric(1.0, 0.95))
     return found
 
 
@@ -117,6 +119,16 @@ def compare(
     return found
 
 
+def rows(agents: int, rounds: int, repeats: int, dask: str | None = None) -> dict[str, Any]:
+    """Return the rows of COKE, stepped one by one and all at once, and of the bare exchange."""
+    result: dict[str, Any] = {}
+    kinds = (("COKE one by one", partial(coke, kind=Alone)), ("COKE at once", coke), ("delivery", adders))
+    for title, make in kinds:
+        found = compare(make, agents, rounds, repeats, dask)
+        result |= {f"{title}, {name}": row for name, row in found.items()}
+    return result
+
+
 class Averager(Agent):
     """Averages a number with its neighbours', as little as an agent can do."""
 
@@ -174,10 +186,7 @@ def main() -> None:
         cluster = nullcontext()
     with cluster:
         dask = cluster.scheduler_address if chosen.dask else None
-        result: dict[str, Any] = {}
-        for title, make in (("COKE", coke), ("delivery", adders)):
-            found = compare(make, chosen.agents, chosen.rounds, chosen.repeats, dask)
-            result |= {f"{title}, {name}": row for name, row in found.items()}
+        result: dict[str, Any] = rows(chosen.agents, chosen.rounds, chosen.repeats, dask)
     if chosen.large:
         result |= large_sizes(chosen.large)
     show(result, chosen.json, f"{chosen.agents} agents × {delivery.DEGREE} neighbours × {chosen.rounds} rounds")
