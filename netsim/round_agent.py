@@ -47,7 +47,8 @@ class RoundAgent(Agent):
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
-            self.hear(await self.collect(), k)
+            frames = await self.collect()
+            self.hear(frames, k)
 
     def begin(self) -> None:
         """Prepare for the first round; does nothing by default."""

@@ -392,13 +392,16 @@ def gradient_steps(list agents):
 
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
-def have(list agents, list sharings):
-    """Return whether these are the agents' sharings."""
+def are_as_seen(list agents, list seen):
+    """Return whether the agents have the classes, numbers of attributes and sharings that were seen."""
     cdef Py_ssize_t i
-    if len(agents) != len(sharings):
+    cdef dict own
+    if len(agents) != len(seen):
         return False
     for i in range(len(agents)):
-        if getattr(agents[i], "sharing", None) is not sharings[i]:
+        own = agents[i].__dict__
+        kind, size, sharing = <tuple>seen[i]
+        if type(agents[i]) is not kind or len(own) != <Py_ssize_t>size or own.get("sharing") is not sharing:
             return False
     return True
 

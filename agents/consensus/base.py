@@ -16,7 +16,7 @@ from netsim import Frame
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.duals import Accumulated, Duals, Sending
 from netsim.agents.consensus.sharing import Sharing
-from netsim.agents.consensus.together import SharedRounds, definer, overrides, steps
+from netsim.agents.consensus.together import SharedRounds, definer, has_own_method, overrides, steps
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
@@ -194,8 +194,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         usual = definer(cls, "say") is definer(cls, "hear") is SharingAgent
         if not usual or definer(cls, "new_sharing") not in (SharingAgent, Dual):
             return None
-        if any(callable(getattr(cls, name, None)) for agent in agents for name in vars(agent)):
-            # Some agent has a method of its own.
+        if any(map(has_own_method, agents)):
             return None
         source = definer(cls, "after_sharing")
         update: Callable[[list[Any]], None] | None = None

@@ -20,7 +20,7 @@ from netsim.util.typing import Array
 if TYPE_CHECKING:
     from netsim.agents.consensus.base import SharingAgent
 
-__all__ = ["SharedRounds", "definer", "overrides", "steps"]
+__all__ = ["SharedRounds", "definer", "has_own_method", "overrides", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
 """The compiled steps; None without them."""
@@ -46,12 +46,15 @@ class SharedRounds(Together):
         self, agents: "Sequence[SharingAgent]", local_steps: Steps, update: Callable[[_Agents], None] | None
     ) -> None:
         self._agents = list(agents)
+        self._kind = type(self._agents[0])
         self._local_steps = local_steps
         self._update = update
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # As in the last round; `_study` says of them what follows.
+        # Of each agent its class, the number of its attributes and its sharing, as in the last round; `_study` says of
+        # them what follows.
+        self._seen: list[tuple[type, int, Any]] = []
         self._sharings: list[Any] = []
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
@@ -100,11 +103,14 @@ class SharedRounds(Together):
 
     def _are_usual(self) -> bool:
         """Return whether all agents have sharings of the usual kind; one that has just begun anew has none."""
-        if steps is None or not steps.have(self._agents, self._sharings):
-            sharings = [vars(agent).get("sharing") for agent in self._agents]
-            if sharings != self._sharings:
-                self._sharings = sharings
-                self._study(sharings)
+        if steps is None or not steps.are_as_seen(self._agents, self._seen):
+            seen = [(type(agent), len(vars(agent)), vars(agent).get("sharing")) for agent in self._agents]
+            if seen != self._seen:
+                self._seen, self._sharings = seen, [sharing for _, _, sharing in seen]
+                self._study(self._sharings)
+                self._fits = self._fits and not any(
+                    type(agent) is not self._kind or has_own_method(agent) for agent in self._agents
+                )
         return self._fits
 
     def _study(self, sharings: list[Any]) -> None:
@@ -186,6 +192,12 @@ def _take(agents: _Agents, states: list[Array]) -> int:
 
 def _is_ours(thing: object) -> bool:
     return type(thing).__module__.startswith("netsim.")
+
+
+def has_own_method(agent: "SharingAgent") -> bool:
+    """Return whether an agent has an attribute in place of a method of its class."""
+    kind = type(agent)
+    return any(callable(getattr(kind, name, None)) for name in vars(agent))
 
 
 def definer(kind: type, name: str) -> type:

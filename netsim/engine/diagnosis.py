@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from netsim.clock.virtual_clock import LATEST
+from netsim.engine.driver import resumed_in
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
@@ -142,8 +143,8 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     own: Any = task.get_coro()
     inner, in_inbox = own, False
-    while inspect.iscoroutine(getattr(inner, "cr_await", None)):
-        inner = inner.cr_await
+    while inspect.iscoroutine(awaited := resumed_in(getattr(inner, "cr_await", None))):
+        inner = awaited
         in_inbox = in_inbox or inner.cr_code.co_filename == _INBOX
         if inner.cr_frame is not None and not inner.cr_code.co_filename.startswith(_LIBRARIES):
             own = inner

@@ -23,12 +23,15 @@ from netsim.transport.shared import Shared
 if TYPE_CHECKING:
     from netsim.engine.runtime import Runtime
 
-__all__ = ["Driver", "driven"]
+__all__ = ["Driver", "driven", "resumed_in"]
 
 ENABLED = True
 """Whether agents are driven at all; tests compare a run with one in which each wakes for its rounds."""
 
 _T = TypeVar("_T")
+
+_STOPS = (KeyboardInterrupt, SystemExit)
+"""What leaves the event loop at once; a task passes on what else its code raises."""
 
 
 class _Member:
@@ -67,6 +70,7 @@ class Driver:
     """
 
     def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._rounds = shared.rounds
         # In their order; a dictionary, because many may leave at once.
         self._members: dict[_Member, None] = {}
@@ -85,10 +89,12 @@ class Driver:
         rest = await self._take(agent, rounds)
         if rest is not None:
             await rest
-            agent.hear(await agent.collect(), agent.round)
+            frames = await agent.collect()
+            agent.hear(frames, agent.round)
             async for k in rounds:
                 await agent.say(k)
-                agent.hear(await agent.collect(), k)
+                frames = await agent.collect()
+                agent.hear(frames, k)
 
     async def _take(self, agent: RoundAgent, rounds: Rounds) -> Awaitable[None] | None:
         """Drive an agent to the end of its rounds, or until its `say` waits: then return the rest of that."""
@@ -126,6 +132,9 @@ class Driver:
         self._rounds.opening().add_done_callback(self._opened, context=self._variables)
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
+        if self._shared.over:
+            # The run has ended since, and cancels the agents.
+            return
         number = opening.result()
         for member in self._members:
             if member.context.first_round:
@@ -143,6 +152,8 @@ class Driver:
             self._rounds.closing().add_done_callback(self._closed, context=self._variables)
 
     def _closed(self, closing: "asyncio.Future[int]") -> None:
+        if self._shared.over:
+            return
         number, rounds = closing.result(), self._rounds
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
         for together, members in self._grouped():
@@ -160,7 +171,9 @@ class Driver:
         """Let the work be done for several agents; return whether it was."""
         try:
             return work(*arguments, lambda place, error: self._failed(members[place], error))
-        except Exception as error:
+        except _STOPS:
+            raise
+        except BaseException as error:
             self._failed(members[0], error)
             return True
 
@@ -170,7 +183,9 @@ class Driver:
             awaited = member.call(say.send, None)
         except StopIteration:
             member.context.collected = number
-        except Exception as error:
+        except _STOPS:
+            raise
+        except BaseException as error:
             self._failed(member, error)
         else:
             member.waiting = say, awaited
@@ -179,7 +194,9 @@ class Driver:
     def _hear(self, member: _Member, number: int, deadline: float) -> None:
         try:
             member.call(member.agent.hear, Heard(member.context.inbox.take_true(deadline)), number)
-        except Exception as error:
+        except _STOPS:
+            raise
+        except BaseException as error:
             self._failed(member, error)
 
     def _release(self, member: _Member) -> None:
@@ -187,14 +204,20 @@ class Driver:
         if not member.over.done():
             member.over.set_result(None)
 
-    def _failed(self, member: _Member, error: Exception) -> None:
+    def _failed(self, member: _Member, error: BaseException) -> None:
         self._forget(member)
         if not member.over.done():
-            member.over.set_exception(error)
+            member.over.set_exception(_out_of_a_coroutine(error) if isinstance(error, StopIteration) else error)
 
 
 async def _say(agent: RoundAgent, number: int) -> None:
     await agent.say(number)
+
+
+def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
+    replaced = RuntimeError("coroutine raised StopIteration")
+    replaced.__cause__ = error
+    return replaced
 
 
 @types.coroutine
@@ -213,6 +236,13 @@ def _resumed(
             error = None
     except StopIteration:
         return
+
+
+def resumed_in(awaited: object) -> object:
+    """Return the coroutine with which a driven agent goes on in its task, if that is awaited; else what is awaited."""
+    if getattr(awaited, "gi_code", None) is _resumed.__code__:
+        return awaited.gi_frame.f_locals["started"]  # type: ignore[attr-defined]
+    return awaited
 
 
 def driven(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:

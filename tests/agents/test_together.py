@@ -1,7 +1,7 @@
 """Agents that speak and hear at once leave behind what agents do that each do their own: every byte of it."""
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -245,6 +245,63 @@ def test_a_users_method_never_gets_its_parents_steps(method: type[SharingAgent],
 @pytest.mark.parametrize("seed", range(12))
 def test_classes_may_be_mixed(seed: int) -> None:
     check(seed, [DKLA, COKE, OwnStep, OwnDuals, AtOnce] if seed % 2 else [DDKL, ODKLA, DOKL, OwnPull], is_plain=True)
+
+
+def own_step(agent: Any) -> None:
+    agent.local_step = lambda: np.ones(agent.theta.shape)
+
+
+def own_update(agent: Any) -> None:
+    agent.after_sharing = lambda: setattr(agent, "theta", 0.5 * agent.theta)
+
+
+def deafness(agent: Any) -> None:
+    agent.hear = lambda frames, k: None
+
+
+def own_words(agent: Any) -> None:
+    async def say(k: int) -> None:
+        await agent.broadcast("state", np.full(agent.theta.shape, float(k)))
+
+    agent.say = say
+
+
+def another_class(agent: Any) -> None:
+    agent.__class__ = type("Another", (type(agent),), {"local_step": lambda agent: -agent.theta})
+
+
+@pytest.mark.parametrize("mend", [own_step, own_update, deafness, own_words, another_class])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("time", [3.0, 3.5])
+def test_an_agent_may_get_methods_of_its_own_during_a_run(
+    method: type[SharingAgent], mend: Callable[[Any], None], time: float
+) -> None:
+    def run(is_driven: bool, is_mended: bool = True) -> str:
+        problem = Problem(4, [method], is_plain=True)
+        problem.censor, problem.coder, problem.loss, problem.duals = Always(), Exact(), Squared(), None
+        problem.ends, problem.counts, problem.rounds = False, False, 9
+        agents = {name: problem.agent(i, name, [method]) for i, name in enumerate(problem.graph)}
+        network = Network(problem.graph)
+        if is_mended:
+            network.at(time, lambda: mend(agents[1]))
+        with mock.patch.object(driver, "ENABLED", is_driven):
+            return network.run(agents).trace_hash
+
+    assert run(True) == run(False) != run(False, is_mended=False)
+
+
+@pytest.mark.parametrize("boundary", [3.0, 5.0])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
+    method: type[SharingAgent], boundary: float
+) -> None:
+    def states(is_driven: bool) -> list[Any]:
+        problem = Problem(4, [method], is_plain=True)
+        with mock.patch.object(driver, "ENABLED", is_driven):
+            Network(problem.graph).run(problem.agents, until=boundary)
+        return [state_of(agent) for agent in problem.agents.values()]
+
+    assert states(True) == states(False)
 
 
 @pytest.mark.skipif(steps is None, reason="without the compiled steps each agent steps by itself")

@@ -205,6 +205,54 @@ def test_mistakes_are_the_same_driven_or_not(kind: type[Noted], place: int) -> N
     assert f"agent {place}" in driven[0]
 
 
+class Odd(BaseException):
+    """An error that is no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [Odd, asyncio.CancelledError, GeneratorExit, StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize("method", ["say", "hear"])
+def test_whatever_an_agent_raises_ends_the_run_with_its_name(error: type[BaseException], method: str) -> None:
+    class Raises(Noted):
+        async def say(self, k: int) -> None:
+            await super().say(k)
+            self.perhaps("say", k)
+
+        def hear(self, frames: Sequence[Frame], k: int) -> None:
+            super().hear(frames, k)
+            self.perhaps("hear", k)
+
+        def perhaps(self, where: str, k: int) -> None:
+            if self.name == 2 and k == 3 and where == method:
+                raise error("no more")
+
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        graph = topology.ring(5)
+        return outcome(Network(graph, Link(loss=0.3), seed=1), {i: Raises(5, 1.0) for i in graph}, is_driven)
+
+    driven, woken = run(True), run(False)
+    assert driven == woken
+    assert driven[0].startswith("agent 2 ")
+    assert "in round 3" in driven[0]
+
+
+def test_a_standstill_names_what_a_driven_agent_waits_for() -> None:
+    class WaitsForEver(Noted):
+        async def say(self, k: int) -> None:
+            if k == 2 and self.name == 1:
+                await self.never()
+            await super().say(k)
+
+        async def never(self) -> None:
+            await asyncio.Event().wait()
+
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        return outcome(Network(GRAPH), {i: WaitsForEver(4, 1.0) for i in GRAPH}, is_driven)
+
+    driven, woken = run(True), run(False)
+    assert driven == woken
+    assert "agent 1 waits for Event.wait() (test_driver.py, line " in driven[0]
+
+
 def test_agents_without_rounds_or_neighbours_end_at_once() -> None:
     def run(is_driven: bool) -> tuple[Any, ...]:
         graph = topology.path(1)
