@@ -30,9 +30,14 @@ _THRESHOLD = 50_000
 # New objects per agent before a collection: more than wiring makes, and than a round has under way.
 _OBJECTS_PER_AGENT = 50
 
+# New objects, of runs and between them, before all are collected, unless a quarter of what the process holds is more.
+_NEW = 50_000
+
 _users = 0
 _before = (0, 0, 0)
 _freezes = False
+_new = 0
+_most_new = _NEW
 
 
 @contextmanager
@@ -44,6 +49,9 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
             _before = gc.get_threshold()
             # A program that froze objects itself keeps them frozen.
             _freezes = not gc.get_freeze_count()
+            if _new:
+                _count_new()
+                _collect_now_and_then()
         gc.set_threshold(max(gc.get_threshold()[0], _THRESHOLD, _OBJECTS_PER_AGENT * agents), *_before[1:])
         _users += 1
         if _freezes:
@@ -54,9 +62,27 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
         with _lock:
             _users -= 1
             if not _users:
+                _count_new()
                 gc.set_threshold(*_before)
                 if _freezes:
                     gc.unfreeze()
+
+
+def _count_new() -> None:
+    """Count the objects that freezing is about to take, or took, from the collector's own count."""
+    global _new
+    (youngest, younger, _), (new, collections, older) = gc.get_threshold(), gc.get_count()
+    _new += new + youngest * (collections + younger * older)
+
+
+def _collect_now_and_then() -> None:
+    """Collect what former runs left behind: freezing sets the collector's counts back, so it never would."""
+    global _new, _most_new
+    if _new > _most_new and _freezes and gc.isenabled():
+        gc.collect()
+        gc.freeze()
+        _new, _most_new = 0, max(_NEW, gc.get_freeze_count() // 4)
+        gc.unfreeze()
 
 
 # --- threads of BLAS --------------------------------------------------------------------------------------------------

@@ -1,0 +1,31 @@
+"""Runs leave nothing behind that stays: what nobody holds is collected, though runs collect rarely."""
+
+import weakref
+
+import netsim
+from netsim import Network, topology
+
+
+class Full(netsim.RoundAgent):
+    """Holds many objects."""
+
+    count = 1
+
+    def __init__(self) -> None:
+        self.kept = [[i] for i in range(5000)]
+
+    async def say(self, k: int) -> None:
+        await self.broadcast("value", k)
+
+    def hear(self, frames: object, k: int) -> None:
+        pass
+
+
+def test_agents_of_former_runs_are_collected() -> None:
+    ring = topology.ring(4)
+    former = []
+    for _ in range(60):
+        agents = {name: Full() for name in ring}
+        former.append(weakref.ref(agents[0]))
+        Network(ring).run(agents)
+    assert sum(agent() is not None for agent in former) < 60
