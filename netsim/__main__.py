@@ -28,6 +28,14 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         _quit()
+    except Exception as error:
+        from netsim.errors import NetsimError
+
+        if not isinstance(error, NetsimError):
+            raise
+        # What the packages refuse as they are imported: a NETSIM_CORE that is none.
+        print(f"netsim: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _quit(*_: Any) -> None:

@@ -89,6 +89,7 @@ class Collector:
         # Workers that ended without a word, and how.
         self._dead: dict[int, str] = {}
         self._error: NetsimError | None = None
+        self._is_stopping = False
         result.ledger = empty_ledger(settings, list(result.agents))
         result.sampled = settings.sample is not None
 
@@ -102,7 +103,7 @@ class Collector:
         except BaseException as error:
             # A Ctrl-C, say: what workers have counted by now is the partial result.
             error.run = self._result  # type: ignore[attr-defined]
-            self._crew.stop()
+            self._stop()
             self._receive(_PATIENCE)
             self._finish()
             raise
@@ -111,6 +112,10 @@ class Collector:
         if self._error is not None:
             raise self._error
         return self._result
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._crew.stop()
 
     def _receive(self, timeout: float | None) -> None:
         for worker, what, content in self._crew.messages(timeout):
@@ -140,7 +145,7 @@ class Collector:
                 self._result.add_row(number, at, summed, parts=values)
             except Exception as error:
                 self._error = failure("progress", error)
-                self._crew.stop()
+                self._stop()
 
     def _finish(self) -> None:
         """Put the results together, and note the error that ended the run."""
@@ -153,6 +158,10 @@ class Collector:
         if self._dead and self._error is None:
             worker, how = min(self._dead.items())
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
+        stopped = [worker for worker, ending in self._endings.items() if ending.has_stopped]
+        if stopped and not self._is_stopping and self._error is None:
+            # The run is not whole: someone else ended the worker.
+            self._error = NetsimError(f"worker {min(stopped) + 1} of {self._count} was ended by SIGTERM")
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)
             for worker, ending in self._endings.items()

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-from netsim.errors import NetsimError, one_line
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.parallel.collect import Message
 from netsim.parallel.mesh import Mesh, local_meshes
 from netsim.parallel.part import Part
@@ -32,6 +32,11 @@ class LocalCrew:
     """
 
     def __init__(self, assignment: Assignment, count: int) -> None:
+        if multiprocessing.current_process().daemon:
+            raise BadInput(
+                f"workers = {count}: must be 1 in a process that may not start others, such as a worker "
+                "or one of a multiprocessing.Pool"
+            )
         method = _method()
         context: Any = multiprocessing.get_context(method)
         meshes = local_meshes(count)

@@ -19,7 +19,7 @@ from netsim.clock.task import OWNER
 from netsim.core import ArrivalQueue, Frame, Tally
 from netsim.engine.diagnosis import SHOWN, stalled, waiting
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
-from netsim.links.latency import Latency
+from netsim.links.latency import Latency, TracedDelays
 from netsim.parallel.mesh import Lost, Mesh
 from netsim.parallel.parcels import pack, unpack
 from netsim.parallel.rounds import JointRounds
@@ -39,6 +39,8 @@ GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 def least_latency(model: Latency) -> float:
     """Return a latency (s) below which no delay of a model is."""
+    if isinstance(model, TracedDelays):
+        return float(model.values.min())
     bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
     found = [bound for bound in bounds if bound is not None]
     return float(found[0]) if found else 0.0
@@ -236,7 +238,8 @@ class Part:
         self._over_at = 0.0
         # The latest of the instants at which all workers were; how far this one may go by itself.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
-        self.stop = False
+        # Whether it is to end early, and whether it did.
+        self.stop = self.has_stopped = False
         # What it cost until the end, and the CPU seconds of this process and the real time (s) as it began.
         self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
         self._begun = 0.0
@@ -360,6 +363,7 @@ class Part:
     def advance(self, until: float) -> float:
         """As `Window.advance`."""
         self._was_over = self._is_over
+        self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:

@@ -185,6 +185,11 @@ class _Begun:
     def __init__(self, graph: Any) -> None:
         self.graph = graph
 
+    @property
+    def loop(self) -> Any:
+        """Raises AgentError: agents read their clocks there."""
+        raise AgentError("the agents run in workers, which have their clocks: here they have their own attributes only")
+
 
 class Placed:
     """The place of an agent in the network, in the process that called the run, where no agent runs."""

@@ -69,6 +69,8 @@ class Ending:
         The pickled error, and its cause, that ended its part of the run.
     is_lost : bool
         Whether the error is only that another worker has gone.
+    has_stopped : bool
+        Whether it ended early because it was told to.
     counts : dict or None
         What it counted, if the run began.
     states : bytes or None
@@ -80,6 +82,7 @@ class Ending:
     at: float
     error: bytes | None
     is_lost: bool
+    has_stopped: bool
     counts: Any
     states: bytes | None
     costs: dict[str, float]
@@ -118,7 +121,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         counts, changes = counts_of(runtime, part.kinds), states.changes()
     raw = None if error is None else _pickled(error)
     at = runtime.loop.now() if runtime.built else 0.0
-    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.costs))
+    send("end", Ending(at, raw, isinstance(error, Lost), part.has_stopped, counts, changes, part.costs))
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent]) -> Any:

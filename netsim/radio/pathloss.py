@@ -239,7 +239,8 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
 
 def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Array]]:
     """Yield, block by block, the numbers i < j of the points within ``reach``, and a few more, and their distances."""
-    axis = int(np.ptp(points, axis=0).argmax())
+    with np.errstate(over="ignore"):
+        axis = int(np.ptp(points, axis=0).argmax())
     order = np.argsort(points[:, axis], kind="stable")
     points = points[order]
     reach = reach * (1.0 + 1e-9) if reach < _FAR else math.inf
@@ -273,6 +274,8 @@ def _places(positions: "Positions | nx.Graph[Any]") -> _Places:
         raise check.refuse("positions", positions, "a mapping {node: (x, y)} of two nodes at least")
     places = {node: tuple(check.finite_array(f"positions[{node!r}]", at).tolist()) for node, at in positions.items()}
     size = len(next(iter(places.values())))
+    if not size:
+        raise check.refuse(f"positions[{next(iter(places))!r}]", (), "a number at least")
     for node, place in places.items():
         if len(place) != size:
             raise check.refuse(f"positions[{node!r}]", place, f"{size} numbers, as the others are")

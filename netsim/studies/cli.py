@@ -121,6 +121,9 @@ def _run_command(scenario: Scenario) -> click.Command:
         from netsim.studies.formats import Formats
 
         formats, reporter = Formats.chosen(figures, tables), Reporter()
+        if watch and workers > 1:
+            # Before an address is shown at which there would be nothing.
+            raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
         with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
             execute(scenario, parameters, reporter=reporter, session=session, **settings)

@@ -35,3 +35,8 @@ def test_what_cannot_be_is_refused_in_one_line(flags: tuple[str, ...], message: 
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_no_address_is_shown_for_a_run_that_cannot_be_watched(tmp_path: Path) -> None:
+    done = call(*FLAGS, "--workers", "2", "--watch", "--no-browser", cwd=tmp_path)
+    assert "http" not in done.stdout + done.stderr

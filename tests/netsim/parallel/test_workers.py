@@ -331,6 +331,60 @@ def test_a_worker_that_is_killed_ends_the_run(seed: int) -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_worker_that_someone_else_terminates_ends_the_run() -> None:
+    network = Network(topology.ring(8), LATE, round_period=0.1)
+    agents = {node: Lethal(float(node), 1.23 if node == 3 else 0.0, signal.SIGTERM) for node in network.graph}
+    with pytest.raises(NetsimError, match=r"worker \d of 3 was ended by SIGTERM") as caught:
+        network.run(agents, probes=[mean], workers=3)
+    assert 0 < len(caught.value.run.rounds) < 50  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+def test_a_probe_that_reads_a_clock_is_told_where_it_is() -> None:
+    def clock(agents: Mapping[Any, Any]) -> float:
+        return float(agents[0].now)
+
+    with pytest.raises(
+        NetsimError, match=r"probe clock raised AgentError after round 1: .*workers, which have their clocks"
+    ):
+        averaged(2, probes=[clock])
+
+
+class Nested(netsim.Agent):
+    """Runs another network over several workers."""
+
+    async def run(self) -> None:
+        averaged(2)
+
+
+def test_a_worker_starts_no_workers() -> None:
+    network = Network(topology.ring(4), LATE)
+    with pytest.raises(AgentError, match="workers = 2: must be 1 in a process that may not start others"):
+        network.run({node: Nested() for node in network.graph}, workers=2)
+
+
+class Passing(netsim.Agent):
+    """Sends each frame on, as it comes."""
+
+    async def run(self) -> None:
+        await self.broadcast("news", 0)
+        async for frame in self.inbox:
+            if frame.payload < 5:
+                await self.broadcast("news", frame.payload + 1)
+
+
+def test_measured_delays_are_a_latency() -> None:
+    network = Network(topology.ring(8), Link(latency=latency.trace([0.03, 0.01, 0.2])), seed=3)
+
+    def played(workers: int) -> Run:
+        return network.run({node: Passing() for node in network.graph}, until=2.0, workers=workers)
+
+    one, several = played(1), played(3)
+    assert one.ledger.totals()[0] > 100
+    assert one.trace_hash == several.trace_hash
+    assert one.ledger.table().equals(several.ledger.table())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:

@@ -188,3 +188,8 @@ def test_links_with_the_same_loss_share_their_settings() -> None:
     links = LogDistance(fading=0.0).network(places, link=Link(latency=0.5)).links
     assert len(links) == 30 * 29
     assert len({id(link) for link in links.values()}) == 1
+
+
+def test_positions_have_a_number_at_least() -> None:
+    with pytest.raises(BadInput, match=r"positions\[0\] = \(\): must be a number at least"):
+        within({0: (), 1: ()}, 1.0)

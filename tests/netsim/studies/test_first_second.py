@@ -72,3 +72,15 @@ def test_a_core_that_must_be_compiled_and_is_not_is_an_error(monkeypatch: pytest
     monkeypatch.setenv("NETSIM_CORE", "compiled")
     with pytest.raises(Exception, match=r"^NETSIM_CORE = 'compiled': must have been built with netsim"):
         is_built("core._none")
+
+
+def test_a_core_that_there_is_not_is_refused_in_one_line(tmp_path: Path) -> None:
+    for words in (("--version",), ("run", "averaging")):
+        done = by_module(*words, cwd=tmp_path, NETSIM_CORE="Python")
+        assert done.returncode == 2
+        assert done.stderr == "netsim: NETSIM_CORE = 'Python': must be python, compiled or empty\n"
+
+
+def by_module(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "netsim", *words]
+    return subprocess.run(command, cwd=cwd, env=environment(**env), capture_output=True, text=True, check=False)
