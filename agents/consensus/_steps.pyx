@@ -113,6 +113,15 @@ cdef Copies copies_of(dict own):
     return <Copies>copies if isinstance(copies, Copies) else None
 
 
+cdef bint read_number(dict own, str name, double* number) except -1:
+    """Read the present value of a field that may have a schedule; return whether the agent has it."""
+    value = own.get(name)
+    if not PyFloat_Check(value):
+        return False
+    number[0] = PyFloat_AS_DOUBLE(value)
+    return True
+
+
 cdef bint read_dual(dict own, State* state) except -1:
     """Read what the steps of ADMM need from an agent's attributes; return whether it fits."""
     cdef Copies copies = copies_of(own)
@@ -125,9 +134,8 @@ cdef bint read_dual(dict own, State* state) except -1:
         return False
     state.theta, state.dual = elements(theta), elements(dual)
     state.own, state.others = elements(own_sum), elements(others_sum)
-    state.rho = own["_rho"]
     state.degree = copies.rows
-    return True
+    return read_number(own, "_rho", &state.rho)
 
 
 cdef inline double pull_to_sum(const State* s, int64_t j) noexcept:
@@ -242,8 +250,7 @@ cdef list steps(list agents, Read read, Step step):
 cdef bint read_linearised(dict own, State* state) except -1:
     if not read_dual(own, state):
         return False
-    state.eta = own["_eta"]
-    return True
+    return read_number(own, "_eta", &state.eta)
 
 
 cdef object linearised_step(dict own, const State* s):
@@ -327,8 +334,7 @@ cdef bint read_diffusion(dict own, State* state) except -1:
         return False
     state.theta = elements(theta)
     state.own_weight = own["weights"][own["sharing"]._agent.name]
-    state.eta = own["_eta"]
-    return True
+    return read_number(own, "_eta", &state.eta)
 
 
 cdef object combined(dict own, const State* s):
@@ -509,10 +515,11 @@ def update_duals(list agents):
         copies = copies_of(its)
         own, dual = (None, None) if copies is None else (its["sharing"].own, its["dual"])
         fits = is_plain(own) and is_plain(dual) and cnp.PyArray_SAMESHAPE(own, dual)
-        if not fits or copies.rows == 0 or copies.width != cnp.PyArray_SIZE(own):
+        fits = fits and copies.rows and copies.width == cnp.PyArray_SIZE(own) and read_number(its, "_rho", &rho)
+        if not fits:
             agent.after_sharing()
             continue
-        n, degree, rho = cnp.PyArray_SIZE(own), <double>copies.rows, its["_rho"]
+        n, degree = cnp.PyArray_SIZE(own), <double>copies.rows
         own_sum, others_sum, new_dual = new_like(own), new_like(own), new_like(own)
         known, o, t, g = elements(own), elements(own_sum), elements(others_sum), elements(new_dual)
         memcpy(t, copies.data, n * sizeof(double))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.agents.consensus.censor import Always, Geometric, PowerLaw, may_silence
 from netsim.agents.consensus.sharing import Sharing
-from netsim.agents.schedule import advance, schedules_of
+from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Exact, Float
 from netsim.errors import BadInput
 from netsim.round_agent import Failed, Together
@@ -206,11 +206,13 @@ def definer(kind: type, name: str) -> type:
 
 
 def overrides(kind: type, base: type) -> bool:
-    """Return whether a class, or one between it and ``base``, has a method or property in place of one of ``base``."""
+    """Return whether a class, or one between it and ``base``, has something else in place of a method or property."""
     fields = vars(base).get("__dataclass_fields__", ())
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name, value in vars(each).items():
-            is_plain = name.startswith("__") or not (callable(value) or hasattr(type(value), "__get__"))
-            if not is_plain and (name in fields or hasattr(base, name)):
+            # A plain value may stand in place of another, as a default, but not of a field with schedules.
+            is_code = callable(value) or hasattr(type(value), "__get__")
+            is_code = is_code or isinstance(vars(definer(base, name)).get(name), Scheduled)
+            if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
                 return True
     return False

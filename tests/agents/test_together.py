@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -66,6 +67,14 @@ class OwnPull(ODKLA):
         return 0.5 * super().pull_to_difference()
 
 
+@dataclass(eq=False, repr=False)
+class PlainPenalty(ODKLA):
+    """A method of a user's, whose penalty is a plain field without schedules."""
+
+    _: KW_ONLY
+    rho: float = 0.25  # type: ignore[assignment]
+
+
 class AtOnce(DKLA):
     """A method of a user's that steps at once by functions of its own."""
 
@@ -78,7 +87,7 @@ class AtOnce(DKLA):
         return list(thetas + 0.1 * (1.0 - thetas) - 0.05 * duals)
 
 
-OWN: list[type[SharingAgent]] = [OwnStep, OwnDuals, OwnPull, AtOnce]
+OWN: list[type[SharingAgent]] = [OwnStep, OwnDuals, OwnPull, PlainPenalty, AtOnce]
 
 
 class Problem:
