@@ -81,8 +81,12 @@ def compile_core(root: Path) -> list[str]:
     there = stamp.is_file() and all(path.is_file() for path in results)
     if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
         return built
-    command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
+    cores = os.cpu_count() or 1
+    # Where processes are not forked, they would begin with the program that installs.
+    forked = cores if sys.platform == "linux" else 0
+    command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True, nthreads=forked)  # type: ignore[no-untyped-call]
     command.inplace = True
+    command.parallel = cores
     command.build_temp = str(work)
     command.ensure_finalized()
     command.run()

@@ -14,7 +14,7 @@ from tests.command import ROOT, python
 # The random networks and radios of tests/fuzzers run on both cores, too: these see what a run draws and how it fails.
 BY_TWIN = ["tests/test_laws.py", "tests/netsim/accounting/test_trace.py", "tests/netsim/engine/test_failures.py"]
 # The closed forms of a link's stages.
-BY_TWIN += ["tests/netsim/transport/test_transmitter.py", "tests/netsim/links"]
+BY_TWIN += ["tests/netsim/transport/test_transmitter.py", "tests/netsim/links/test_links.py"]
 
 
 @pytest.mark.slow
