@@ -112,7 +112,7 @@ class ClockSelector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self._sockets = selectors.DefaultSelector()
-        self._timers: list[tuple[float, int, Timer, Callable[[], object]]] = []
+        self._timers: list[tuple[float, Any, Timer, Callable[[], object]]] = []
         self._order = itertools.count()
         self._purge_size = 1000
         self._instant_ends: list[Callable[[], None]] = []
@@ -159,8 +159,11 @@ class ClockSelector(selectors.BaseSelector):
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
             self._purge_size = max(1000, 2 * len(self._timers))
-        order = next(self._order) + (_FIRST if first else 0)
-        heapq.heappush(self._timers, (time, order, handle, start))
+        heapq.heappush(self._timers, (time, self._place(first), handle, start))
+
+    def _place(self, first: bool) -> Any:
+        """Return what orders a timer among those of the same time."""
+        return next(self._order) + (_FIRST if first else 0)
 
     def pending(self) -> list[Timer]:
         """Return the timers that are set, in any order."""

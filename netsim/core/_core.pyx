@@ -636,9 +636,9 @@ cdef class Copies:
             return 0
         if frame.start and cnp.PyArray_NDIM(self.table) == 2 and frame.length == self.width:
             if add:
-                add_elements(self.data + index * self.width, frame, 0, self.width)
+                add_elements(self.data + index * self.width, frame, self.width)
             else:
-                copy_elements(self.data + index * self.width, frame, 0, self.width)
+                copy_elements(self.data + index * self.width, frame, self.width)
         else:
             array = self.state_of(frame)
             if is_plain(array):
@@ -710,33 +710,30 @@ cdef class Copies:
 
 # --- vectors in frames ------------------------------------------------------------------------------------------------
 
-cdef void copy_elements(double* to, Frame frame, int64_t first, int64_t count) noexcept:
-    """Write elements of a frame's vector, which need not be aligned there."""
+cdef void copy_elements(double* to, Frame frame, int64_t count) noexcept:
+    """Write the first elements of a frame's vector, which need not be aligned there."""
     cdef const char* sent = PyBytes_AS_STRING(frame.data) + frame.start
     cdef int64_t i
     cdef float small
     if not frame.single:
-        memcpy(to, sent + 8 * first, 8 * count)
+        memcpy(to, sent, 8 * count)
         return
-    sent += 4 * first
     for i in range(count):
         memcpy(&small, sent + 4 * i, 4)
         to[i] = small
 
 
-cdef void add_elements(double* to, Frame frame, int64_t first, int64_t count) noexcept:
-    """Add elements of a frame's vector to others."""
+cdef void add_elements(double* to, Frame frame, int64_t count) noexcept:
+    """Add the first elements of a frame's vector to others."""
     cdef const char* sent = PyBytes_AS_STRING(frame.data) + frame.start
     cdef int64_t i
     cdef float small
     cdef double value
     if frame.single:
-        sent += 4 * first
         for i in range(count):
             memcpy(&small, sent + 4 * i, 4)
             to[i] += small
     else:
-        sent += 8 * first
         for i in range(count):
             memcpy(&value, sent + 8 * i, 8)
             to[i] += value
@@ -765,7 +762,7 @@ def stacked(frames):
     table = cnp.PyArray_EMPTY(2, shape, cnp.NPY_FLOAT64, 0)
     to = <double*>cnp.PyArray_DATA(table)
     for frame in frames:
-        copy_elements(to, frame, 0, length)
+        copy_elements(to, frame, length)
         to += length
     return table
 
@@ -784,10 +781,10 @@ def added(frames):
     to = <double*>cnp.PyArray_DATA(total)
     for frame in frames:
         if first:
-            copy_elements(to, frame, 0, length)
+            copy_elements(to, frame, length)
             first = False
         else:
-            add_elements(to, frame, 0, length)
+            add_elements(to, frame, length)
     return total
 
 

@@ -361,7 +361,10 @@ class Part:
         return time < self._limit or time == self._earliest < math.inf
 
     def advance(self, until: float) -> float:
-        """As `Window.advance`."""
+        """Exchange frames and reports; ``until`` (s) is the next event here.
+
+        Return the next event of any worker; −∞ if it is not known yet, or the run ends.
+        """
         self._was_over = self._is_over
         self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON

@@ -6,35 +6,22 @@ all workers, plus the smallest latency of a link between two, bounds the window 
 
 import heapq
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from netsim.clock.virtual_clock import LATEST, Ready, Timer, VirtualSelector
+from netsim.clock.virtual_clock import Ready, Timer, VirtualSelector
 
-__all__ = ["Window", "WindowSelector"]
+if TYPE_CHECKING:
+    from netsim.parallel.part import Part
 
-
-class Window(Protocol):
-    """What a worker asks before time passes."""
-
-    def allows(self, time: float) -> bool:
-        """Return whether this worker may go on to a time (s) by itself."""
-        ...
-
-    def advance(self, until: float) -> float:
-        """Exchange frames; ``until`` (s) is the next event here.
-
-        Return the next event of any worker; −∞ if it is not known yet, or the run ends.
-        """
-        ...
+__all__ = ["WindowSelector"]
 
 
 class WindowSelector(VirtualSelector):
-    """Virtual time that asks a window before it passes.
+    """Virtual time that asks its worker's part of the run before it passes.
 
     Attributes
     ----------
-    window : Window or None
+    window : Part or None
         What it asks; None before and after the run.
     set_at : float or None
         The time (s) that counts as that at which timers are set; None: the present. Timers of the same time run in the
@@ -43,21 +30,12 @@ class WindowSelector(VirtualSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.window: Window | None = None
+        self.window: Part | None = None
         self.set_at: float | None = None
 
-    def set_timer(self, time: float, handle: Timer, start: Callable[[], object], first: bool = False) -> None:
-        """As `ClockSelector.set_timer`."""
-        if time > LATEST:
-            self.beyond = self.beyond or time < math.inf
-            return
-        if len(self._timers) >= self._purge_size:
-            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
-            heapq.heapify(self._timers)
-            self._purge_size = max(1000, 2 * len(self._timers))
+    def _place(self, first: bool) -> Any:
         set_at = -math.inf if first else self._now if self.set_at is None else self.set_at
-        order: Any = (set_at, next(self._order))
-        heapq.heappush(self._timers, (time, order, handle, start))
+        return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
         """Let time pass to that of the other workers (s), with the looks that are due."""
