@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import CODED, FAMILIES, METHODS, NONE, REMEDIES, do, works
+from netsim.scenarios.packet_loss.work import CODED, FAMILIES, KEYS, METHODS, NONE, REMEDIES, do, works
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
@@ -193,7 +193,7 @@ def _own(file: str, names: Sequence[str], size: LossSize, seeds: FirstSeeds) -> 
     task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=size.edges, ideal=False)
     Channel().network(task.graph, seeds.network)  # which refuses some graphs
     known = {**BASELINES, **size.resolved(OTHER).methods()}
-    task.check([known["COKE" if name == CODED else name] for name in names], size.rounds or 0)
+    task.check([known["COKE" if name == CODED else name] for name in names], size.rounds or 0, KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")
     return task

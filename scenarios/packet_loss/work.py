@@ -116,6 +116,10 @@ OWN_COLUMNS = ("tracking_residual", "least_weight")
 """Measures that only some methods have."""
 
 
+KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
+"""What tells runs apart, and the optimum: the first columns of the results."""
+
+
 def do(
     found: Sequence[LossWork],
     folder: Path,
@@ -163,7 +167,7 @@ def _read(work: LossWork, place: Path, errors: tuple[str, ...]) -> pd.DataFrame:
         family=frame["algorithm"], remedy=work.remedy, burst=work.burst, optimum=frame["point"].map(optima)
     )
     own = [name for name in OWN_COLUMNS if name in frame]
-    frame = frame.reindex(columns=["family", "remedy", "burst", "loss", "seed", "optimum", *errors, *COLUMNS, *own])
+    frame = frame.reindex(columns=[*KEYS, *errors, *COLUMNS, *own])
     # Without losses all copies equal the states, and are not measured.
     if work.remedy != "edge-duals":
         frame.loc[frame["loss"] == 0.0, "copy_error"] = 0.0

@@ -24,6 +24,7 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
+from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting
 from netsim.studies import Study
@@ -307,10 +308,10 @@ class OnlineTask(Task):
         return [cost if isinstance(cost, OnlineCost) else self.costs[name] for name, cost in found.items()]
 
     @property
-    def variance(self) -> float:
-        """The variance of the targets so far: the MSE of the best constant."""
+    def constant(self) -> dict[str, float]:
+        """The running MSE of the best constant: the variance of the targets so far."""
         count, total, squares = self._targets.tolist()
-        return float(squares / count - (total / count) ** 2)
+        return {"running_mse": float(squares / count - (total / count) ** 2)}
 
     @property
     def measure(self) -> AgentProbe:
@@ -417,8 +418,8 @@ class OnlineStudy:
     study: Study
     setting: Setting
     stream: Prepared
-    main: Streaming
-    trial: Streaming
+    main: Streaming | OwnStreaming
+    trial: Streaming | None
     variance: float = math.nan
 
     def __post_init__(self) -> None:
@@ -451,7 +452,7 @@ class OnlineStudy:
 
     def tuned(self, methods: Sequence[Method]) -> list[Method]:
         """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
-        if not self.setting.tune:
+        if self.trial is None or not self.setting.tune:
             return list(methods)
         rows, best = [], []
         for method in methods:
@@ -493,7 +494,7 @@ class OnlineStudy:
             study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
             return
         self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
-        study.constant = {"running_mse": task.variance}
+        study.constant = task.constant
 
     def notes(self) -> Iterator[str]:
         """Yield notes on each run: frames that did not arrive, silence, clipped elements."""
@@ -505,13 +506,14 @@ class OnlineStudy:
             if saturated := run.rounds["saturated"].iloc[-1]:
                 yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
-    def ends(self, reference: str) -> pd.DataFrame:
-        """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
+    def ends(self, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
+        """Return a row for each algorithm's end: its errors and bits, the first and bits relative to a reference's."""
         last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
-        table = last[["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]].copy()
+        table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
         if reference in set(table["algorithm"]):
             base = table.set_index("algorithm").loc[reference]
-            table[f"MSE / {reference}"] = table["running_mse"] / base["running_mse"]
+            called = "MSE" if errors[0] == "running_mse" else errors[0]
+            table[f"{called} / {reference}"] = table[errors[0]] / base[errors[0]]
             table[f"bits / {reference}"] = table["payload_bits"] / base["payload_bits"]
         return table
 
@@ -565,8 +567,8 @@ def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
-def converged(rounds: pd.DataFrame) -> pd.DataFrame:
+def converged(rounds: pd.DataFrame, error: str = "running_mse") -> pd.DataFrame:
     """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
-    last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
-    good = last.index[last < 100 * last.min()]
+    last = rounds.groupby("algorithm", sort=False)[error].last()
+    good = last.index[(last < 100 * abs(last.min())) | (last <= 0)]
     return rounds[rounds["algorithm"].isin(good)]
