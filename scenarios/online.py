@@ -121,7 +121,8 @@ def online(
         learning = OnlineStudy(study, setting, stream, own, None)
         what, errors = f"task {own.name}", list(own.columns)
     learning.play(learning.tuned(methods), steps)
-    _report(learning, data, f"{what}, {len(learning.main.network.graph)} agents{channel.title}", errors)
+    agents = f"{len(learning.main.network.graph)} agents{stream.partition_title}"
+    _report(learning, data, f"{what}, {agents}{channel.title}", errors)
 
 
 def _report(learning: OnlineStudy, data: str, of: str, errors: Sequence[str]) -> None:
