@@ -168,7 +168,7 @@ class ModelSetting:
         """Return the rows of each agent, by the data's seed; raises BadInput for a partition that they do not allow."""
         return owners(table.target, self.agents, partition, _order_seed(seeds))
 
-    def streams(self, table: Table, rounds: int, seeds: DataSeed, partition: Partition) -> Streams:
+    def streams(self, table: Table, rounds: int, seeds: DataSeed, partition: Partition = EVENLY) -> Streams:
         """Return each agent's samples (z, y) of some rounds, in an order of the data's seed."""
         sigmas, order = self.bandwidths, _order_seed(seeds)
         _, *numbers = np.random.SeedSequence(seeds.seed).generate_state(1 + len(sigmas)).tolist()
