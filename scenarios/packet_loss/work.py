@@ -12,10 +12,12 @@ import pandas as pd
 from netsim.errors import BadInput
 from netsim.scenarios.tasks import baselines
 from netsim.scenarios.tasks.baselines import BASELINES
+from netsim.scenarios.tasks.settings import names_in
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
+from netsim.studies.values import parsed
 
 CODED = "coded"
 """The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
@@ -92,9 +94,17 @@ def works(
                 chosen[f"-{family}"] = {"algorithms": family}
         for mark, algorithms in chosen.items():
             given = {**settings, **remedy.flags, **algorithms}
+            if own := _values_of(given.pop("set", ""), names_in(algorithms["algorithms"])):
+                given["set"] = own
             yield LossWork(f"{name}{mark}", name, 1.0, tuple(losses), {**given, "burst": 1.0})
             if burst != 1.0 and lossy:
                 yield LossWork(f"{name}{mark}-burst-{burst:g}", name, burst, lossy, {**given, "burst": burst})
+
+
+def _values_of(text: str, names: Sequence[str]) -> str:
+    """Return what a text such as "DKLA.rho=0.1,CTA.eta=0.5" gives to some methods."""
+    own = [f"{method}.{name}={value}" for (method, name), value in parsed(text).items() if method in names]
+    return ",".join(own)
 
 
 class LossMeasurements(NamedTuple):
