@@ -1,0 +1,91 @@
+"""`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from netsim import BadInput
+from netsim.scenarios.bench.methods import METHODS, chosen_methods
+from netsim.scenarios.bench.problems import PROBLEMS, Problem, probe, reached_bits, score
+from netsim.scenarios.bench.suite import NETWORKS, Links
+from netsim.scenarios.tasks.diagnosis import diverged
+from netsim.scenarios.tasks.method import Method, with_values
+from netsim.scenarios.tasks.seeds import Seeds
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+from netsim.util import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What is tried.
+
+    Parameters
+    ----------
+    algorithms : str
+        Which of the suite's methods to run, with commas between; "none": only those of --method.
+    method : str
+        Also run the class that a Python file defines; several files with commas between.
+    set : str
+        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
+    settings : str
+        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition.
+    """
+
+    algorithms: str = "D-PSGD,DKLA"
+    method: str | None = None
+    set: str | None = None
+    settings: str | None = None
+
+
+def bench_case(
+    study: Study,
+    *,
+    problem: str = "regression",
+    network: str = "ideal",
+    tried: Tried = Tried(),
+    seeds: Seeds = Seeds(),
+) -> None:
+    """One case of the benchmark: some methods on one of its problems and networks, at given settings.
+
+    Parameters
+    ----------
+    problem : str
+        "regression".
+    network : str
+        "ideal", "loss-1", "loss-10", "bursts", "intel-lab" or "grenoble".
+    """
+    chosen = PROBLEMS[check.one_of("problem", problem, PROBLEMS)]
+    links = NETWORKS[check.one_of("network", network, NETWORKS)]
+    methods = with_values(study, chosen_methods(tried.algorithms, tried.method))
+    for method in methods:
+        if why := refusal(method, chosen, links):
+            raise BadInput(f"network = {network!r}: must be one that {method.name} can run on; {why}")
+    study.column("reached_bits", partial(reached_bits, target=chosen.target))
+    study.column("score", partial(score, target=chosen.target))
+    for method in methods:
+        place = links.network(seeds, star=method.over_star)
+        task = chosen.task(place.graph, seeds.data)
+        run = method.run(study, place, task, [probe(task)], chosen.rounds)
+        study.note(*filter(None, [diverged(method.name, run, "error", "")]))
+    title = f"{problem}, {network}, {len(place.graph)} agents, {seeds.text}"
+    error = Axis("error", True, chosen.error)
+    finite = study.rounds[np.isfinite(study.rounds["error"]) & (study.rounds["error"] < 100)]
+    axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
+    study.figure("error", curves(finite, error, axes, title, {"target": chosen.target}))
+
+
+def refusal(method: Method, problem: Problem, links: Links) -> str:
+    """Return why a method cannot run in a case; empty if it can."""
+    if method.over_star and links.measured is not None:
+        return f"{method.name} needs a server that is linked with all others"
+    try:
+        place = links.network(Seeds(), star=method.over_star)
+        method.agents(problem.task(place.graph, 0), problem.rounds)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+__all__ = ["METHODS", "bench_case", "refusal"]
