@@ -1,13 +1,11 @@
 """`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
 
 from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
+from typing import Any
 
 from netsim import BadInput
-from netsim.scenarios.bench.methods import METHODS, chosen_methods
-from netsim.scenarios.bench.problems import PROBLEMS, Problem, probe, reached_bits, score
+from netsim.scenarios.bench.methods import chosen_methods
+from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
 from netsim.scenarios.bench.suite import NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Method, with_values
@@ -52,7 +50,7 @@ def bench_case(
     Parameters
     ----------
     problem : str
-        "regression".
+        "regression" or "digits".
     network : str
         "ideal", "loss-1", "loss-10", "bursts", "intel-lab" or "grenoble".
     """
@@ -62,18 +60,20 @@ def bench_case(
     for method in methods:
         if why := refusal(method, chosen, links):
             raise BadInput(f"network = {network!r}: must be one that {method.name} can run on; {why}")
-    study.column("reached_bits", partial(reached_bits, target=chosen.target))
-    study.column("score", partial(score, target=chosen.target))
+    where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
+    study.column("reached_bits", lambda run: reached(run, **where, cost="wire_bits") / len(run.agents))
+    study.column("reached_s", lambda run: reached(run, **where, cost="time_s"))
+    study.column("score", lambda run: score(run, **where))
     for method in methods:
         place = links.network(seeds, star=method.over_star)
         task = chosen.task(place.graph, seeds.data)
-        run = method.run(study, place, task, [probe(task)], chosen.rounds)
-        study.note(*filter(None, [diverged(method.name, run, "error", "")]))
+        run = method.run(study, place, task, [task.measure], chosen.rounds)
+        study.note(*filter(None, [diverged(method.name, run, chosen.error)]))
     title = f"{problem}, {network}, {len(place.graph)} agents, {seeds.text}"
-    error = Axis("error", True, chosen.error)
-    finite = study.rounds[np.isfinite(study.rounds["error"]) & (study.rounds["error"] < 100)]
+    error = Axis(chosen.error, True, chosen.error_text)
+    shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
-    study.figure("error", curves(finite, error, axes, title, {"target": chosen.target}))
+    study.figure("error", curves(shown, error, axes, title, {"target": chosen.target}))
 
 
 def refusal(method: Method, problem: Problem, links: Links) -> str:
@@ -86,6 +86,3 @@ def refusal(method: Method, problem: Problem, links: Links) -> str:
     except BadInput as error:
         return str(error)
     return ""
-
-
-__all__ = ["METHODS", "bench_case", "refusal"]

@@ -8,6 +8,7 @@ from netsim.agents import COKE, CTA, DKLA, EdgeDuals, Geometric, RunningSums
 from netsim.coders import Uniform
 from netsim.scenarios.tasks.baselines import BASELINES, CODED_BITS
 from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.settings import chosen_names
 
 _SUMMED = {"running_sums": True}
 _CENSOR = Geometric(0.3, 0.95)
@@ -35,7 +36,7 @@ METHODS: Mapping[str, Method] = {method.name: method for method in _OWN}
 
 NONE = "none"
 
-_GIVEN = {"eta": 0.1, "rho": 0.05, "gamma": 0.5, "beta": 0.2}
+GIVEN = {"eta": 0.1, "rho": 0.05, "gamma": 0.5, "beta": 0.2}
 """Values that a user's class may ask for by a parameter without a default."""
 
 
@@ -47,10 +48,8 @@ def chosen_methods(algorithms: str, files: str | None) -> list[Method]:
     BadInput
         For an unknown name or an unusable file, or if there is no method.
     """
-    from netsim.scenarios.tasks.settings import chosen_names
-
     named = [] if algorithms == NONE else chosen_names("algorithms", algorithms, METHODS)
-    found = [METHODS[name] for name in named] + methods_in(files, _GIVEN, named)
+    found = [METHODS[name] for name in named] + methods_in(files, GIVEN, METHODS)
     if not found:
         raise BadInput(f"algorithms = {NONE!r}: must go with --method, or name some of {', '.join(METHODS)}")
     return found

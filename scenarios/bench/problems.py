@@ -3,21 +3,26 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from netsim import Run
 from netsim.agents import LocalProblem, Squared, centralised
+from netsim.scenarios.data.partitions import Partition
+from netsim.scenarios.data.samples import ClassSamples
+from netsim.scenarios.data.tables import deal
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
+from netsim.scenarios.tasks.neural import TRAIN_SHARE, NetworkModel, NeuralTask
 from netsim.util.draws import generator
 from netsim.util.typing import Array
 
 _LENGTH, _SAMPLES, _NOISE, _SHARE = 20, 40, 0.3, 1e-3
 
 
-class Regression(Task):
+class RegressionTask(Task):
     """Linear regressions, well conditioned, with a true vector for each agent: half of it is common to all.
 
     R_i(θ) = (1/T) Σ_t (θᵀx_t − y_t)² + λ ‖θ‖² with T = 40, θ of 20 elements and λ = 0.001. The curvature of the mean of
@@ -53,11 +58,31 @@ class Regression(Task):
         self._curvature = sum(x.T @ x for x in data) / _SAMPLES + _SHARE * len(data) * np.eye(_LENGTH)
         self._whole = self.best @ self._curvature @ self.best
 
-    def error(self, models: Sequence[Array]) -> float:
+    @property
+    def measure(self) -> ModelProbe:
+        """A probe of a round's columns: the suboptimality, and how far models and copies of them differ."""
+
+        def columns(models: Readings) -> dict[str, float]:
+            return {"suboptimality": self.suboptimality(models["theta"])} | residuals(models)
+
+        return ModelProbe(columns, self.graph, ideal=False)
+
+    def suboptimality(self, models: Sequence[Array]) -> float:
         """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
         apart = np.stack(models) - self.best
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.einsum("ij,jk,ik->i", apart, self._curvature, apart).mean() / self._whole)
+
+
+def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
+    """Return a network of 64, 32 and 10 units for handwritten digits, which are divided unevenly between the agents."""
+    how = NetworkModel(model="mlp", hidden="32", batch=32)
+    table, classes = ClassSamples().load("digits", seed)
+    partition = Partition.parse("dirichlet:0.5")
+    parts = deal(table, len(graph), train_share=TRAIN_SHARE, seed=seed, partition=partition, classes=len(classes))
+    network = how.build(table.inputs.shape[1], len(classes))
+    given: dict[str, Any] = {"rounds": DIGITS_ROUNDS, "every": 5, "evaluated": 200}
+    return NeuralTask(parts, network, graph, how=how, seed=seed, **given)
 
 
 @dataclass(frozen=True)
@@ -69,8 +94,10 @@ class Problem:
     about : str
         What it is, in words.
     task : callable
-        Makes the task from a graph and a seed: a `Task` with a method ``error`` of the agents' models.
+        Makes the task from a graph and a seed.
     error : str
+        The column that the error is in.
+    error_text : str
         What the error is, in words.
     target : float
         The error that is to be reached.
@@ -79,54 +106,55 @@ class Problem:
     """
 
     about: str
-    task: Callable[["nx.Graph[int]", int], Regression]
+    task: Callable[["nx.Graph[int]", int], RegressionTask | NeuralTask]
     error: str
+    error_text: str
     target: float
     rounds: int
 
 
+REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120
+
 PROBLEMS: Mapping[str, Problem] = {
     "regression": Problem(
-        "linear regressions whose true vectors differ by agent",
-        Regression,
-        "mean suboptimality of the agents' models, relative to zero's",
+        "linear regressions, 20 parameters, with a true vector for each agent",
+        RegressionTask,
+        "suboptimality",
+        "mean suboptimality of the agents' models (1: the zero model's)",
         1e-2,
-        200,
+        REGRESSION_ROUNDS,
+    ),
+    "digits": Problem(
+        "a network of 64, 32 and 10 units for the 1,797 digits of scikit-learn, divided by Dirichlet(0.5)",
+        _digits,
+        "test_error",
+        "mean test error of the agents' models",
+        0.25,
+        DIGITS_ROUNDS,
     ),
 }
 """The problems by name."""
 
 
-def probe(task: Regression) -> ModelProbe:
-    """Return what measures a round: the error, and how far models and copies of them differ."""
+def reached(run: Run, error: str, target: float, cost: str) -> Array:
+    """Return, for each round, the cost up to where the error came to the target to stay until now.
 
-    def columns(models: Readings) -> dict[str, float]:
-        return {"error": task.error(models["theta"])} | residuals(models)
-
-    return ModelProbe(columns, task.graph, ideal=False)
-
-
-def reached_bits(run: Run, target: float) -> Array:
-    """Return, for each round, the bits that an agent had sent when the error came to the target to stay until now.
-
-    NaN while the error is above the target.
+    NaN while the error is above the target. Between rounds in which the error is measured it is taken to stay.
     """
     rounds = run.rounds
-    above = ~(rounds["error"].to_numpy(float) <= target)
-    bits = np.maximum(rounds["wire_bits"].to_numpy(float) / len(run.agents), 1.0)
-    since = np.maximum.accumulate(np.where(above, np.arange(1, len(bits) + 1), 0))
-    return np.where(above, math.nan, bits[np.minimum(since, len(bits) - 1)])
+    above = ~(rounds[error].ffill().to_numpy(float) <= target)
+    costs = rounds[cost].to_numpy(float)
+    since = np.maximum.accumulate(np.where(above, np.arange(1, len(costs) + 1), 0))
+    return np.where(above, math.nan, costs[np.minimum(since, len(costs) - 1)])
 
 
-def score(run: Run, target: float) -> Array:
-    """Return what tuning makes small: log10 of `reached_bits`.
+def score(run: Run, error: str, target: float) -> Array:
+    """Return what tuning makes small: log10 of the bits that an agent sends on the way to the target.
 
-    While the error is above the target it is 1 plus log10 of the bits that an agent has sent, plus the decades by which
-    the error is above. So a run that reaches the target is better than any that spends as much and does not.
+    While the error is above the target it is 10 plus the decades by which it is: any run that ends at the target is
+    better than any that does not.
     """
-    rounds = run.rounds
-    error, bits = rounds["error"].to_numpy(float), rounds["wire_bits"].to_numpy(float) / len(run.agents)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.log10(np.where(np.isnan(error), math.inf, error) / target)
-    reached = reached_bits(run, target)
-    return np.where(np.isnan(reached), 1.0 + np.log10(np.maximum(bits, 1.0)) + far, np.log10(reached))
+    errors = run.rounds[error].ffill().fillna(math.inf).to_numpy(float)
+    bits = reached(run, error, target, "wire_bits") / len(run.agents)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.where(errors <= target, np.log10(np.maximum(bits, 1.0)), 10.0 + np.log10(errors / target))
