@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from netsim import BadInput
+from netsim import BadInput, topology
 from netsim.scenarios.bench.methods import chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
-from netsim.scenarios.bench.suite import NETWORKS, Links
+from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Method, with_values
 from netsim.scenarios.tasks.seeds import Seeds
@@ -77,12 +77,11 @@ def bench_case(
 
 
 def refusal(method: Method, problem: Problem, links: Links) -> str:
-    """Return why a method cannot run in a case; empty if it can."""
+    """Return why a method is not made for a case; empty if it is."""
     if method.over_star and links.measured is not None:
         return f"{method.name} needs a server that is linked with all others"
     try:
-        place = links.network(Seeds(), star=method.over_star)
-        method.agents(problem.task(place.graph, 0), problem.rounds)
+        method.agents(problem.task(topology.star(AGENTS), 0), problem.rounds)
     except BadInput as error:
         return str(error)
     return ""

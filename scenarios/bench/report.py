@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from netsim.scenarios.bench.problems import PROBLEMS
 from netsim.scenarios.bench.suite import NETWORKS
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS = ["method", "problem", "network"]
+OWN = "its own"
+"""What a table says of settings that are the method's own: no other were better in tuning."""
+
 COLUMNS = [*KEYS, "settings", "seeds", "survived"]
-_MEANS = {"kbit": ("reached_bits", 1e-3), "seconds": ("reached_s", 1.0), "error": ("error", 1.0)}
+_COSTS = {"kbit": ("reached_bits", 1e-3), "seconds": ("reached_s", 1.0)}
 
 
 def summarised(runs: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]]) -> pd.DataFrame:
@@ -27,10 +31,10 @@ def summarised(runs: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]])
     -------
     DataFrame
         method, problem, network, settings (what tuning chose), seeds, survived: the number of seeds whose error is at
-        the target or under it in the last round. Then ``kbit``: kilobits that an agent sends on the way to the target,
-        ``seconds``: simulated time to it, both of the seeds that survived; and ``error``, that of the last round. Each
-        is a mean with the ends of its 95 % interval by Student's t (``_low``, ``_high``). ``why`` says why a case was
-        left out.
+        the target or under it in the last round. ``kbit``: kilobits that an agent sends on the way to the target, and
+        ``seconds``: simulated time to it, both of the seeds that survived, as geometric means with the ends of their
+        95 % intervals by Student's t of the logarithms (``_low``, ``_high``). ``error``: that of the last round, of all
+        seeds, a mean with its interval by Student's t. ``why`` says why a case was left out.
     """
     rows = []
     for keys, part in runs.groupby(KEYS, sort=False):
@@ -39,28 +43,33 @@ def summarised(runs: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]])
             "seeds": len(part),
             "survived": int(part["reached_bits"].notna().sum()),
         }
-        for name, (column, factor) in _MEANS.items():
-            values = part[column].dropna().to_numpy(float) * factor
-            row[name] = statistic(values)
-            row[f"{name}_low"], row[f"{name}_high"] = confidence(values)
+        for name, (column, factor) in _COSTS.items():
+            logarithms = np.log(part[column].dropna().to_numpy(float) * factor)
+            row |= dict(zip(_columns(name), np.exp(_mean(logarithms)), strict=True))
+        row |= dict(zip(_columns("error"), _mean(part["error"].to_numpy(float)), strict=True))
         rows.append(row)
     left_out = [dict(zip([*KEYS, "why"], each, strict=True)) for each in refused]
-    found = pd.DataFrame([*rows, *left_out], columns=[*COLUMNS, *_columns(), "why"])
-    order = list(dict.fromkeys([*runs["method"], *(each[0] for each in refused)])) if len(runs) else []
+    means = [each for name in (*_COSTS, "error") for each in _columns(name)]
+    found = pd.DataFrame([*rows, *left_out], columns=[*COLUMNS, *means, "why"])
+    order = list(dict.fromkeys([*runs["method"], *(each[0] for each in refused)]))
     ranks = {"method": order, "problem": list(PROBLEMS), "network": list(NETWORKS)}
     places = found.apply(lambda row: tuple(ranks[key].index(row[key]) for key in KEYS), axis=1)
     return found.loc[places.sort_values().index].reset_index(drop=True).astype({"seeds": "Int64", "survived": "Int64"})
 
 
-def _columns() -> list[str]:
-    return [f"{name}{end}" for name in _MEANS for end in ("", "_low", "_high")]
+def _columns(name: str) -> list[str]:
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+def _mean(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    return statistic(values), *confidence(values)
 
 
 def markdown(table: pd.DataFrame, problem: str) -> str:
     """Return a problem's table for a page: methods by networks.
 
-    A cell has the kilobits to the target ± the half of the interval, and how many of the seeds survived if not all; or,
-    if less than half did, the error of the last round in brackets.
+    A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
+    than half did, the error of the last round.
     """
     part = table[table["problem"] == problem]
     networks = list(dict.fromkeys(part["network"]))
@@ -75,11 +84,11 @@ def _cell(rows: pd.DataFrame) -> str:
     if rows.empty or pd.isna(rows["seeds"].iloc[0]):
         return "–"
     row = rows.iloc[0]
+    share = f"{row['survived']}/{row['seeds']}"
     if 2 * row["survived"] < row["seeds"]:
-        return f"({_number(row['error'])}; {row['survived']}/{row['seeds']})"
-    reach = (row["kbit_high"] - row["kbit_low"]) / 2
-    text = _number(row["kbit"]) + (f" ± {_number(reach)}" if math.isfinite(reach) else "")
-    return text if row["survived"] == row["seeds"] else f"{text} ({row['survived']}/{row['seeds']})"
+        return f"{share}, error {_number(row['error'])}"
+    text = f"{_number(row['kbit'])} [{_number(row['kbit_low'])}, {_number(row['kbit_high'])}]"
+    return text if row["survived"] == row["seeds"] else f"{share}: {text}"
 
 
 def _number(value: float) -> str:

@@ -9,9 +9,10 @@ import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.entry import check_entry, digest
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
-from netsim.scenarios.bench.report import draw, markdown, summarised
+from netsim.scenarios.bench.report import OWN, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
 from netsim.scenarios.tasks.method import Method, settable
 from netsim.scenarios.tasks.settings import chosen_names, names_in
@@ -19,7 +20,7 @@ from netsim.studies import Study
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.tuning import Range, tune
-from netsim.util import check
+from netsim.util.check import one_of
 
 _ALL = "all"
 
@@ -63,7 +64,7 @@ class Entered:
         }
         for text in [] if self.over is None else names_in(self.over):
             own = Range.of(text)
-            name = check.one_of("over: method", own.method or "", found)
+            name = one_of("over: method", own.method or "", found)
             found[name][own.parameter] = text
         return {name: list(texts.values()) for name, texts in found.items()}
 
@@ -87,14 +88,21 @@ class Work:
     redo: bool = False
 
 
-def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work()) -> None:
+def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), check: str | None = None) -> None:
     """A fixed suite for any method: bits and time to a target error, and survival, on ideal, lossy and real links.
 
     Each method is tuned in each case by the same number of runs, on seeds of their own, and then runs on ten others.
     Cases that a method is not made for are left out, and the table says why. One method takes some minutes on two
     cores, all of them about an hour.
+
+    Parameters
+    ----------
+    check : str
+        A run folder of this study, an entry, to check instead: one run of each of its cases is repeated.
     """
-    check.integer("jobs", work.jobs, low=1)
+    if check is not None:
+        check_entry(study, check)
+        return
     problems = chosen_names("problems", entered.problems, PROBLEMS)
     networks = chosen_names("networks", entered.networks, NETWORKS)
     methods = entered.methods()
@@ -105,10 +113,11 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work()) ->
         "seeds": list(SEEDS),
         "tuning": {"seeds": list(TUNING_SEEDS), "runs": BUDGET, "over": ranges},
     }
+    absent = {name: NETWORKS[name].missing() for name in networks}
     runs, refused = [], []
     for number, (method, problem) in enumerate((m, p) for m in methods for p in problems):
         study.reporter.line(f"{number + 1} of {len(methods) * len(problems)}: {method.name}, {problem}")
-        whys = {name: refusal(method, PROBLEMS[problem], NETWORKS[name]) for name in networks}
+        whys = {name: absent[name] or refusal(method, PROBLEMS[problem], NETWORKS[name]) for name in networks}
         refused += [(method.name, problem, name, why) for name, why in whys.items() if why]
         possible = [name for name, why in whys.items() if not why]
         if possible:
@@ -145,7 +154,7 @@ def _measured(study: Study, tried: dict[str, Any], over: Sequence[str], folder: 
     found = load(done.folder)
     settings = {each["when"]["network"]: each["methods"] for each in best}
     texts = [
-        ", ".join(f"{name} = {value:g}" for name, value in settings[network].get(method, {}).items()) or "its own"
+        ", ".join(f"{name} = {value:g}" for name, value in settings[network].get(method, {}).items()) or OWN
         for network, method in zip(found["network"], found["algorithm"], strict=True)
     ]
     error = PROBLEMS[tried["problem"]].error
@@ -171,6 +180,7 @@ def _tell(study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[st
         raise BadInput(f"networks: must hold one that a method can run on; {whys}")
     each = pd.concat(runs, ignore_index=True)
     study.tables["bench_runs"] = each
+    study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)
     study.table("bench", f"Suite {VERSION}: what it takes to reach the target, over {len(SEEDS)} seeds", table)
     texts = []
@@ -178,9 +188,9 @@ def _tell(study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[st
         chosen = PROBLEMS[problem]
         about = (
             f"**{problem}**: {chosen.about}. Kilobits that an agent sends until the {chosen.error_text} is "
-            f"{chosen.target:g} or less and stays there, in {chosen.rounds} rounds; mean ± half of the 95 % interval "
-            f"(Student's t) over {len(SEEDS)} seeds. (7/10): reached on 7 of 10, and the mean is of these. Where "
-            "fewer than half reach it, the error of the last round stands in brackets."
+            f"{chosen.target:g} or less and stays there, in {chosen.rounds} rounds: geometric mean [95 % interval, "
+            f"Student's t of the logarithms] over {len(SEEDS)} seeds. 7/10: reached on 7 of 10 seeds, of which "
+            "the mean is. Where fewer than half reach it, the mean error of the last round stands there instead."
         )
         texts.append(f"{about}\n\n{markdown(table, problem)}")
         study.figure(f"bench_{problem}", draw(table, problem), about.replace("**", ""))

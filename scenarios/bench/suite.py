@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from netsim import Link, Network, topology
+from netsim import BadInput, Link, Network, topology
 from netsim.links import loss
 from netsim.links.measured import Measured, grenoble, intel_lab
 from netsim.scenarios.tasks.motes import numbered
@@ -50,6 +50,15 @@ class Links:
     about: str
     link: Link = field(default_factory=Link)
     measured: Callable[[], Measured] | None = None
+
+    def missing(self) -> str:
+        """Return why the network cannot be had here: which table is missing; else an empty text."""
+        try:
+            if self.measured is not None:
+                self.measured()
+        except BadInput as error:
+            return str(error)
+        return ""
 
     def network(self, seeds: Seeds, *, star: bool = False) -> Network:
         """Return the network; with ``star`` one whose node 0 is linked with all others.
