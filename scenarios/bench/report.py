@@ -12,6 +12,7 @@ from netsim.scenarios.bench.problems import PROBLEMS
 from netsim.scenarios.bench.suite import NETWORKS
 from netsim.studies.figures import drawing, legend_below
 from netsim.studies.intervals import confidence, statistic
+from netsim.studies.paired import paired
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +64,26 @@ def _columns(name: str) -> list[str]:
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float, float]:
     return statistic(values), *confidence(values)
+
+
+def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Return how many times the bits of a reference each method sends to the target, seed by seed.
+
+    Returns
+    -------
+    DataFrame
+        problem, network, method; ``pairs``: seeds on which both reach the target, ``missing``: those on which one does
+        not; ``ratio``: the geometric mean of the ratios, ``low`` and ``high``: its 95 % interval (Student's t of the
+        logarithms); ``p_holm``: that the ratio is 1, corrected for all rows (Holm). Problems without the reference are
+        left out.
+    """
+    frame = runs.rename(columns={"method": "algorithm"}).assign(log_bits=np.log(runs["reached_bits"]))
+    with_it = frame.loc[frame["algorithm"] == reference, "problem"]
+    frame = frame[frame["problem"].isin(with_it)][["problem", "network", "seed", "algorithm", "log_bits"]]
+    found = paired(frame, "log_bits", reference, by=["problem", "network"])
+    found["ratio"], found["low"], found["high"] = (np.exp(found[name]) for name in ("difference", "low", "high"))
+    found = found.rename(columns={"algorithm": "method", "count": "pairs"})
+    return found[["problem", "network", "method", "pairs", "missing", "ratio", "low", "high", "p_holm"]]
 
 
 def markdown(table: pd.DataFrame, problem: str) -> str:

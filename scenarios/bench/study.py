@@ -12,7 +12,7 @@ from netsim.scenarios.bench.case import refusal
 from netsim.scenarios.bench.entry import check_entry, digest
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
-from netsim.scenarios.bench.report import OWN, draw, markdown, summarised
+from netsim.scenarios.bench.report import OWN, against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
 from netsim.scenarios.tasks.method import Method, settable
 from netsim.scenarios.tasks.settings import chosen_names, names_in
@@ -43,6 +43,8 @@ class Entered:
         Which problems, with commas between.
     networks : str
         Which networks, with commas between.
+    paired : str
+        The method that others are compared with, seed by seed.
     """
 
     method: str | None = None
@@ -50,6 +52,7 @@ class Entered:
     over: str | None = None
     problems: str = ",".join(PROBLEMS)
     networks: str = ",".join(NETWORKS)
+    paired: str = "LT-ADMM"
 
     def methods(self) -> list[Method]:
         """Return the methods; raises BadInput for an unknown name or an unusable file."""
@@ -125,7 +128,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
             tried = {"problem": problem, "network": possible}
             tried |= {"algorithms": method.name} if file is None else {"algorithms": NONE, "method": file}
             runs.append(_measured(study, tried, ranges[method.name], Path(work.folder) / problem / method.name, work))
-    _tell(study, runs, refused)
+    _tell(study, runs, refused, entered.paired)
 
 
 def _files(text: str | None) -> list[str]:
@@ -173,7 +176,9 @@ def _measured(study: Study, tried: dict[str, Any], over: Sequence[str], folder: 
     )
 
 
-def _tell(study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[str, str, str, str]]) -> None:
+def _tell(
+    study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[str, str, str, str]], reference: str
+) -> None:
     """Give the study its tables, figures and text."""
     if not runs:
         whys = "; ".join(dict.fromkeys(why for *_, why in refused))
@@ -183,6 +188,9 @@ def _tell(study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[st
     study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)
     study.table("bench", f"Suite {VERSION}: what it takes to reach the target, over {len(SEEDS)} seeds", table)
+    if reference in set(each["method"]) and each["method"].nunique() > 1:
+        title = f"Bits to the target, relative to {reference}, seed by seed"
+        study.table("bench_paired", title, against(each, reference))
     texts = []
     for problem in dict.fromkeys(table["problem"]):
         chosen = PROBLEMS[problem]

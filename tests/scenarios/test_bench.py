@@ -15,7 +15,7 @@ from netsim.scenarios.bench.case import refusal
 from netsim.scenarios.bench.entry import digest
 from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
-from netsim.scenarios.bench.report import draw, markdown, summarised
+from netsim.scenarios.bench.report import against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
 from netsim.scenarios.tasks.method import Method
 from netsim.studies import Study, catalogue
@@ -201,6 +201,15 @@ def test_means_are_geometric_with_students_interval_and_cells_name_who_survived(
     cells = [line.split(" | ")[1].strip(" |") for line in markdown(table, "regression").splitlines()[2:]]
     assert cells == ["10.0 [0.5, 199]", "3/4: 1 [1, 1]", "1/4, error 0.5", "–"]
     assert len(draw(table, "regression").axes) == 1
+
+
+def test_ratios_are_of_the_seeds_on_which_both_reach_the_target() -> None:
+    runs = pd.concat([rows("A", [10.0, 40.0, 90.0]), rows("B", [20.0, 80.0, math.nan]), rows("C", [10.0, 40.0, 90.0])])
+    table = against(runs, "A").set_index("method")
+    assert list(table["pairs"]) == [2, 3]
+    assert list(table["missing"]) == [1, 0]
+    assert list(table["ratio"]) == pytest.approx([2.0, 1.0])
+    assert list(table["p_holm"]) == pytest.approx([0.0, 1.0])
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------
