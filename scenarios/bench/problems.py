@@ -26,7 +26,7 @@ class RegressionTask(Task):
     """Linear regressions, well conditioned, with a true vector for each agent: half of it is common to all.
 
     R_i(θ) = (1/T) Σ_t (θᵀx_t − y_t)² + λ ‖θ‖² with T = 40, θ of 20 elements and λ = 0.001. The curvature of the mean of
-    all R_i lies between about 0.1 and 1. Agents that do not agree end at vectors of their own, far from the common one.
+    all R_i lies between about 0.08 and 1. Agents that do not agree end at vectors of their own.
 
     Parameters
     ----------

@@ -21,6 +21,12 @@ KEYS = ["method", "problem", "network"]
 OWN = "its own"
 """What a table says of settings that are the method's own: no other were better in tuning."""
 
+_FAR = 10
+"""An error that is as good as any larger one: the models have gone away."""
+
+_FEWEST = 5
+"""Pairs of seeds of which a page shows a ratio."""
+
 COLUMNS = [*KEYS, "settings", "seeds", "survived"]
 _COSTS = {"kbit": ("reached_bits", 1e-3), "seconds": ("reached_s", 1.0)}
 
@@ -107,15 +113,36 @@ def _cell(rows: pd.DataFrame) -> str:
     row = rows.iloc[0]
     share = f"{row['survived']}/{row['seeds']}"
     if 2 * row["survived"] < row["seeds"]:
-        return f"{share}, error {_number(row['error'])}"
+        return f"{share}, error {_number(row['error']) if row['error'] <= _FAR else f'> {_FAR}'}"
     text = f"{_number(row['kbit'])} [{_number(row['kbit_low'])}, {_number(row['kbit_high'])}]"
     return text if row["survived"] == row["seeds"] else f"{share}: {text}"
 
 
 def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return "∞"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
+
+
+def ratios(table: pd.DataFrame, problem: str) -> str:
+    """Return a problem's part of what `against` returns for a page: methods by networks.
+
+    A cell has the ratio and its interval, the number of pairs if it is not that of all seeds, and * where p_holm is
+    under 0.05; nothing of fewer than five pairs.
+    """
+    part = table[table["problem"] == problem]
+    networks = list(dict.fromkeys(part["network"]))
+    lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
+    for method, rows in part.groupby("method", sort=False):
+        cells = [_ratio(rows[rows["network"] == network]) for network in networks]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _ratio(rows: pd.DataFrame) -> str:
+    if rows.empty or rows["pairs"].iloc[0] < _FEWEST:
+        return "–"
+    row = rows.iloc[0]
+    text = f"{row['ratio']:.2g} [{row['low']:.2g}, {row['high']:.2g}]{'*' if row['p_holm'] < 0.05 else ''}"
+    return f"{text} ({row['pairs']})" if row["missing"] else text
 
 
 def draw(table: pd.DataFrame, problem: str) -> "Figure":
@@ -124,28 +151,28 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
     methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
     figure, panels = drawing(2.0 + 1.9 * len(networks), 1.8 + 0.24 * len(methods), len(networks), sharey=True)
     ran = part[part["seeds"].notna()]
-    kbit = ran[["kbit", "kbit_low", "kbit_high"]].to_numpy(float)
-    ends = kbit[np.isfinite(kbit) & (kbit > 0)]
-    low, high = (ends.min() / 1.5, ends.max() * 1.5) if len(ends) else (1.0, 10.0)
+    means = ran["kbit"].dropna().to_numpy(float)
+    low, high = (means.min() / 3, means.max() * 10) if len(means) else (1.0, 10.0)
     for panel, network in zip(np.atleast_1d(panels), networks, strict=True):
+        across = panel.get_yaxis_transform()
         for row in ran[ran["network"] == network].to_dict("records"):
             place, whole = methods.index(row["method"]), row["survived"] == row["seeds"]
             if row["survived"]:
                 colour = "C0" if whole else "C1"
                 if math.isfinite(row["kbit_low"]):
-                    panel.plot([max(row["kbit_low"], low), row["kbit_high"]], [place, place], color=colour, lw=1.5)
+                    ends = np.clip([row["kbit_low"], row["kbit_high"]], low, high / 3)
+                    panel.plot(ends, [place, place], color=colour, lw=1.5)
                 panel.plot(row["kbit"], place, "o" if whole else "D", color=colour, ms=5, mfc=colour if whole else "w")
                 if not whole:
-                    panel.annotate(
-                        f" {row['survived']}/{row['seeds']}", (row["kbit_high"], place), fontsize=6, va="center"
-                    )
+                    text = f"{row['survived']}/{row['seeds']}"
+                    panel.text(0.98, place, text, fontsize=6, va="center", ha="right", transform=across)
             else:
-                panel.plot(0.96, place, "x", color="C3", ms=5, transform=panel.get_yaxis_transform())
+                panel.plot(0.96, place, "x", color="C3", ms=5, transform=across)
         for place, method in enumerate(methods):
             if not (ran[ran["network"] == network]["method"] == method).any():
-                panel.plot(0.96, place, "_", color="0.6", ms=5, transform=panel.get_yaxis_transform())
+                panel.plot(0.96, place, "_", color="0.6", ms=5, transform=across)
         panel.set_xscale("log")
-        panel.set_xlim(low, high * 2)
+        panel.set_xlim(low, high)
         panel.set_ylim(len(methods) - 0.5, -0.5)
         panel.set_title(network, fontsize=10)
         panel.set_xlabel("kbit an agent")
@@ -153,7 +180,7 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
     first = np.atleast_1d(panels)[0]
     first.set_yticks(range(len(methods)), methods)
     first.plot([], [], "o-", color="C0", label="target reached on all seeds: mean, 95 % interval")
-    first.plot([], [], "D-", color="C1", mfc="w", label="on some, so many")
+    first.plot([], [], "D-", color="C1", mfc="w", label="on so many (mean and interval of these)")
     first.plot([], [], "x", color="C3", ls="", label="on none")
     first.plot([], [], "_", color="0.6", ls="", label="not made for this network")
     legend_below(figure)

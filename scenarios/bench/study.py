@@ -12,7 +12,7 @@ from netsim.scenarios.bench.case import refusal
 from netsim.scenarios.bench.entry import check_entry, digest
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
-from netsim.scenarios.bench.report import OWN, against, draw, markdown, summarised
+from netsim.scenarios.bench.report import OWN, against, draw, markdown, ratios, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
 from netsim.scenarios.tasks.method import Method, settable
 from netsim.scenarios.tasks.settings import chosen_names, names_in
@@ -188,9 +188,10 @@ def _tell(
     study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)
     study.table("bench", f"Suite {VERSION}: what it takes to reach the target, over {len(SEEDS)} seeds", table)
+    compared = None
     if reference in set(each["method"]) and each["method"].nunique() > 1:
         title = f"Bits to the target, relative to {reference}, seed by seed"
-        study.table("bench_paired", title, against(each, reference))
+        study.table("bench_paired", title, compared := against(each, reference))
     texts = []
     for problem in dict.fromkeys(table["problem"]):
         chosen = PROBLEMS[problem]
@@ -200,8 +201,15 @@ def _tell(
             f"Student's t of the logarithms] over {len(SEEDS)} seeds. 7/10: reached on 7 of 10 seeds, of which "
             "the mean is. Where fewer than half reach it, the mean error of the last round stands there instead."
         )
-        texts.append(f"{about}\n\n{markdown(table, problem)}")
+        texts += [about, markdown(table, problem)]
         study.figure(f"bench_{problem}", draw(table, problem), about.replace("**", ""))
+        if compared is not None and problem in set(compared["problem"]):
+            texts.append(
+                f"Bits to the target as a multiple of {reference}'s on the same seed: geometric mean [95 % interval, "
+                "Student's t of the logarithms]; *: p < 0.05 after Holm, for all ratios of the benchmark together; (7):"
+                " of the 7 seeds on which both reach it, if not of all. –: of fewer than 5."
+            )
+            texts.append(ratios(compared, problem))
     study.text("benchmark", "\n\n".join(texts) + "\n")
     for why in dict.fromkeys(why for *_, why in refused):
         names = dict.fromkeys(
