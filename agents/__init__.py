@@ -24,6 +24,7 @@ from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.costs.local import LeastSquares, LocalProblem, centralised
 from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
+from netsim.agents.costs.model import ModelCost
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim.agents.costs.nonsmooth import L1
 from netsim.agents.costs.stream import OnlineCost
@@ -32,6 +33,7 @@ from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, Greed
 from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import FeatureMap, RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
+from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
 from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.protocols.collector import Collector
@@ -97,11 +99,13 @@ __all__ = [
     "GossipOMKL",
     "GreedyPenalty",
     "Hinge",
+    "Layered",
     "LeastSquares",
     "LinkEstimator",
     "LocalProblem",
     "Logistic",
     "Loss",
+    "ModelCost",
     "MultiKernelCost",
     "MultiPath",
     "MulticlassHinge",
@@ -129,8 +133,11 @@ __all__ = [
     "XMac",
     "centralised",
     "centralised_classes",
+    "cnn",
     "fourier_layers",
+    "mlp",
     "network_graph",
     "projectors",
     "schedule",
+    "softmax_regression",
 ]

@@ -34,6 +34,16 @@ SHELF = Registry(
             "Nineteen motes learn a library's temperature over the packets that were really heard, minute by minute.",
             "sensor networks",
         ),
+        "bench": Entry(
+            "netsim.scenarios.bench.study:bench",
+            "A fixed suite for any method: bits and time to a target error, and survival, on lossy and real links.",
+            "packet loss",
+        ),
+        "bench_case": Entry(
+            "netsim.scenarios.bench.case:bench_case",
+            "One case of the benchmark: some methods on one of its problems and networks, at given settings.",
+            "packet loss",
+        ),
         "packet_loss": Entry(
             "netsim.scenarios.packet_loss.study:packet_loss",
             "What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.",

@@ -1,4 +1,4 @@
-"""The command line: netsim list, run, sweep, tune, show, verify, replay, export, compare, deploy, node, gather."""
+"""The command line: netsim list, run, sweep, tune, bench, show, verify, replay, export, compare, deploy, node, gather."""
 
 import io
 import itertools
@@ -341,6 +341,20 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
         texts.setdefault(parameter.name, []).append(value)
     by_name = {each.name: each for each in scenario.parameters}
     return {name: values_of(by_name[name], listed) for name, listed in texts.items()}
+
+
+@app.command(
+    "bench",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    short_help="Run the benchmark: a fixed suite of problems and networks, for a method of yours (netsim run bench).",
+)
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def bench_it(ctx: click.Context, flags: tuple[str, ...]) -> None:
+    """Run the study bench."""
+    command = _run_command(catalogue.find_study("bench"))
+    with command.make_context("bench", list(flags), parent=ctx.parent) as inner:
+        command.invoke(inner)
 
 
 @app.command()

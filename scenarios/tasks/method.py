@@ -273,11 +273,11 @@ def with_values(study: Study, methods: Sequence[Method]) -> list[Method]:
     BadInput
         As `netsim.studies.values.values_of` does.
     """
-    values = values_of(study, {each.name: _settable(each) for each in methods})
+    values = values_of(study, {each.name: settable(each) for each in methods})
     return [_with(each, values[each.name]) if each.name in values else each for each in methods]
 
 
-def _settable(method: Method) -> dict[str, Any]:
+def settable(method: Method) -> dict[str, Any]:
     """Return the parameters of a method that are numbers, switches or words, with their present values."""
     found = {}
     for name, parameter in list(inspect.signature(method.kind).parameters.items())[2:]:
@@ -298,7 +298,7 @@ def _parts(method: Method) -> dict[str, Any]:
 
 
 def _with(method: Method, values: Mapping[str, Any]) -> Method:
-    """Return a method with other values of parameters that `_settable` names."""
+    """Return a method with other values of parameters that `settable` names."""
     rest, changed = dict(values), {}
     own = inspect.signature(method.kind).parameters
     steps = {name: rest.pop(name) for name in values if name in own and name not in _PARTS}

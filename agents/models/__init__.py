@@ -1,0 +1,1 @@
+"""Neural networks on the array API: the same functions for numpy, PyTorch and JAX."""

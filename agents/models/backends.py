@@ -1,0 +1,107 @@
+"""Libraries that compute what a model asks for, on the CPU: numpy, PyTorch, JAX; imported only when asked for."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from netsim.errors import BadInput
+from netsim.util import check
+from netsim.util.typing import Array
+
+BACKENDS = ("numpy", "torch", "jax")
+"""The libraries by name."""
+
+
+class Backend:
+    """A library with the array API, on the CPU.
+
+    Parameters
+    ----------
+    name : str
+        The library's name.
+    xp : module
+        Its namespace of the array API.
+    """
+
+    def __init__(self, name: str, xp: Any) -> None:
+        self.name, self.xp = name, xp
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return backend, (self.name,)
+
+    def array(self, values: Any) -> Any:
+        """Return a numpy array as one of the library, of the same dtype."""
+        return self.xp.asarray(values)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of ``xp`` and arrays as one of arrays, as fast as the library can make it."""
+        xp = self.xp
+
+        def called(*arrays: Any) -> Any:
+            return function(xp, *arrays)
+
+        return called
+
+
+class _JAX(Backend):
+    """JAX, whose functions are compiled; with float64, which JAX by itself would make float32."""
+
+    def __init__(self, xp: Any) -> None:
+        super().__init__("jax", xp)
+        self._jax = importlib.import_module("jax")
+
+    def _double(self) -> AbstractContextManager[Any]:
+        """Return a context in which JAX keeps float64; outside of it a program's JAX is as the program set it."""
+        found: AbstractContextManager[Any] = self._jax.enable_x64(True)
+        return found
+
+    def array(self, values: Any) -> Any:
+        with self._double():
+            return self.xp.asarray(values)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        fast = self._jax.jit(super().compiled(function))
+
+        def called(*arrays: Any) -> Any:
+            with self._double():
+                return fast(*arrays)
+
+        return called
+
+
+def _numpy() -> Backend:
+    return Backend("numpy", np)
+
+
+def _torch() -> Backend:
+    # PyTorch's own names and arguments differ from the standard's here and there.
+    return Backend("torch", importlib.import_module("array_api_compat.torch"))
+
+
+def _jax() -> Backend:
+    return _JAX(importlib.import_module("jax.numpy"))
+
+
+_MAKERS: dict[str, Callable[[], Backend]] = {"numpy": _numpy, "torch": _torch, "jax": _jax}
+_NEEDS = {"torch": ("torch", "array_api_compat"), "jax": ("jax",)}
+
+
+@cache
+def backend(name: str) -> Backend:
+    """Return a library by its name; raises BadInput for an unknown one, or one that is not installed."""
+    check.one_of("backend", name, BACKENDS)
+    for needed in _NEEDS.get(name, ()):
+        if importlib.util.find_spec(needed) is None:
+            how = f"in netsim's clone, pip install '.[{name}]'"
+            raise BadInput(f"backend = {name!r}: must be with {needed}, which is not installed: {how}")
+    return _MAKERS[name]()
+
+
+def as_numpy(values: Any) -> Array:
+    """Return an array of any of the libraries as one of numpy, in float64."""
+    return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,193 @@
+"""Networks of layers that tell classes apart: softmax regression, multilayer perceptrons, convolutional networks.
+
+Their parameters are named tensors, and one flat vector for all who share them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from netsim.agents.models.layers import Convolution, Dense, Layer, MeanPool, ReLU, Tensor
+from netsim.errors import BadInput
+from netsim.util import check, draws
+from netsim.util.typing import Array
+
+
+@dataclass(frozen=True)
+class Layered:
+    """A network: layers one after the other, whose last values are the scores of the classes.
+
+    Its functions take arrays of any library with the array API, and the library's namespace ``xp``. The parameters are
+    a vector; with shape (..., D) they are those of several networks, and so are the scores.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The layers; each takes what the one before it returns.
+
+    Attributes
+    ----------
+    inputs, classes : int
+        Length of a sample, and number of classes.
+    shapes : dict
+        The shapes of the tensors by name, in their order in the vector: "0.weight" is the weight of the first layer, as
+        in a ``state_dict`` of PyTorch's ``Sequential`` (whose matrices are the transposed ones).
+    size : int
+        Length D of the vector.
+    widest : int
+        The most values that a layer has of one sample.
+
+    Raises
+    ------
+    BadInput
+        If a layer does not fit the one before it.
+    """
+
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise check.refuse("layers", self.layers, "one layer at least")
+        for number, (below, above) in enumerate(pairwise(self.layers), start=1):
+            if below.outputs != above.inputs:
+                raise BadInput(f"layers[{number}].inputs = {above.inputs}: must be {below.outputs}, as it gets")
+
+    @property
+    def inputs(self) -> int:
+        """Length of a sample."""
+        return self.layers[0].inputs
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.layers[-1].outputs
+
+    @property
+    def widest(self) -> int:
+        """The most values that a layer has of one sample."""
+        return max(max(layer.inputs, layer.outputs) for layer in self.layers)
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors by name, in their order."""
+        return {f"{n}.{name}": shape for n, layer in enumerate(self.layers) for name, shape in layer.shapes.items()}
+
+    @cached_property
+    def _places(self) -> list[list[tuple[str, int, int, tuple[int, ...]]]]:
+        """Of each layer its parameters: name, first and last place in the vector, shape."""
+        found, first = [], 0
+        for layer in self.layers:
+            own = []
+            for name, shape in layer.shapes.items():
+                own.append((name, first, first + math.prod(shape), shape))
+                first += math.prod(shape)
+            found.append(own)
+        return found
+
+    @cached_property
+    def size(self) -> int:
+        """Length D of the vector."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def start(self, seed: int) -> Array:
+        """Return parameters to start from, shape (D,), drawn from a stream of the seed.
+
+        Each layer starts as it says, but the last one at zero: all classes are as likely.
+        """
+        rng = draws.generator(check.integer("seed", seed, low=0), "model", "start")
+        parts = [layer.start(rng) for layer in self.layers]
+        parts[-1] = {name: np.zeros_like(tensor) for name, tensor in parts[-1].items()}
+        return np.concatenate([tensor.ravel() for own in parts for tensor in own.values()])
+
+    def tensors(self, vector: Array) -> dict[str, Array]:
+        """Return the parts of a vector, shape (..., D), as tensors by name: views of it."""
+        parts = self._split(np, vector)
+        return {f"{number}.{name}": tensor for number, own in enumerate(parts) for name, tensor in own.items()}
+
+    def scores(self, xp: Any, vector: Tensor, samples: Tensor) -> Tensor:
+        """Return each class's score of each sample, shape (..., n, classes)."""
+        for layer, parameters in zip(self.layers, self._split(xp, vector), strict=True):
+            samples, _ = layer.forward(xp, parameters, samples)
+        return samples
+
+    def loss(self, xp: Any, vector: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of the classes' probabilities, the softmax of the scores, shape (...).
+
+        Parameters
+        ----------
+        samples : array, shape (n, inputs)
+            The samples.
+        labels : array, shape (n, classes)
+            1 for the class of a sample, 0 for the others.
+        """
+        scores = self.scores(xp, vector, samples)
+        scores = scores - xp.max(scores, axis=-1, keepdims=True)
+        losses = xp.log(xp.sum(xp.exp(scores), axis=-1)) - xp.sum(scores * labels, axis=-1)
+        return xp.mean(losses, axis=-1)
+
+    def gradient(self, xp: Any, vector: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
+        """Return the gradient of `loss` by the vector, shape (D,), by backpropagation."""
+        parameters, kept = self._split(xp, vector), []
+        for layer, own in zip(self.layers, parameters, strict=True):
+            samples, other = layer.forward(xp, own, samples)
+            kept.append(other)
+        powers = xp.exp(samples - xp.max(samples, axis=-1, keepdims=True))
+        above = (powers / xp.sum(powers, axis=-1, keepdims=True) - labels) / labels.shape[0]
+        parts: list[Tensor] = []
+        for number in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[number]
+            slopes = layer.slopes(xp, kept[number], above)
+            parts = [xp.reshape(slopes[name], (-1,)) for name in slopes] + parts
+            if number:
+                above = layer.back(xp, parameters[number], kept[number], above)
+        return xp.concat(parts)
+
+    def _split(self, xp: Any, vector: Tensor) -> list[dict[str, Tensor]]:
+        """Return each layer's parameters by name."""
+        lead = tuple(vector.shape[:-1])
+        return [
+            {name: xp.reshape(vector[..., first:end], (*lead, *shape)) for name, first, end, shape in own}
+            for own in self._places
+        ]
+
+
+def softmax_regression(inputs: int, classes: int) -> Layered:
+    """Return a network without hidden layers: scores x W + b. Its loss is convex."""
+    return mlp(inputs, (), classes)
+
+
+def mlp(inputs: int, hidden: Sequence[int], classes: int) -> Layered:
+    """Return a multilayer perceptron: fully connected layers of the widths ``hidden``, each with a ReLU after it."""
+    widths = [check.integer("inputs", inputs, low=1)]
+    widths += [check.integer(f"hidden[{place}]", width, low=1) for place, width in enumerate(hidden)]
+    layers: list[Layer] = []
+    for width, after in pairwise(widths):
+        layers += [Dense(width, after), ReLU(after)]
+    return Layered((*layers, Dense(widths[-1], check.integer("classes", classes, low=2))))
+
+
+def cnn(side: int, classes: int, *, filters: Sequence[int] = (8, 16), channels: int = 1, kernel: int = 3) -> Layered:
+    """Return a small convolutional network for images of side × side pixels.
+
+    Each number in ``filters`` is a convolution with that many filters, a ReLU, and means of 2 × 2 pixels; a fully
+    connected layer follows. It is LeNet-5's order of layers (LeCun, Bottou, Bengio and Haffner 1998), smaller.
+
+    Raises
+    ------
+    BadInput
+        For a number outside its range, or a side that cannot be halved once for each convolution.
+    """
+    check.integer("classes", classes, low=2)
+    check.integer("side", side, low=2 ** len(filters))
+    check.integer("channels", channels, low=1)
+    layers: list[Layer] = []
+    for place, count in enumerate(filters):
+        check.integer(f"filters[{place}]", count, low=1)
+        layers += [Convolution(side, channels, count, kernel), ReLU(side * side * count), MeanPool(side, count)]
+        side, channels = side // 2, count
+    return Layered((*layers, Dense(side * side * channels, classes)))

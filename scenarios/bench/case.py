@@ -1,0 +1,87 @@
+"""`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from netsim import BadInput, topology
+from netsim.scenarios.bench.methods import chosen_methods
+from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
+from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
+from netsim.scenarios.tasks.diagnosis import diverged
+from netsim.scenarios.tasks.method import Method, with_values
+from netsim.scenarios.tasks.seeds import Seeds
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+from netsim.util import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What is tried.
+
+    Parameters
+    ----------
+    algorithms : str
+        Which of the suite's methods to run, with commas between; "none": only those of --method.
+    method : str
+        Also run the class that a Python file defines; several files with commas between.
+    set : str
+        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
+    settings : str
+        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition.
+    """
+
+    algorithms: str = "D-PSGD,DKLA"
+    method: str | None = None
+    set: str | None = None
+    settings: str | None = None
+
+
+def bench_case(
+    study: Study,
+    *,
+    problem: str = "regression",
+    network: str = "ideal",
+    tried: Tried = Tried(),
+    seeds: Seeds = Seeds(),
+) -> None:
+    """One case of the benchmark: some methods on one of its problems and networks, at given settings.
+
+    Parameters
+    ----------
+    problem : str
+        "regression" or "digits".
+    network : str
+        "ideal", "loss-1", "loss-10", "bursts", "intel-lab" or "grenoble".
+    """
+    chosen = PROBLEMS[check.one_of("problem", problem, PROBLEMS)]
+    links = NETWORKS[check.one_of("network", network, NETWORKS)]
+    methods = with_values(study, chosen_methods(tried.algorithms, tried.method))
+    for method in methods:
+        if why := refusal(method, chosen, links):
+            raise BadInput(f"network = {network!r}: must be one that {method.name} can run on; {why}")
+    where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
+    study.column("reached_bits", lambda run: reached(run, **where, cost="wire_bits") / len(run.agents))
+    study.column("reached_s", lambda run: reached(run, **where, cost="time_s"))
+    study.column("score", lambda run: score(run, **where))
+    for method in methods:
+        place = links.network(seeds, star=method.over_star)
+        task = chosen.task(place.graph, seeds.data)
+        run = method.run(study, place, task, [task.measure], chosen.rounds)
+        study.note(*filter(None, [diverged(method.name, run, chosen.error)]))
+    title = f"{problem}, {network}, {len(place.graph)} agents, {seeds.text}"
+    error = Axis(chosen.error, True, chosen.error_text)
+    shown = study.rounds[study.rounds[chosen.error] < 100]
+    axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
+    study.figure("error", curves(shown, error, axes, title, {"target": chosen.target}))
+
+
+def refusal(method: Method, problem: Problem, links: Links) -> str:
+    """Return why a method is not made for a case; empty if it is."""
+    if method.over_star and links.measured is not None:
+        return f"{method.name} needs a server that is linked with all others"
+    try:
+        method.agents(problem.task(topology.star(AGENTS), 0), problem.rounds)
+    except BadInput as error:
+        return str(error)
+    return ""

@@ -1,0 +1,140 @@
+"""Checking an entry: a run folder of `netsim bench`, with the method's file, that somebody else made."""
+
+import hashlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from netsim.errors import BadInput
+from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
+from netsim.scenarios.bench.problems import PROBLEMS
+from netsim.scenarios.bench.report import KEYS, OWN, summarised
+from netsim.scenarios.bench.suite import NETWORKS, SEEDS, VERSION
+from netsim.studies import Study, catalogue
+from netsim.studies.folder import load
+from netsim.studies.formats import find_table, read_table
+from netsim.util.datafiles import digest_of
+
+NEAR = 1e-6
+"""How far, relative to it, a repeated number may be from the entry's: other processors round otherwise."""
+
+_REPEATED = ("error", "reached_bits", "reached_s", "sent_bits")
+
+
+def digest(runs: pd.DataFrame) -> str:
+    """Return the SHA-256 of a table of runs, which settings.json keeps."""
+    return hashlib.sha256(runs.to_csv(index=False).encode()).hexdigest()
+
+
+def check_entry(study: Study, folder: str) -> None:
+    """Check an entry, and repeat one run of each of its cases; the study gets a table and notes.
+
+    Which seed is repeated follows from the digest of the entry's results, so that nobody can choose it.
+
+    Raises
+    ------
+    BadInput
+        If the folder is no entry of this version of the suite, or a file, a table or a repeated run is not what the
+        entry says.
+    """
+    place = Path(folder)
+    settings = load(place)["settings"]
+    about = settings.get("bench")
+    if settings["scenario"] != "bench" or not isinstance(about, dict):
+        raise _refused(folder, f"a run folder of netsim bench, not of {settings['scenario']}")
+    if about.get("version") != VERSION:
+        raise _refused(folder, f"of version {VERSION} of the suite, not {about.get('version')}")
+    runs, table = (_read(place, name) for name in ("bench_runs", "bench"))
+    if digest(runs) != about.get("runs_sha256"):
+        raise _refused(folder, "as netsim bench wrote it; bench_runs has changed since")
+    _check_table(folder, runs, table)
+    rows = [_repeated(folder, settings, part) for _, part in runs.groupby(KEYS, sort=False)]
+    checked = pd.DataFrame(rows)
+    study.table("checked", f"One run of each case of {folder}, repeated", checked)
+    apart = int((checked["difference"] > 0.0).sum())
+    study.note(
+        f"{folder}: {len(checked)} cases of version {VERSION} of the suite. One run of each was repeated: "
+        + (f"{apart} differ by up to {checked['difference'].max():.1g} of it" if apart else "equal to the digit")
+        + ". The search of the settings was not repeated."
+    )
+    study.note(*(f"{folder} is no whole entry: {text}." for text in _missing(folder, runs)))
+
+
+def _refused(folder: str, allowed: str) -> BadInput:
+    return BadInput(f"check = {folder!r}: must be {allowed}")
+
+
+def _read(place: Path, name: str) -> pd.DataFrame:
+    file = find_table(place, name)
+    if file is None:
+        raise _refused(str(place), f"a run folder of netsim bench; it has no {name}.csv")
+    return read_table(file, text=["method", "problem", "network", "settings"])
+
+
+def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
+    """Raise BadInput unless the table of cases is that of the runs."""
+    numbers = [name for name in table.columns if name not in (*KEYS, "settings", "why")]
+    again = summarised(runs, [])[numbers].to_numpy(float, na_value=np.nan)
+    given = table[table["seeds"].notna()][numbers].to_numpy(float, na_value=np.nan)
+    if again.shape != given.shape or not np.allclose(again, given, rtol=NEAR, atol=0.0, equal_nan=True):
+        raise _refused(folder, "an entry whose bench.csv is that of the runs in bench_runs.csv")
+
+
+def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
+    """Repeat one run of a case; raises BadInput if it gives other numbers."""
+    method, problem, network = (str(part[key].iloc[0]) for key in KEYS)
+    seed = int(settings["bench"]["runs_sha256"], 16) % len(SEEDS)
+    row = part[part["seed"] == seed]
+    if sorted(part["seed"]) != list(SEEDS):
+        raise _refused(folder, f"an entry with the seeds {SEEDS[0]} to {SEEDS[-1]} of {method} on {problem}, {network}")
+    given: dict[str, Any] = {"problem": problem, "network": network, "seed": seed}
+    given |= (
+        {"algorithms": method} if method in METHODS else {"algorithms": NONE, "method": _file(folder, settings, method)}
+    )
+    values = str(row["settings"].iloc[0])
+    if values != OWN:
+        given["set"] = ",".join(f"{method}.{each.replace(' ', '')}" for each in values.split(", "))
+    rounds = catalogue.find_study("bench_case").execute(**given).rounds
+    last = rounds.iloc[-1]
+    found = [last[PROBLEMS[problem].error], last["reached_bits"], last["reached_s"], last["wire_bits"]]
+    before, after = row[list(_REPEATED)].to_numpy(float)[0], np.array(found, dtype=float)
+    if not np.allclose(after, before, rtol=NEAR, atol=0.0, equal_nan=True):
+        numbers = ", ".join(
+            f"{name} {b:.6g} (here {a:.6g})" for name, b, a in zip(_REPEATED, before, after, strict=True)
+        )
+        raise _refused(
+            folder, f"an entry whose runs can be repeated; {method} on {problem}, {network}, seed {seed}: {numbers}"
+        )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.nanmax(np.where(after == before, 0.0, np.abs(after - before) / np.abs(before)))
+    return {"method": method, "problem": problem, "network": network, "seed": seed, "difference": float(apart)}
+
+
+def _file(folder: str, settings: dict[str, Any], method: str) -> str:
+    """Return the path of a method's file in the folder; raises BadInput unless it is the one that ran."""
+    path = Path(folder) / f"{method}.py"
+    known = {Path(name).name: each for name, each in settings["files_sha256"].items()}
+    if digest_of(str(path)) != known.get(path.name, ""):
+        raise _refused(folder, f"a folder with the file {path.name} that was run")
+    return str(path)
+
+
+def _missing(folder: str, runs: pd.DataFrame) -> list[str]:
+    """Return which cases of the suite an entry lacks, of those that its methods can run in."""
+    there = {tuple(row) for row in runs[KEYS].drop_duplicates().to_numpy()}
+    found = []
+    for name in dict.fromkeys(runs["method"]):
+        file = None if name in METHODS else str(Path(folder) / f"{name}.py")
+        (method,) = chosen_methods(name if file is None else NONE, file)
+        lacks = [
+            f"{problem}, {network}"
+            for problem, network in itertools.product(PROBLEMS, NETWORKS)
+            if (name, problem, network) not in there and not refusal(method, PROBLEMS[problem], NETWORKS[network])
+        ]
+        if lacks:
+            found.append(f"{name} lacks {'; '.join(lacks)}")
+    return found

@@ -1,0 +1,160 @@
+"""The problems of the suite: what each agent's cost is, and how far the models are from what all of them should be."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim import Run
+from netsim.agents import LocalProblem, Squared, centralised
+from netsim.scenarios.data.partitions import Partition
+from netsim.scenarios.data.samples import ClassSamples
+from netsim.scenarios.data.tables import deal
+from netsim.scenarios.tasks.method import Task
+from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
+from netsim.scenarios.tasks.neural import TRAIN_SHARE, NetworkModel, NeuralTask
+from netsim.util.draws import generator
+from netsim.util.typing import Array
+
+_LENGTH, _SAMPLES, _NOISE, _SHARE = 20, 40, 0.3, 1e-3
+
+
+class RegressionTask(Task):
+    """Linear regressions, well conditioned, with a true vector for each agent: half of it is common to all.
+
+    R_i(θ) = (1/T) Σ_t (θᵀx_t − y_t)² + λ ‖θ‖² with T = 40, θ of 20 elements and λ = 0.001. The curvature of the mean of
+    all R_i lies between about 0.08 and 1. Agents that do not agree end at vectors of their own.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        With a node 0, 1, … for each agent.
+    seed : int
+        Of the data.
+
+    Attributes
+    ----------
+    problems : list of LocalProblem
+        The agents' costs.
+    best : ndarray, shape (20,)
+        The vector with the least sum of costs.
+    """
+
+    def __init__(self, graph: "nx.Graph[int]", seed: int) -> None:
+        rng = generator(seed, "regression", "bench")
+        scale = np.geomspace(0.7, 0.2, _LENGTH)
+        common = rng.normal(size=_LENGTH)
+        self.problems = []
+        for _ in graph:
+            x = rng.normal(size=(_SAMPLES, _LENGTH)) * scale
+            y = x @ (common + rng.normal(size=_LENGTH)) + _NOISE * rng.normal(size=_SAMPLES)
+            self.problems.append(LocalProblem(x, y, loss=Squared(), regularizer=_SHARE))
+        super().__init__(self.problems.__getitem__, graph)
+        self.best = centralised(self.problems, _SHARE * len(self.problems))
+        data = [each.features for each in self.problems]
+        self._curvature = sum(x.T @ x for x in data) / _SAMPLES + _SHARE * len(data) * np.eye(_LENGTH)
+        self._whole = self.best @ self._curvature @ self.best
+
+    @property
+    def measure(self) -> ModelProbe:
+        """A probe of a round's columns: the suboptimality, and how far models and copies of them differ."""
+
+        def columns(models: Readings) -> dict[str, float]:
+            return {"suboptimality": self.suboptimality(models["theta"])} | residuals(models)
+
+        return ModelProbe(columns, self.graph, ideal=False)
+
+    def suboptimality(self, models: Sequence[Array]) -> float:
+        """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
+        apart = np.stack(models) - self.best
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.einsum("ij,jk,ik->i", apart, self._curvature, apart).mean() / self._whole)
+
+
+def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
+    """Return a network of 64, 32 and 10 units for handwritten digits, which are divided unevenly between the agents."""
+    how = NetworkModel(model="mlp", hidden="32", batch=32)
+    table, classes = ClassSamples().load("digits", seed)
+    partition = Partition.parse("dirichlet:0.5")
+    parts = deal(table, len(graph), train_share=TRAIN_SHARE, seed=seed, partition=partition, classes=len(classes))
+    network = how.build(table.inputs.shape[1], len(classes))
+    given: dict[str, Any] = {"rounds": DIGITS_ROUNDS, "every": 5, "evaluated": 200}
+    return NeuralTask(parts, network, graph, how=how, seed=seed, **given)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem of the suite.
+
+    Attributes
+    ----------
+    about : str
+        What it is, in words.
+    task : callable
+        Makes the task from a graph and a seed.
+    error : str
+        The column that the error is in.
+    error_text : str
+        What the error is, in words.
+    target : float
+        The error that is to be reached.
+    rounds : int
+        The number of rounds.
+    """
+
+    about: str
+    task: Callable[["nx.Graph[int]", int], RegressionTask | NeuralTask]
+    error: str
+    error_text: str
+    target: float
+    rounds: int
+
+
+REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120
+
+PROBLEMS: Mapping[str, Problem] = {
+    "regression": Problem(
+        "linear regressions, 20 parameters, with a true vector for each agent",
+        RegressionTask,
+        "suboptimality",
+        "mean suboptimality of the agents' models (1: the zero model's)",
+        1e-2,
+        REGRESSION_ROUNDS,
+    ),
+    "digits": Problem(
+        "a network of 64, 32 and 10 units for the 1,797 digits of scikit-learn, divided by Dirichlet(0.5)",
+        _digits,
+        "test_error",
+        "mean test error of the agents' models",
+        0.25,
+        DIGITS_ROUNDS,
+    ),
+}
+"""The problems by name."""
+
+
+def reached(run: Run, error: str, target: float, cost: str) -> Array:
+    """Return, for each round, the cost up to where the error came to the target to stay until now.
+
+    NaN while the error is above the target. Between rounds in which the error is measured it is taken to stay.
+    """
+    rounds = run.rounds
+    above = ~(rounds[error].ffill().to_numpy(float) <= target)
+    costs = rounds[cost].to_numpy(float)
+    since = np.maximum.accumulate(np.where(above, np.arange(1, len(costs) + 1), 0))
+    return np.where(above, math.nan, costs[np.minimum(since, len(costs) - 1)])
+
+
+def score(run: Run, error: str, target: float) -> Array:
+    """Return what tuning makes small: log10 of the bits that an agent sends on the way to the target.
+
+    While the error is above the target it is 10 plus the decades by which it is: any run that ends at the target is
+    better than any that does not.
+    """
+    errors = run.rounds[error].ffill().fillna(math.inf).to_numpy(float)
+    bits = reached(run, error, target, "wire_bits") / len(run.agents)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.where(errors <= target, np.log10(np.maximum(bits, 1.0)), 10.0 + np.log10(errors / target))

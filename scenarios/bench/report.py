@@ -1,0 +1,194 @@
+"""What the benchmark shows: a row for each case, the table of a page, and a figure for each problem."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from netsim.scenarios.bench.problems import PROBLEMS
+from netsim.scenarios.bench.suite import NETWORKS
+from netsim.studies.figures import drawing, legend_below
+from netsim.studies.intervals import confidence, statistic
+from netsim.studies.paired import paired
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KEYS = ["method", "problem", "network"]
+OWN = "its own"
+"""What a table says of settings that are the method's own: no other were better in tuning."""
+
+_FAR = 10
+"""An error that is as good as any larger one: the models have gone away."""
+
+_FEWEST = 5
+"""Pairs of seeds of which a page shows a ratio."""
+
+COLUMNS = [*KEYS, "settings", "seeds", "survived"]
+_COSTS = {"kbit": ("reached_bits", 1e-3), "seconds": ("reached_s", 1.0)}
+
+
+def summarised(runs: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]]) -> pd.DataFrame:
+    """Return a row for each case.
+
+    Returns
+    -------
+    DataFrame
+        method, problem, network, settings (what tuning chose), seeds, survived: the number of seeds whose error is at
+        the target or under it in the last round. ``kbit``: kilobits that an agent sends on the way to the target, and
+        ``seconds``: simulated time to it, both of the seeds that survived, as geometric means with the ends of their
+        95 % intervals by Student's t of the logarithms (``_low``, ``_high``). ``error``: that of the last round, of all
+        seeds, a mean with its interval by Student's t. ``why`` says why a case was left out.
+    """
+    rows = []
+    for keys, part in runs.groupby(KEYS, sort=False):
+        row = dict(zip(KEYS, keys, strict=True)) | {
+            "settings": part["settings"].iloc[0],
+            "seeds": len(part),
+            "survived": int(part["reached_bits"].notna().sum()),
+        }
+        for name, (column, factor) in _COSTS.items():
+            logarithms = np.log(part[column].dropna().to_numpy(float) * factor)
+            row |= dict(zip(_columns(name), np.exp(_mean(logarithms)), strict=True))
+        row |= dict(zip(_columns("error"), _mean(part["error"].to_numpy(float)), strict=True))
+        rows.append(row)
+    left_out = [dict(zip([*KEYS, "why"], each, strict=True)) for each in refused]
+    means = [each for name in (*_COSTS, "error") for each in _columns(name)]
+    found = pd.DataFrame([*rows, *left_out], columns=[*COLUMNS, *means, "why"])
+    order = list(dict.fromkeys([*runs["method"], *(each[0] for each in refused)]))
+    ranks = {"method": order, "problem": list(PROBLEMS), "network": list(NETWORKS)}
+    places = found.apply(lambda row: tuple(ranks[key].index(row[key]) for key in KEYS), axis=1)
+    return found.loc[places.sort_values().index].reset_index(drop=True).astype({"seeds": "Int64", "survived": "Int64"})
+
+
+def _columns(name: str) -> list[str]:
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+def _mean(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    return statistic(values), *confidence(values)
+
+
+def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Return how many times the bits of a reference each method sends to the target, seed by seed.
+
+    Returns
+    -------
+    DataFrame
+        problem, network, method; ``pairs``: seeds on which both reach the target, ``missing``: those on which one does
+        not; ``ratio``: the geometric mean of the ratios, ``low`` and ``high``: its 95 % interval (Student's t of the
+        logarithms); ``p_holm``: that the ratio is 1, corrected for all rows (Holm). Problems without the reference are
+        left out.
+    """
+    frame = runs.rename(columns={"method": "algorithm"}).assign(log_bits=np.log(runs["reached_bits"]))
+    with_it = frame.loc[frame["algorithm"] == reference, "problem"]
+    frame = frame[frame["problem"].isin(with_it)][["problem", "network", "seed", "algorithm", "log_bits"]]
+    found = paired(frame, "log_bits", reference, by=["problem", "network"])
+    found["ratio"], found["low"], found["high"] = (np.exp(found[name]) for name in ("difference", "low", "high"))
+    found = found.rename(columns={"algorithm": "method", "count": "pairs"})
+    return found[["problem", "network", "method", "pairs", "missing", "ratio", "low", "high", "p_holm"]]
+
+
+def markdown(table: pd.DataFrame, problem: str) -> str:
+    """Return a problem's table for a page: methods by networks.
+
+    A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
+    than half did, the error of the last round.
+    """
+    part = table[table["problem"] == problem]
+    networks = list(dict.fromkeys(part["network"]))
+    lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
+    for method, rows in part.groupby("method", sort=False):
+        cells = [_cell(rows[rows["network"] == network]) for network in networks]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(rows: pd.DataFrame) -> str:
+    if rows.empty or pd.isna(rows["seeds"].iloc[0]):
+        return "–"
+    row = rows.iloc[0]
+    share = f"{row['survived']}/{row['seeds']}"
+    if 2 * row["survived"] < row["seeds"]:
+        return f"{share}, error {_number(row['error']) if row['error'] <= _FAR else f'> {_FAR}'}"
+    text = f"{_number(row['kbit'])} [{_number(row['kbit_low'])}, {_number(row['kbit_high'])}]"
+    return text if row["survived"] == row["seeds"] else f"{share}: {text}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
+
+
+def ratios(table: pd.DataFrame, problem: str) -> str:
+    """Return a problem's part of what `against` returns for a page: methods by networks.
+
+    A cell has the ratio and its interval, the number of pairs if it is not that of all seeds, and * where p_holm is
+    under 0.05; nothing of fewer than five pairs.
+    """
+    part = table[table["problem"] == problem]
+    networks = list(dict.fromkeys(part["network"]))
+    lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
+    for method, rows in part.groupby("method", sort=False):
+        cells = [_ratio(rows[rows["network"] == network]) for network in networks]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _ratio(rows: pd.DataFrame) -> str:
+    if rows.empty or rows["pairs"].iloc[0] < _FEWEST:
+        return "–"
+    row = rows.iloc[0]
+    text = f"{row['ratio']:.2g} [{row['low']:.2g}, {row['high']:.2g}]{'*' if row['p_holm'] < 0.05 else ''}"
+    return f"{text} ({row['pairs']})" if row["missing"] else text
+
+
+def draw(table: pd.DataFrame, problem: str) -> "Figure":
+    """Draw a problem's cases: for each network the kilobits that an agent of each method sends to the target."""
+    part = table[table["problem"] == problem]
+    methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
+    figure, panels = drawing(2.0 + 1.9 * len(networks), 1.8 + 0.24 * len(methods), len(networks), sharey=True)
+    ran = part[part["seeds"].notna()]
+    means = ran["kbit"].dropna().to_numpy(float)
+    low, high = (means.min() / 3, means.max() * 10) if len(means) else (1.0, 10.0)
+    for panel, network in zip(np.atleast_1d(panels), networks, strict=True):
+        across = panel.get_yaxis_transform()
+        for row in ran[ran["network"] == network].to_dict("records"):
+            place, whole = methods.index(row["method"]), row["survived"] == row["seeds"]
+            if row["survived"]:
+                colour = "C0" if whole else "C1"
+                if math.isfinite(row["kbit_low"]):
+                    ends = np.clip([row["kbit_low"], row["kbit_high"]], low, high / 3)
+                    panel.plot(ends, [place, place], color=colour, lw=1.5)
+                panel.plot(row["kbit"], place, "o" if whole else "D", color=colour, ms=5, mfc=colour if whole else "w")
+                if not whole:
+                    text = f"{row['survived']}/{row['seeds']}"
+                    panel.text(0.98, place, text, fontsize=6, va="center", ha="right", transform=across)
+            else:
+                panel.plot(0.96, place, "x", color="C3", ms=5, transform=across)
+        for place, method in enumerate(methods):
+            if not (ran[ran["network"] == network]["method"] == method).any():
+                panel.plot(0.96, place, "_", color="0.6", ms=5, transform=across)
+        panel.set_xscale("log")
+        panel.set_xlim(low, high)
+        panel.set_ylim(len(methods) - 0.5, -0.5)
+        panel.set_title(network, fontsize=10)
+        panel.set_xlabel("kbit an agent")
+        panel.grid(alpha=0.3)
+    first = np.atleast_1d(panels)[0]
+    first.set_yticks(range(len(methods)), methods)
+    first.plot([], [], "o-", color="C0", label="target reached on all seeds: mean, 95 % interval")
+    first.plot([], [], "D-", color="C1", mfc="w", label="on so many (mean and interval of these)")
+    first.plot([], [], "x", color="C3", ls="", label="on none")
+    first.plot([], [], "_", color="0.6", ls="", label="not made for this network")
+    legend_below(figure)
+    chosen = PROBLEMS[problem]
+    seeds = int(ran["seeds"].max()) if len(ran) else 0
+    figure.suptitle(f"{problem}: bits to a {_words(problem)} of {chosen.target:g}, {seeds} seeds")
+    return figure
+
+
+def _words(problem: str) -> str:
+    return PROBLEMS[problem].error.replace("_", " ")

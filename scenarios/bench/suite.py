@@ -1,0 +1,88 @@
+"""The suite: its problems, its networks, the seeds, and the budget of tuning. A change of any is another version."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from netsim import BadInput, Link, Network, topology
+from netsim.links import loss
+from netsim.links.measured import Measured, grenoble, intel_lab
+from netsim.scenarios.tasks.motes import numbered
+from netsim.scenarios.tasks.seeds import Seeds
+
+VERSION = 1
+SEEDS = range(10)
+"""The seeds of the results."""
+
+TUNING_SEEDS = range(100, 103)
+"""The seeds on which methods are tuned."""
+
+BUDGET = 21
+"""The runs that tuning may take for each case: 12 candidates on one seed, 6 on a second, 3 on a third."""
+
+RANGES: Mapping[str, str] = {
+    "eta": "0.01:3:log",
+    "rho": "0.001:10:log",
+    "gamma": "0.03:1:log",
+    "beta": "0.01:1:log",
+    "v": "0.001:3:log",
+    "mu": "0.9:0.995",
+}
+"""The range in which a method's parameter of that name is searched; other parameters keep their values."""
+
+AGENTS, EDGES = 10, 28
+"""The size of the random graph."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links of one kind: those of a random graph, or the measured ones of a place.
+
+    Attributes
+    ----------
+    about : str
+        What they are, in words.
+    link : Link
+        The links of a random graph of `AGENTS` agents; each seed draws another.
+    measured : callable, optional
+        Returns a measured network, in place of a random graph. It needs the tables in NETSIM_DATA.
+    """
+
+    about: str
+    link: Link = field(default_factory=Link)
+    measured: Callable[[], Measured] | None = None
+
+    def missing(self) -> str:
+        """Return why the network cannot be had here: which table is missing; else an empty text."""
+        try:
+            if self.measured is not None:
+                self.measured()
+        except BadInput as error:
+            return str(error)
+        return ""
+
+    def network(self, seeds: Seeds, *, star: bool = False) -> Network:
+        """Return the network; with ``star`` one whose node 0 is linked with all others.
+
+        Raises
+        ------
+        BadInput
+            If a table is missing.
+        """
+        links = {}
+        if self.measured is not None:
+            found = numbered(self.measured())
+            graph, links = found.graph, found.links
+        else:
+            graph = topology.star(AGENTS) if star else topology.erdos_renyi(AGENTS, edges=EDGES, seed=seeds.graph)
+        return Network(graph, self.link, links=links, medium="radio", seed=seeds.network)
+
+
+NETWORKS: Mapping[str, Links] = {
+    "ideal": Links("no frame is lost"),
+    "loss-1": Links("1 % of the frames are lost, independently", Link(loss=0.01)),
+    "loss-10": Links("10 % of the frames are lost, independently", Link(loss=0.1)),
+    "bursts": Links("10 % of the frames are lost, 5 in a row on average", Link(loss=loss.gilbert_elliott(0.1, 5.0))),
+    "intel-lab": Links("53 motes and 202 links of the Intel lab, 50 % of the frames are lost", measured=intel_lab),
+    "grenoble": Links("50 nodes and 211 links of FIT IoT-LAB Grenoble, 15 % are lost", measured=grenoble),
+}
+"""The networks by name."""

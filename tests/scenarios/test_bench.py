@@ -1,0 +1,308 @@
+"""The benchmark: its suite, what a case measures, how methods are tuned and told apart, and how an entry is checked."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from netsim import BadInput, Network, topology
+from netsim.agents import DKLA, DPSGD
+from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.entry import digest
+from netsim.scenarios.bench.methods import METHODS, chosen_methods
+from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
+from netsim.scenarios.bench.report import against, draw, markdown, summarised
+from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
+from netsim.scenarios.tasks.method import Method
+from netsim.studies import Study, catalogue
+from netsim.studies.tuning import Plan
+
+MINE = "docs/examples/mine.py"
+
+
+def case(**given: object) -> Study:
+    return catalogue.find_study("bench_case").execute(**given)
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+
+
+def test_suboptimality_is_that_of_the_sum_of_all_costs() -> None:
+    task = RegressionTask(topology.ring(6), seed=3)
+    rng = np.random.default_rng(0)
+
+    def total(theta: np.ndarray) -> float:
+        return sum(problem.value(theta) for problem in task.problems)
+
+    models = [rng.normal(size=task.best.size) for _ in range(6)]
+    best, zero = total(task.best), total(np.zeros(task.best.size))
+    expected = np.mean([(total(model) - best) / (zero - best) for model in models])
+    assert task.suboptimality(models) == pytest.approx(expected, rel=1e-9)
+    assert task.suboptimality([task.best] * 6) == pytest.approx(0.0, abs=1e-15)
+    assert all(total(task.best + 1e-3 * rng.normal(size=task.best.size)) > best for _ in range(20))
+
+
+def test_agents_that_do_not_agree_are_far_from_the_common_vector() -> None:
+    task = RegressionTask(topology.ring(10), seed=0)
+    alone = [np.linalg.lstsq(each.features, each.targets, rcond=None)[0] for each in task.problems]
+    assert task.suboptimality(alone) > 0.2
+
+
+def test_a_seed_draws_the_same_problem_and_another_seed_another() -> None:
+    ring = topology.ring(4)
+    first, again, other = (RegressionTask(ring, seed=seed) for seed in (1, 1, 2))
+    assert (first.best == again.best).all()
+    assert not np.allclose(first.best, other.best)
+
+
+# --- what a case costs ------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    def __init__(self, errors: list[float], agents: int = 2) -> None:
+        bits = 100.0 * np.arange(1, len(errors) + 1)
+        self.rounds = pd.DataFrame({"error": errors, "wire_bits": bits, "time_s": bits / 100})
+        self.agents = dict.fromkeys(range(agents))
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([3.0, 1.0, 0.5], [math.nan, 200.0, 200.0]),
+        # It comes and goes: only where it stays counts.
+        ([1.0, 3.0, 1.0, 0.1], [100.0, math.nan, 300.0, 300.0]),
+        ([3.0, 2.0], [math.nan, math.nan]),
+        ([math.nan, math.inf, 1.0], [math.nan, math.nan, 300.0]),
+        # Measured in each second round.
+        ([3.0, math.nan, 1.0, math.nan], [math.nan, math.nan, 300.0, 300.0]),
+    ],
+)
+def test_the_target_counts_from_where_the_error_stays(errors: list[float], expected: list[float]) -> None:
+    found = reached(_Run(errors), "error", 1.0, "wire_bits")  # type: ignore[arg-type]
+    assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_the_score_puts_every_run_that_ends_at_the_target_first() -> None:
+    late, missed, far = _Run([3.0] * 9 + [1.0]), _Run([0.5, 1.1]), _Run([3.0, 100.0])
+    scores = [score(run, "error", 1.0)[-1] for run in (_Run([1.0, 1.0]), late, missed, far, _Run([math.nan] * 2))]  # type: ignore[arg-type]
+    assert scores == sorted(scores)
+    assert scores[0] == pytest.approx(math.log10(50.0))
+    assert scores[1] == pytest.approx(math.log10(500.0))
+    assert scores[3] == pytest.approx(12.0)
+    assert scores[4] == math.inf
+
+
+def test_a_case_measures_what_its_ledger_counted() -> None:
+    study = case(algorithms="DKLA,COKE", seed=1)
+    for name, run in study.runs.items():
+        rounds = study.rounds[study.rounds["algorithm"] == name]
+        target = PROBLEMS["regression"].target
+        first = int(np.flatnonzero(rounds["suboptimality"] > target)[-1]) + 1
+        assert rounds["reached_bits"].iloc[-1] == rounds["wire_bits"].iloc[first] / len(run.agents)
+        assert rounds["reached_s"].iloc[-1] == rounds["time_s"].iloc[first]
+        assert rounds["score"].iloc[-1] == pytest.approx(math.log10(rounds["reached_bits"].iloc[-1]))
+    last = study.rounds.groupby("algorithm").last()
+    assert last.loc["COKE", "reached_bits"] < last.loc["DKLA", "reached_bits"]
+
+
+def test_losses_ruin_what_the_docs_say_they_ruin_and_edge_duals_survive() -> None:
+    study = case(network="loss-10", algorithms="LEAD,R-ADMM,DKLA-edges", seed=1)
+    last = study.rounds.groupby("algorithm").last()["suboptimality"]
+    assert last["LEAD"] > 0.1
+    assert last["R-ADMM"] < 1e-6
+    assert last["DKLA-edges"] < 1e-6
+
+
+# --- who can run where ------------------------------------------------------------------------------------------------
+
+
+def test_a_case_refuses_a_method_that_is_not_made_for_it() -> None:
+    digits, regression = PROBLEMS["digits"], PROBLEMS["regression"]
+    assert "proximal" in refusal(METHODS["DKLA"], digits, NETWORKS["ideal"])
+    assert "server" in refusal(METHODS["FedAvg"], regression, NETWORKS["intel-lab"])
+    assert not refusal(METHODS["FedAvg"], regression, NETWORKS["bursts"])
+    assert not refusal(METHODS["D-PSGD"], digits, NETWORKS["grenoble"])
+    with pytest.raises(
+        BadInput, match="network = 'intel-lab': must be one that FedAvg can run on; FedAvg needs a serv"
+    ):
+        case(network="intel-lab", algorithms="FedAvg")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"problem": "mnist"}, "problem = 'mnist': must be one of regression, digits"),
+        (
+            {"network": "loss-5"},
+            "network = 'loss-5': must be one of ideal, loss-1, loss-10, bursts, intel-lab, grenoble",
+        ),
+        ({"algorithms": "none"}, "algorithms = 'none': must go with --method, or name some of CTA, DKLA"),
+        ({"algorithms": "lead"}, "algorithms = 'lead'"),
+    ],
+)
+def test_a_case_names_what_is_wrong(given: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        case(**given)
+    assert str(error.value).startswith(message)
+
+
+def test_a_file_may_not_take_the_name_of_a_method_of_the_suite(tmp_path: Path) -> None:
+    shutil.copy(MINE, tmp_path / "LEAD.py")
+    with pytest.raises(BadInput, match="must have another file name: a method 'LEAD' already exists"):
+        chosen_methods("none", str(tmp_path / "LEAD.py"))
+
+
+def test_all_methods_begin_without_diverging() -> None:
+    graph, star = topology.erdos_renyi(10, edges=28, seed=0), topology.star(10)
+    for name, method in METHODS.items():
+        place = star if method.over_star else graph
+        task = RegressionTask(place, seed=0)
+        run = Network(place, seed=0).run(method.agents(task, 200), [task.measure])
+        assert run.rounds["suboptimality"].iloc[-1] < 0.5, name
+
+
+def test_tuning_has_the_candidates_that_the_docs_tell() -> None:
+    plan = Plan("bench_case", (), ("network",), ({"network": "ideal"},), {}, tuple(TUNING_SEEDS), "score", BUDGET)
+    assert [(count, len(seeds)) for count, seeds in plan.rungs()] == [(12, 1), (6, 1), (3, 1)]
+    assert not set(TUNING_SEEDS) & set(SEEDS)
+
+
+# --- tables and figures -----------------------------------------------------------------------------------------------
+
+
+def rows(method: str, bits: list[float], network: str = "ideal") -> pd.DataFrame:
+    given = {"method": method, "problem": "regression", "network": network, "settings": "its own"}
+    costs = {"seed": range(len(bits)), "error": 0.5, "reached_bits": bits, "reached_s": 1.0, "sent_bits": 1e6}
+    return pd.DataFrame(given | costs)
+
+
+def test_means_are_geometric_with_students_interval_and_cells_name_who_survived() -> None:
+    nan = math.nan
+    runs = pd.concat(
+        [
+            rows("A", [1000.0, 10_000.0, 100_000.0, 10_000.0]),
+            rows("B", [nan, 1000.0, 1000.0, 1000.0]),
+            rows("C", [nan, nan, nan, 1000.0]),
+        ]
+    )
+    table = summarised(runs, [("D", "regression", "ideal", "why not")])
+    first = table.iloc[0]
+    assert first["kbit"] == pytest.approx(10.0)
+    # t(3, 97.5 %) = 3.182446; the standard deviation of log10 is √(2/3).
+    reach = 3.182446 * math.sqrt(2 / 3) / 2
+    assert first["kbit_low"] == pytest.approx(10 ** (1 - reach), rel=1e-5)
+    assert first["kbit_high"] == pytest.approx(10 ** (1 + reach), rel=1e-5)
+    assert list(table["survived"].fillna(-1)) == [4, 3, 1, -1]
+    assert table["why"].iloc[3] == "why not"
+    cells = [line.split(" | ")[1].strip(" |") for line in markdown(table, "regression").splitlines()[2:]]
+    assert cells == ["10.0 [0.5, 199]", "3/4: 1 [1, 1]", "1/4, error 0.5", "–"]
+    assert len(draw(table, "regression").axes) == 1
+
+
+def test_ratios_are_of_the_seeds_on_which_both_reach_the_target() -> None:
+    runs = pd.concat([rows("A", [10.0, 40.0, 90.0]), rows("B", [20.0, 80.0, math.nan]), rows("C", [10.0, 40.0, 90.0])])
+    table = against(runs, "A").set_index("method")
+    assert list(table["pairs"]) == [2, 3]
+    assert list(table["missing"]) == [1, 0]
+    assert list(table["ratio"]) == pytest.approx([2.0, 1.0])
+    assert list(table["p_holm"]) == pytest.approx([0.0, 1.0])
+
+
+# --- entries ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    shutil.copy(MINE, folder / "mine.py")
+    study = catalogue.find_study("bench").prepare(
+        method=str(folder / "mine.py"), problems="regression", networks="ideal", folder=str(folder / "work"), jobs=1
+    )
+    catalogue.find_study("bench").play(study)
+    study.save(folder / "entry")
+    shutil.copy(MINE, folder / "entry" / "mine.py")
+    return folder / "entry"
+
+
+def check(folder: Path) -> Study:
+    return catalogue.find_study("bench").execute(check=str(folder))
+
+
+def changed(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "entry")
+    return tmp_path / "entry"
+
+
+def rewrite(folder: Path, name: str, text: str) -> None:
+    """Change a file, and its size in the summary, as somebody would who means it."""
+    (folder / name).write_text(text, encoding="utf-8")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary["bytes"][name] = (folder / name).stat().st_size
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_an_entry_is_tuned_whole_and_can_be_repeated(made: Path) -> None:
+    settings = json.loads((made / "settings.json").read_text(encoding="utf-8"))
+    assert settings["bench"]["version"] == 1
+    assert settings["bench"]["tuning"]["over"] == {"mine": ["mine.eta=0.01:3:log"]}
+    assert any(name.endswith("mine.py") for name in settings["files_sha256"])
+    runs = pd.read_csv(made / "bench_runs.csv")
+    assert list(runs["seed"]) == list(SEEDS)
+    assert digest(runs) == settings["bench"]["runs_sha256"]
+    study = check(made)
+    assert list(study.tables["checked"]["difference"]) == [0.0]
+    assert study.notes[0].endswith("equal to the digit. The search of the settings was not repeated.")
+    assert "is no whole entry: mine lacks regression, loss-1;" in study.notes[1]
+
+
+@pytest.mark.slow
+def test_a_changed_entry_is_refused(made: Path, tmp_path: Path) -> None:
+    folder = changed(made, tmp_path)
+    text = (folder / "bench_runs.csv").read_text(encoding="utf-8")
+    rewrite(folder, "bench_runs.csv", text.replace("its own", "eta = 0.3") if "its own" in text else text + text[-40:])
+    with pytest.raises(BadInput, match="as netsim bench wrote it; bench_runs has changed since"):
+        check(folder)
+
+
+@pytest.mark.slow
+def test_numbers_that_cannot_be_repeated_are_refused(made: Path, tmp_path: Path) -> None:
+    folder = changed(made, tmp_path)
+    runs = pd.read_csv(folder / "bench_runs.csv")
+    runs["reached_bits"] *= 0.5
+    rewrite(folder, "bench_runs.csv", runs.to_csv(index=False))
+    rewrite(folder, "bench.csv", summarised(runs, []).to_csv(index=False))
+    settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    settings["bench"]["runs_sha256"] = digest(runs)
+    rewrite(folder, "settings.json", json.dumps(settings))
+    with pytest.raises(
+        BadInput, match=r"whose runs can be repeated; mine on regression, ideal, seed \d: error .* \(here"
+    ):
+        check(folder)
+
+
+@pytest.mark.slow
+def test_an_entry_without_its_methods_file_is_refused(made: Path, tmp_path: Path) -> None:
+    folder = changed(made, tmp_path)
+    (folder / "mine.py").write_text("# another\n" + Path(MINE).read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"must be a folder with the file mine\.py that was run"):
+        check(folder)
+
+
+def test_what_is_no_entry_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="must be what `netsim run` wrote; there is no such folder"):
+        check(tmp_path / "nothing")
+    study = case(algorithms="DKLA")
+    study.save(tmp_path / "case")
+    with pytest.raises(BadInput, match="must be a run folder of netsim bench, not of bench_case"):
+        check(tmp_path / "case")
+
+
+def test_methods_have_names_of_their_own() -> None:
+    assert METHODS["D-PSGD"].kind is DPSGD
+    assert METHODS["DKLA-sums"].kind is DKLA
+    assert all(isinstance(method, Method) and method.name == name for name, method in METHODS.items())
