@@ -306,3 +306,47 @@ def test_methods_have_names_of_their_own() -> None:
     assert METHODS["D-PSGD"].kind is DPSGD
     assert METHODS["DKLA-sums"].kind is DKLA
     assert all(isinstance(method, Method) and method.name == name for name, method in METHODS.items())
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published() -> pd.DataFrame:
+    return pd.read_csv("docs/benchmark.csv")
+
+
+def test_the_page_holds_the_tables_of_its_results(published: pd.DataFrame) -> None:
+    page = Path("docs/benchmark.md").read_text(encoding="utf-8")
+    for problem in PROBLEMS:
+        assert markdown(published, problem) in page
+        for method in METHODS:
+            assert (published["method"] == method).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "problem", "network"),
+    [
+        ("LEAD", "regression", "ideal"),
+        ("DKLA-sums", "regression", "bursts"),
+        ("EF21-P", "regression", "loss-10"),
+        ("Push-DIGing-sums", "regression", "loss-1"),
+        ("D-PSGD", "digits", "loss-10"),
+    ],
+)
+def test_results_of_the_page_can_be_repeated(published: pd.DataFrame, method: str, problem: str, network: str) -> None:
+    keys = {"method": method, "problem": problem, "network": network}
+    (row,) = published[(published[list(keys)] == pd.Series(keys)).all(axis=1)].to_dict("records")
+    given = {"problem": problem, "network": network, "algorithms": method}
+    if row["settings"] != "its own":
+        given["set"] = ",".join(f"{method}.{each.replace(' ', '')}" for each in row["settings"].split(", "))
+    last = [case(**given, seed=seed).rounds.iloc[-1] for seed in SEEDS]
+    columns = {"seed": SEEDS, "error": [each[PROBLEMS[problem].error] for each in last], "sent_bits": 0.0}
+    costs = {name: [float(each[name]) for each in last] for name in ("reached_bits", "reached_s")}
+    (again,) = summarised(pd.DataFrame({**keys, "settings": row["settings"], **columns, **costs}), []).to_dict(
+        "records"
+    )
+    assert again["survived"] == row["survived"]
+    for name in ("kbit", "kbit_low", "kbit_high", "seconds", "error"):
+        assert again[name] == pytest.approx(row[name], rel=1e-6, nan_ok=True)
