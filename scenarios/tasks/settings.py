@@ -124,14 +124,16 @@ class PacedChannel(Channel):
 def compute_times(text: str) -> Compute:
     """Return the compute times of a network that a text names; raises BadInput for a text that names none."""
     kind, _, rest = text.partition(":")
-    try:
-        if kind == "lognormal":
-            median, sigma = map(float, rest.split(":"))
-            return latency.lognormal(median, sigma)
-        if kind != "trace":
-            return check.finite("compute", float(text), low=0)
-    except ValueError:
-        raise check.refuse("compute", text, "seconds, lognormal:MEDIAN:SIGMA or trace:FILE") from None
+    if kind != "trace":
+        try:
+            numbers = [float(each) for each in (rest.split(":") if rest else [text])]
+        except ValueError:
+            numbers = []
+        if kind == "lognormal" and len(numbers) == 2:
+            return latency.lognormal(*numbers)
+        if len(numbers) != 1 or rest:
+            raise check.refuse("compute", text, "seconds, lognormal:MEDIAN:SIGMA or trace:FILE")
+        return check.finite("compute", numbers[0], low=0)
     found: dict[Hashable, list[float]] = {}
     for where, row in tables.rows(rest, ["seconds"], ["node"]):
         node = tables.name(where, row, "node") if "node" in row else None
