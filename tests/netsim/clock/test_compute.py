@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from netsim import Agent, AgentError, BadInput, Faults, Link, Network, RoundAgent, Run, Stalled, latency, topology
+from netsim import (
+    Agent,
+    AgentError,
+    BadInput,
+    Faults,
+    Link,
+    Network,
+    RoundAgent,
+    Run,
+    Stalled,
+    latency,
+    presets,
+    topology,
+)
 from netsim.clock.compute import ComputeTimes
 from netsim.faults import ClockSkew, Crash
 from netsim.links import Budget
@@ -153,6 +166,16 @@ def test_rows_of_samples_show_the_time_of_samples() -> None:
     run = play(*agents, round_period=0.5, compute=0.25, sample=0.75)
     assert run.rounds["time_s"].tolist() == [0.75, 1.5, 2.25, 3.0]
     assert run.rounds["delivered"].tolist() == [2, 4, 6, 8]
+
+
+def test_agents_that_compute_at_different_times_collide_less_often() -> None:
+    preset = presets.ieee802154()
+    collided = []
+    for compute in (None, 0.0, latency.uniform(0.0, 0.5)):
+        agents = {i: Average(float(i), 6) for i in range(5)}
+        network = Network(topology.complete(5), preset.link, medium=preset.medium, seed=1, compute=compute)
+        collided.append(int(network.run(agents).rounds["collided"].iloc[-1]))
+    assert collided[0] == collided[1] > 10 > collided[2]
 
 
 def test_an_agent_that_starts_again_takes_part_in_the_round_that_opens_next() -> None:
