@@ -138,7 +138,9 @@ class Study:
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
                 network.watch(watch if self._trace or self.session else None)
-                with self._live_view(algorithm, network, rounds * (sample or network.round_period)):
+                # Only the run tells how long rounds are that wait for agents that compute.
+                length = None if network.compute and not sample else rounds * (sample or network.round_period)
+                with self._live_view(algorithm, network, length):
                     run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
@@ -147,8 +149,8 @@ class Study:
         return run
 
     @contextmanager
-    def _live_view(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
-        """Show a network's run of ``length`` simulated seconds live inside the context, if there is a session."""
+    def _live_view(self, algorithm: str, network: Network, length: float | None) -> Iterator[None]:
+        """Show a network's run live inside the context, if there is a session; ``length``: its seconds, if known."""
         if self.session is None:
             yield
             return

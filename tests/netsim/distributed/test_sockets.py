@@ -534,6 +534,9 @@ def test_what_cannot_be_taken_apart_is_refused() -> None:
     shared = Network(nx.path_graph(2), Link(rate=1e6), medium=Radio())
     with pytest.raises(BadInput, match="medium: must be wires, or a radio without collisions"):
         shared.run({0: Average(1), 1: Average(2)}, transport=transport)
+    timed = Network(nx.path_graph(2), compute=0.1)
+    with pytest.raises(BadInput, match="compute: must be left out for agents in several processes in real time"):
+        timed.run({0: Average(1), 1: Average(2)}, transport=transport)
     made, agents = network()
     with pytest.raises(BadInput, match=r"transport = 'udp': must be a netsim.distributed.Transport"):
         made.run(agents, transport="udp")  # type: ignore[arg-type]
