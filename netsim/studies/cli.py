@@ -1,4 +1,4 @@
-"""The command line: netsim list, run, sweep, tune, bench, show, verify, replay, export, compare, deploy, node, gather."""
+"""The command line: netsim list, run, sweep, tune, bench, show, verify, replay, export, compare, deploy, and more."""
 
 import io
 import itertools
