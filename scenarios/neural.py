@@ -97,9 +97,8 @@ class NeuralCompared(Compared):
         """Return the methods that a study compares; raises BadInput as `chosen` does, or for a bad step."""
         eta = check.finite("eta", self.eta, above=0.0)
         known = {name: method.with_steps(**{**method.steps, "eta": eta}) for name, method in gradient_methods().items()}
-        return [
-            _in_single(method) if dtype == "float32" else method for method in chosen(study, self, known, {"eta": eta})
-        ]
+        found = chosen(study, self, known, {"eta": eta})
+        return list(map(_in_single, found)) if dtype == "float32" else found
 
 
 def gradient_methods() -> Mapping[str, Method]:
@@ -147,10 +146,7 @@ def neural(
     check.integer("evaluated", measured.evaluated, low=1)
     if data is None:
         data = _usual()
-        study.note(
-            f"Data: {data}"
-            + ("; MNIST would be, if mnist.npz were in the folder NETSIM_DATA." if data == DIGITS else ".")
-        )
+        study.note("Data: mnist." if data == MNIST else "Data: digits, as the folder NETSIM_DATA has no mnist.npz.")
     samples, model = samples.resolved(data), model.resolved()
     graph = size.graph(seeds.graph)
     network = channel.network(graph, seeds.network)
