@@ -36,6 +36,7 @@ _ROWS = {MNIST: 10_000}
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3
 """Algorithms up to which figures also have a curve of each one's mean model."""
+_USUAL_STEP = 0.1
 _MANY_TIMES = 4.0
 """Where algorithms send this many times as many bits as others, the axis of bits is logarithmic."""
 
@@ -87,17 +88,19 @@ class NeuralCompared(Compared):
         Which to run, with commas between: D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, LT-ADMM, SGP, Push-DIGing, AD-PSGD,
         and over a star EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states.
     eta : float
-        Step size of all; --set and --settings may give a method another.
+        Step size of all methods. By default each has one of its own, not tuned, and a class of --method 0.1.
     """
 
     algorithms: str = "D-PSGD"
-    eta: float = 0.1
+    eta: float | None = None
 
     def methods(self, study: Study, dtype: str) -> list[Method]:
         """Return the methods that a study compares; raises BadInput as `chosen` does, or for a bad step."""
-        eta = check.finite("eta", self.eta, above=0.0)
-        known = {name: method.with_steps(**{**method.steps, "eta": eta}) for name, method in gradient_methods().items()}
-        found = chosen(study, self, known, {"eta": eta})
+        known, eta = gradient_methods(), self.eta
+        if eta is not None:
+            eta = check.finite("eta", eta, above=0.0)
+            known = {name: method.with_steps(**{**method.steps, "eta": eta}) for name, method in known.items()}
+        found = chosen(study, self, known, {"eta": _USUAL_STEP if eta is None else eta})
         return list(map(_in_single, found)) if dtype == "float32" else found
 
 

@@ -108,6 +108,10 @@ def test_the_step_is_that_of_eta_and_of_set() -> None:
     study = run(algorithms="D-PSGD,EXTRA", eta=0.07, set="EXTRA.eta=0.03", rounds=2)
     used = study.origin["methods"]
     assert (used["D-PSGD"]["eta"], used["EXTRA"]["eta"]) == (0.07, 0.03)
+    usual = run(algorithms="D-PSGD,SGP", rounds=2).origin["methods"]
+    assert [usual[name]["eta"] for name in ("D-PSGD", "SGP")] == [
+        BASELINES[name].steps["eta"] for name in ("D-PSGD", "SGP")
+    ]
 
 
 def test_float32_is_computed_and_sent() -> None:
