@@ -114,6 +114,11 @@ class Agent:
         return self._netsim.round
 
     @property
+    def has_compute_times(self) -> bool:
+        """Whether the network has compute times, so that `compute` may go without seconds."""
+        return self._netsim.shared.rounds.compute is not None
+
+    @property
     def rng(self) -> np.random.Generator:
         """The agent's own random stream, derived from the network's seed and the agent's name."""
         context = self._netsim
@@ -289,6 +294,28 @@ class Agent:
         return await self._netsim.send(
             frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True
         )
+
+    async def compute(self, seconds: float | None = None) -> None:
+        """Compute for some simulated time: the agent waits, and frames that arrive meanwhile wait in its inbox.
+
+        In a loop over `rounds` the time is taken from the round: if it ends after the round has closed, what the agent
+        sends is late, and it takes part in the next round that opens. With ``Network(…, compute=…)`` rounds wait for
+        all agents, which take the network's compute times without a call of this method.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            How long; by default the next of the network's compute times for this node, which are those that it takes in
+            its rounds 1, 2, ….
+
+        Raises
+        ------
+        BadInput
+            If ``seconds`` is negative, infinite or NaN.
+        AgentError
+            Without ``seconds``, if the network has no compute times.
+        """
+        await self._netsim.compute(seconds)
 
     async def collect(self) -> Heard:
         """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.

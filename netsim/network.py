@@ -22,6 +22,8 @@ from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
+from netsim.links import latency
+from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
@@ -33,6 +35,14 @@ if TYPE_CHECKING:
     from netsim.deployment import Deployment
 
 Medium = Literal["wires", "radio"] | Radio
+Compute = float | Latency | Mapping[Any, float | Latency]
+
+
+class Options(TypedDict, total=False):
+    """The options of `Network` that few networks have."""
+
+    compute: Compute | None
+    kinds: Sequence[str]
 
 
 class Clock(TypedDict, total=False):
@@ -85,6 +95,10 @@ class Network:
     connected : bool
         Whether the graph must be connected (a DiGraph strongly: each agent reaches every other one). With False it may
         have several parts, and nodes without neighbours.
+    compute : float, time model or mapping, optional
+        How long the nodes compute: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes. A
+        round lasts longer by the time of its slowest node, and an agent takes its own time as the round opens.
+        `Agent.compute` waits for the next of them. Default: nothing takes time.
     kinds : sequence of str, optional
         Kinds of message that all nodes know beforehand, at most 128: a frame has their number, one byte, in place of
         their name. Other kinds may be sent, too.
@@ -113,7 +127,7 @@ class Network:
         seed: int | tuple[int, int] = 0,
         faults: Iterable[Fault] = (),
         connected: bool = True,
-        kinds: Sequence[str] = (),
+        **options: Unpack[Options],
     ) -> None:
         (check_connected if check.flag("connected", connected) else check_graph)(graph)
         nodes, edges = len(graph), graph.number_of_edges()
@@ -152,7 +166,9 @@ class Network:
         for fault in self.faults:
             if isinstance(fault, ClockSkew):
                 fault.must_keep(self.round_period)
-        self.kinds = _checked_kinds(kinds)
+        compute = options.get("compute")
+        self.compute = None if compute is None else self._checked_compute(compute)
+        self.kinds = _checked_kinds(options.get("kinds", ()))
         self.deployment: Deployment | None = None
         self._running: Runtime | None = None
         self._watched: Watched | None = None
@@ -171,6 +187,26 @@ class Network:
             raise BadInput(
                 f"acks = True: must be that {back} (add it with loss=1.0, and its acknowledgements are lost)"
             )
+
+    def _checked_compute(self, compute: Compute) -> dict[Hashable, Latency]:
+        """Return each node's time model; raise BadInput for what cannot go with rounds of unequal length."""
+        if any(isinstance(fault, ClockSkew) for fault in self.faults):
+            raise check.refuse(
+                "compute", compute, "left out with a ClockSkew, by which agents have rounds of their own"
+            )
+        for each in (self.link, *self.links.values()):
+            if each.budget is not None and each.budget_model.per == "round":
+                raise check.refuse(
+                    "budget",
+                    each.budget_model.bits,
+                    "a Budget per second with compute times, which make rounds unequal",
+                )
+        if not isinstance(compute, Mapping):
+            return dict.fromkeys(self.graph, _time_model("compute", compute))
+        for node in (*self.graph, *compute):
+            if (node in compute) != (node in self.graph):
+                raise BadInput(f"compute: must have the nodes of the graph as keys; {node!r} is in one of them only")
+        return {node: _time_model(f"compute[{node!r}]", compute[node]) for node in self.graph}
 
     def _check_override(self, ends: Any, link: Any) -> None:
         if not (isinstance(ends, tuple) and len(ends) == 2 and self.graph.has_edge(*ends)):
@@ -206,6 +242,7 @@ class Network:
             self.faults,
             self.kinds,
             self.deployment,
+            self.compute,
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -525,6 +562,11 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
         raise check.refuse("seed", seed, "a whole number >= 0, or two: of agents and of links")
     agents, links = (check.integer(f"seed[{place}]", each, low=0) for place, each in enumerate(seed))
     return agents, links
+
+
+def _time_model(name: str, value: float | Latency) -> Latency:
+    """Return a time model; a number means that many seconds, always."""
+    return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 
 
 def _checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:

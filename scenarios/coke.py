@@ -22,8 +22,8 @@ from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
-    Channel,
     Compared,
+    PacedChannel,
     Prepared,
     Rows,
     Setting,
@@ -146,7 +146,7 @@ def coke(
     rows: CokeRows = CokeRows(),
     steps: CokeSteps = CokeSteps(),
     setting: CokeSetting = CokeSetting(),
-    channel: Channel = Channel(),
+    channel: PacedChannel = PacedChannel(),
     compared: CokeCompared = CokeCompared(),
     seeds: Seeds = Seeds(),
 ) -> None:
@@ -184,7 +184,7 @@ def coke(
         batch.take(own)
     study.note(*_conventions(data, batch.setting, batch.steps, batch.rows))
     batch.play(methods)
-    _report(batch, methods)
+    _report(batch, methods, timed=channel.compute is not None)
 
 
 def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) -> Iterator[str]:
@@ -222,10 +222,10 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) 
 # ----------------------------------------------------------------------------------------------------
 
 
-def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]) -> None:
+def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method], *, timed: bool) -> None:
     study, data, task = batch.study, batch.data, batch.task
     rounds, best = study.rounds, study.centralised.get(task.error, math.nan)
-    table = _by_round(rounds, data, task.columns)
+    table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, task.error, best)
@@ -234,13 +234,14 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
     study.note(*_notes(rounds, savings, error), *batch.verdicts(methods))
     finite = rounds[np.isfinite(rounds[task.error]) & (rounds[task.error] < 100 * task.variance)]
-    axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
+    by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
+    axes = [Axis(column, log=True) for column in by]
     levels = {"centralised": best} if best == best else {}
     study.figure(
         "mse",
         curves(finite, error, axes, f"{_called(error)}, {batch.title}", levels),
-        f"The {_called(error).lower()} of each algorithm by rounds, transmissions and bits on the wire; the grey "
-        "line is what a centralised solution with all samples reaches.",
+        f"The {_called(error).lower()} of each algorithm by rounds{', simulated seconds' * timed}, transmissions and "
+        "bits on the wire; the grey line is what a centralised solution with all samples reaches.",
     )
     # Where the curves coincide, the saving is their horizontal distance.
     title = f"What is saved, {batch.title}"

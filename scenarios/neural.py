@@ -23,7 +23,7 @@ from netsim.scenarios.tasks.method import Method, chosen, network_of
 from netsim.scenarios.tasks.neural import TRAIN_SHARE, NetworkModel, NeuralTask
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import Channel, Compared, Divided, NetworkSize
+from netsim.scenarios.tasks.settings import Compared, Divided, NetworkSize, PacedChannel
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
@@ -38,7 +38,7 @@ _FEW = 3
 """Algorithms up to which figures also have a curve of each one's mean model."""
 _USUAL_STEP = 0.1
 _MANY_TIMES = 4.0
-"""Where algorithms send this many times as many bits as others, the axis of bits is logarithmic."""
+"""Where algorithms need this many times as many bits or seconds as others, that axis is logarithmic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def neural(
     size: NeuralSize = NeuralSize(),
     measured: Measured = Measured(),
     compared: NeuralCompared = NeuralCompared(),
-    channel: Channel = Channel(),
+    channel: PacedChannel = PacedChannel(),
     seeds: Seeds = Seeds(),
 ) -> None:
     """A neural network learned by D-PSGD or other methods from samples that may differ from agent to agent.
@@ -170,7 +170,7 @@ def neural(
         own = network_of(study, method, network, channel, seeds.network)
         method.run(study, own, task, [task.measure], size.rounds, watch=task.watch)
     about = f"{data}, {model.model}, {size.agents} agents{samples.partition_title}{channel.title}"
-    _report(study, task, about)
+    _report(study, task, about, timed=channel.compute is not None)
 
 
 def _usual() -> str:
@@ -186,7 +186,7 @@ def _tensors(shapes: Mapping[str, Sequence[int]]) -> str:
     return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
 
 
-def _report(study: Study, task: NeuralTask, about: str) -> None:
+def _report(study: Study, task: NeuralTask, about: str, *, timed: bool) -> None:
     """Leave the study's tables, notes and figures; ``about`` says of which data, model and links."""
     rounds = study.rounds
     known = rounds[np.isfinite(rounds["train_loss"])]
@@ -195,26 +195,21 @@ def _report(study: Study, task: NeuralTask, about: str) -> None:
     if len(reached):
         study.table("bits_to_reach", "Bits on the wire to reach a test error", reached)
     study.note(*_verdicts(study))
-    if len(known):
-        study.figure(
-            "error",
-            _curves(known, "test_error", "test error (share misclassified)", f"Test error: {about}", log=False),
-            "The share of test samples that are misclassified, a mean over the agents' models; where there are few "
-            "algorithms also that of the mean of the models.",
-        )
-        study.figure(
-            "loss",
-            _curves(
-                known, "train_loss", "training loss (mean cross-entropy, nats)", f"Training loss: {about}", log=True
-            ),
-            "The cross-entropy on training samples of all agents, a mean over the agents' models; where there are few "
-            "algorithms also that of the mean of the models.",
-        )
+    by = ["round", *["time_s"] * timed, "wire_bits"]
+    whose = "a mean over the agents' models; where there are few algorithms also that of the mean of the models"
+    for name, column, label, what in (
+        ("error", "test_error", "test error (share misclassified)", "share of test samples that are misclassified"),
+        ("loss", "train_loss", "training loss (cross-entropy, nats)", "cross-entropy on all agents' training samples"),
+    ):
+        if len(known):
+            title = f"{label.partition(' (')[0].capitalize()}: {about}"
+            drawn = _curves(known, Axis(column, log=name == "loss", label=label), by, title)
+            study.figure(name, drawn, f"The {what}, {whose}.")
 
 
 def _ends(rounds: pd.DataFrame, task: NeuralTask) -> pd.DataFrame:
     """Return the last row of each run."""
-    counts = ["transmissions", "payload_bits", "wire_bits"]
+    counts = ["time_s", "transmissions", "payload_bits", "wire_bits"]
     return rounds.groupby("algorithm", sort=False).tail(1)[["algorithm", *task.columns, "consensus_error", *counts]]
 
 
@@ -225,14 +220,14 @@ def _verdicts(study: Study) -> Iterator[str]:
         yield from filter(None, [quiet] if quiet else [diverged(name, run, "train_loss", "--eta"), unheard(name, run)])
 
 
-def _curves(rounds: pd.DataFrame, column: str, label: str, title: str, *, log: bool) -> "Figure":
-    """Draw a measure of the agents' models, and of few algorithms also of their mean, against rounds and bits."""
+def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> "Figure":
+    """Draw a measure of the agents' models, and of few algorithms also of their mean, against some columns."""
     if rounds["algorithm"].nunique() <= _FEW:
         parts = []
         for name, part in rounds.groupby("algorithm", sort=False):
-            mean = part.assign(algorithm=f"{name}, mean model", **{column: part[f"mean_model_{column}"]})
+            mean = part.assign(algorithm=f"{name}, mean model", **{y.column: part[f"mean_model_{y.column}"]})
             parts += [part.assign(algorithm=f"{name}, agents' models"), mean]
         rounds = pd.concat(parts, ignore_index=True)
-    bits = rounds.groupby("algorithm")["wire_bits"].max()
-    against = [Axis("round"), Axis("wire_bits", log=bits.max() > _MANY_TIMES * bits.min())]
-    return curves(rounds, Axis(column, log=log, label=label), against, title)
+    ends = rounds.groupby("algorithm")[list(by)].max()
+    axes = [Axis(each, log=ends[each].max() > _MANY_TIMES * ends[each].min()) for each in by]
+    return curves(rounds, y, axes, title)

@@ -25,9 +25,10 @@ class ADPSGD(Cited, netsim.Agent):
     both take the mean of θ_i and θ_j;  θ_i ← θ_i − η ∇R_i(x̂).
 
     i sends θ_i, and j answers at once with its θ_j and moves by half the difference; i moves by half the difference
-    when the answer comes, so the sum of both is kept also if others averaged with i meanwhile. A gradient takes
-    ``seconds`` on average, log-normal with the standard deviation ``spread`` of its logarithm. Agents stop when
-    ``count`` rounds are over; rounds only tell them the time.
+    when the answer comes, so the sum of both is kept also if others averaged with i meanwhile. A gradient takes the
+    network's compute times (``Network(…, compute=…)``), else ``seconds`` on average, log-normal with the standard
+    deviation ``spread`` of its logarithm. Agents stop when ``count`` rounds are over; rounds only tell them the time,
+    and are as long as those of a synchronous method on that network.
 
     It needs links both ways, no weights, and a cost with a gradient, which may be stochastic. Steps of one size end
     beside the optimum, as those of `DPSGD`; agents that are faster count for more. A request that is lost is an average
@@ -43,7 +44,7 @@ class ADPSGD(Cited, netsim.Agent):
     eta : float or schedule
         Step size η > 0, by the agent's own number of steps.
     seconds : float
-        Mean time (s) that a gradient takes.
+        Mean time (s) that a gradient takes, on a network without compute times.
     spread : float
         Standard deviation of its logarithm; 0: always the same.
     patience : float
@@ -90,13 +91,17 @@ class ADPSGD(Cited, netsim.Agent):
     async def _work(self) -> None:
         while True:
             read = self.theta
-            await asyncio.sleep(self.seconds * self.rng.lognormal(-0.5 * self.spread**2, self.spread))
+            await self.compute(None if self.has_compute_times else self._drawn())
             gradient = self.cost.gradient(read)
             if self.neighbors:
                 await self._average()
             self.steps += 1
             advance(self, self.steps)
             self.theta = self.theta - self.eta * gradient
+
+    def _drawn(self) -> float:
+        """Return the time (s) of a gradient by the agent's own parameters."""
+        return self.seconds * self.rng.lognormal(-0.5 * self.spread**2, self.spread)
 
     async def _average(self) -> None:
         """Take the mean with a neighbour drawn at random, if its answer comes."""

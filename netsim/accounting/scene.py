@@ -26,7 +26,7 @@ class Scene:
     positions : tuple of (x, y), or None
         Positions of the agents, in the units of the graph's ``pos``; None if it has none.
     rounds : int
-        The last round that opened; 0 if none did.
+        The last round that opened; 0 if none did, or if compute times made their lengths unequal.
     paths : dict
         Of agents that moved, by number, when they were where: (s, x, y), and on the straight line in between; of two at
         one time, first the place that it left. The others stayed at their ``positions``.

@@ -1,5 +1,7 @@
 """Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes even if frames are missing.
 
+On a network with compute times a round lasts longer, by those of its slowest node.
+
 At a boundary, three things happen in order at the same time: tasks waiting for round k to close resume; once no task is
 ready, the row of round k is written (probes see every agent); then round k + 1 opens if a task waits for it.
 
@@ -13,6 +15,7 @@ import math
 from collections.abc import Callable
 
 from netsim.clock.clock import Loop
+from netsim.clock.compute import ComputeTimes
 from netsim.core import RoundBarrier
 from netsim.errors import NetsimError
 
@@ -20,6 +23,9 @@ __all__ = ["SHORTEST_ROUND", "RoundClock", "distinguishable"]
 
 SHORTEST_ROUND = 1e-9
 """The minimum round period in seconds."""
+
+_FAR = 1e6
+"""Rounds after which a time is not compared with the end of a round that lasts longer than its period."""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -49,6 +55,8 @@ class RoundClock:
         The number of the open round or, if none is open, of the last one; 0 before the first.
     open_deadline : float
         Its `deadline`.
+    compute : ComputeTimes or None
+        By which the rounds last longer than their period.
     """
 
     __slots__ = (
@@ -62,6 +70,7 @@ class RoundClock:
         "_timer",
         "_unwritten",
         "closed",
+        "compute",
         "offset",
         "open_deadline",
         "open_round",
@@ -95,10 +104,34 @@ class RoundClock:
         self._opens_at = math.inf
         self.period = period
         self.closed = 0
+        self.compute: ComputeTimes | None = None
 
     def close_time(self, round_number: int) -> float:
         """Return the time (s) at which a round closes."""
-        return self.offset + round_number * self.period
+        end = self.offset + round_number * self.period
+        return end if self.compute is None or round_number <= 0 else end + self.compute.waited(round_number)
+
+    def length(self, round_number: int) -> float:
+        """Return how long (s) a round lasts."""
+        if self.compute is None:
+            return self.period
+        return self.close_time(round_number) - self.close_time(round_number - 1)
+
+    def number_at(self, time: float, rounding: Callable[[float], int]) -> int:
+        """Return the number of the round that closes at a time (s), rounded down, up or to the nearest if none does."""
+        if self.compute is None:
+            return rounding((time - self.offset) / self.period)
+        # Of the rounds that have closed by then the last, at most that without compute times.
+        low = self.closed if self.close_time(self.closed) <= time else 0
+        high, step = max(math.floor((time - self.offset) / self.period), 0) + 1, 1
+        while low + step < high and self.close_time(low + step) <= time:
+            low, step = low + step, 2 * step
+        high = min(high, low + step)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.close_time(middle) <= time else (low, middle)
+        begin, end = self.close_time(low), self.close_time(low + 1)
+        return low + rounding((time - begin) / (end - begin)) if time > begin else low
 
     def deadline(self, round_number: int) -> float:
         """Return the time (s) before which a frame of a round must arrive; infinity for round 0 (no round)."""
@@ -118,7 +151,10 @@ class RoundClock:
 
         The tolerance for these errors is ``widths`` times the width of a boundary.
         """
-        boundary = self.close_time(round((time - self.offset) / self.period))
+        if self.compute is not None and time > _FAR * self.period:
+            # It would draw all rounds until then.
+            return time
+        boundary = self.close_time(self.number_at(time, round))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def instant_end(self, time: float) -> float:
@@ -127,7 +163,7 @@ class RoundClock:
 
     def before(self, now: float) -> float:
         """Return the time (s) before which an arrival is before this instant: the deadline if a round closes now."""
-        number = round((now - self.offset) / self.period)
+        number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> asyncio.Future[int]:
@@ -172,7 +208,7 @@ class RoundClock:
         """Return how many rounds have closed by now or, with ``math.ceil``, will have by the next opening."""
         now = self._loop.now()
         slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
-        number = rounding((now + slack - self.offset) / self.period)
+        number = self.number_at(now + slack, rounding)
         # If the clock is early, its first round began before the run.
         return 0 if now <= 0 else max(number, 0)
 

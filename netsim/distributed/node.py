@@ -65,6 +65,8 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
     if settings.kinds:
         raise check.refuse("kinds", settings.kinds, "left out for agents in several processes")
+    if settings.compute is not None:
+        raise BadInput("compute: must be left out for agents in several processes in real time, which take their own")
     hosts = sorted([transport.here, *transport.peers])
     processes: dict[Hashable, int] = {}
     for host, agents in transport.peers.items():

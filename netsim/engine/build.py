@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
+from netsim.clock.compute import ComputeTimes
 from netsim.clock.rounds import RoundClock
 from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
+from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.radio.energy import EnergyAccount
 from netsim.radio.handle import RadioHandle
@@ -57,6 +59,7 @@ class Settings:
     faults: Faults
     kinds: tuple[str, ...] = ()
     deployment: "Deployment | None" = None
+    compute: Mapping[Hashable, Latency] | None = None
     until: float | None = None
     sample: float | None = None
     trace: bool = False
@@ -113,7 +116,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
     run.loop = loop
-    run.rounds = (node.round_clock if node else RoundClock)(loop, settings.round_period, run.round_ended)
+    run.rounds = _round_clock(run, loop)
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
     run.own = own = _skewed_shared(settings, shared)
     neighbor_inboxes = _build_inboxes(run, names)
@@ -161,6 +164,15 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:
         run.medium.connect(graph)
+
+
+def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
+    """Return the clock of the network's rounds."""
+    settings, kind = run.settings, run.node.round_clock if run.node else RoundClock
+    clock = kind(loop, settings.round_period, run.round_ended)
+    if settings.compute is not None:
+        clock.compute = ComputeTimes(settings.compute, settings.seed)
+    return clock
 
 
 def _know_senders(context: Context, graph: "nx.Graph[Any]") -> None:

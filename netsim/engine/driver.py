@@ -251,7 +251,7 @@ def driven(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any,
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.speed < math.inf
     special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
-    if not ENABLED or observed or timed or special or settings.faults:
+    if not ENABLED or observed or timed or special or settings.faults or settings.compute is not None:
         return {}
     found = {}
     driver: Driver | None = None

@@ -373,7 +373,9 @@ class Runtime:
         return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened, or 0 if none has opened."""
+        """Return the number of the last round that opened; 0 if none has, or if rounds are longer than their period."""
+        if self.settings.compute is not None:
+            return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
 
     async def _stop(self) -> None:

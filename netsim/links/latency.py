@@ -1,4 +1,4 @@
-"""Latency models: how long a frame is under way, apart from being sent (that is `rate`).
+"""Time models: how long a frame is under way, apart from being sent (that is `rate`), or how long a node computes.
 
 Each turns uniform numbers into delays by the inverse of its distribution, for whole arrays at a time. Frames in flight
 overlap: a latency never makes the next frame wait.
@@ -14,7 +14,7 @@ from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.util import check
 
-__all__ = ["Latency", "constant", "exponential", "normal", "of", "pareto", "trace", "uniform"]
+__all__ = ["Latency", "constant", "exponential", "lognormal", "normal", "of", "pareto", "trace", "uniform"]
 
 __getattr__ = former_names(__name__)
 
@@ -101,6 +101,20 @@ class Pareto(_Random):
         return self.minimum * (1.0 - u) ** (-1.0 / self.shape)
 
 
+@dataclass(frozen=True)
+class LogNormal(_Random):
+    """Log-normal: the logarithm is normal."""
+
+    median: float
+    sigma: float
+
+    def delays(self, u: Delays, first: int) -> Delays:
+        """Return median·exp(sigma·Φ⁻¹(u))."""
+        from scipy.special import ndtri
+
+        return self.median * np.exp(self.sigma * ndtri(np.maximum(u, 2.0**-54)))
+
+
 @dataclass(frozen=True, eq=False)
 class TracedDelays(_Random):
     """Measured delays, in their order, from the start again after the last."""
@@ -150,6 +164,12 @@ def exponential(mean: float, minimum: float = 0.0) -> Latency:
     minimum = check.finite("minimum", minimum, low=0)
     mean = check.at_least("mean", mean, minimum)
     return _bounded(Exponential(mean, minimum), "mean", mean)
+
+
+def lognormal(median: float, sigma: float) -> Latency:
+    """Log-normal: ``median`` seconds, and ``sigma``, the logarithm's deviation σ; the mean is median·e^(σ²/2)."""
+    median = check.finite("median", median, low=0)
+    return _bounded(LogNormal(median, check.finite("sigma", sigma, low=0)), "sigma", sigma)
 
 
 def pareto(minimum: float, shape: float) -> Latency:

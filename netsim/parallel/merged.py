@@ -106,7 +106,8 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         result.watch.arrange()
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        last = max((part["last_round"] for part in parts), default=0)
+        # A scene has rounds of one length only.
+        last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
         ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last)
 
 

@@ -43,7 +43,7 @@ class JointRounds(RoundClock):
 
     def closes_after(self, time: float) -> int:
         """Return the number of the first round that closes after a time (s)."""
-        number = max(math.floor(time / self.period) - 1, 1)
+        number = max(self.number_at(time, math.floor) - 1, 1)
         while self.close_time(number) <= time:
             number += 1
         return number

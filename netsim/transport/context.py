@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from netsim.clock.virtual_clock import LATEST
 from netsim.core.delivery import Delivery
 from netsim.errors import AgentError
 from netsim.links.reliability import Reliability
@@ -52,6 +53,7 @@ class Context:
         "round",
         "seed",
         "shared",
+        "steps",
     )
 
     def __init__(
@@ -80,6 +82,8 @@ class Context:
         self.requests = 0
         # Seconds by which a straggler delays each message.
         self.delay = 0.0
+        # How often it has computed, outside the rounds.
+        self.steps = 0
         # Whether its node is down.
         self.down = False
         # The first round that it took part in.
@@ -95,6 +99,21 @@ class Context:
         """Wait for a straggler's delay, unless the agent is down or the run is over, when nothing is sent any more."""
         if not (self.down or self.shared.over):
             await self.shared.loop.pause(self.delay)
+
+    async def compute(self, seconds: float | None) -> None:
+        """Wait while the agent computes: for so many seconds, or for the next of the network's compute times."""
+        shared = self.shared
+        if seconds is not None:
+            seconds = check.finite("seconds", seconds, low=0, high=LATEST)
+        elif shared.rounds.compute is not None:
+            seconds = shared.rounds.compute.seconds(self.name, self.steps)
+            self.steps += 1
+        else:
+            raise AgentError(
+                f"agent {self.name!r}: compute() must have the seconds, or a network with compute times: "
+                "Network(…, compute=…)"
+            )
+        await shared.loop.pause(seconds)
 
     async def send(
         self,
@@ -167,6 +186,9 @@ class Rounds:
         if self._inside and number > context.round + 1:
             self._warn_of_overrun(number)
         self.enter(number)
+        if rounds.compute is not None and (seconds := rounds.compute.seconds(context.name, number - 1)):
+            # The round waits for the slowest.
+            await context.shared.loop.pause(seconds)
         return number
 
     def _warn_of_overrun(self, number: int) -> None:
@@ -177,7 +199,7 @@ class Rounds:
         shared.overrun = True
         check.doubt(
             f"agent {context.name!r} overran round {context.round} and takes part in round {number} next: what it did "
-            f"in that round took longer than its {shared.rounds.period:g} s"
+            f"in that round took longer than its {shared.rounds.length(context.round):g} s"
         )
 
     def __del__(self) -> None:

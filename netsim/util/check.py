@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ def named(function: _Function, gone: Mapping[str, str] = MappingProxyType({})) -
 
 
 def _named(function: Callable[..., Any], title: str, gone: Mapping[str, str]) -> Callable[..., Any]:
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    names = [name for name in _names(function) if name != "self"]
     known = frozenset(names)
 
     @functools.wraps(function)
@@ -86,6 +86,15 @@ def _named(function: Callable[..., Any], title: str, gone: Mapping[str, str]) ->
         return function(*values, **arguments)
 
     return checked
+
+
+def _names(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield the names of a function's parameters, with those of a TypedDict that it unpacks."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and get_origin(parameter.annotation) is Unpack:
+            yield from get_args(parameter.annotation)[0].__annotations__
+        else:
+            yield name
 
 
 def _is_number(value: Any, kind: type) -> bool:

@@ -1,9 +1,10 @@
 """Parameters that several studies share: the links, the sizes of network and model, and a paper's settings."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -11,12 +12,12 @@ import networkx as nx
 
 from netsim import BadInput, Link, Network, topology
 from netsim.agents.maps.features import Form
-from netsim.links import loss
-from netsim.network import Medium
+from netsim.links import latency, loss
+from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
 from netsim.scenarios.published import published
-from netsim.util import check
+from netsim.util import check, tables
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
@@ -74,6 +75,10 @@ class Channel:
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
         return "".join(f", {part}" for part in parts)
 
+    def times(self) -> Compute | None:
+        """Return how long the network's nodes compute; None, as here: no time."""
+        return None
+
     def network(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
         """Return a network of such links; of two seeds the second is that of the links."""
         check.one_of("medium", self.medium, ("radio", "wires"))
@@ -86,7 +91,55 @@ class Channel:
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
         medium: Medium = "radio" if self.medium == "radio" else "wires"
-        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
+        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed, compute=self.times())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacedChannel(Channel):
+    """The links of a study, and how long its agents compute.
+
+    Parameters
+    ----------
+    compute : str
+        Seconds that each step of an agent takes: a number; "lognormal:MEDIAN:SIGMA", drawn for each agent and step; or
+        "trace:FILE", a csv file with a column seconds and perhaps node, used from the start again after its last row. A
+        round waits for the slowest agent, and lasts --round-period longer than it. By default steps take no time.
+    """
+
+    compute: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What a figure's title says of links that are not ideal, and of compute times."""
+        if self.compute is None:
+            return super().title
+        kind, mark, rest = self.compute.partition(":")
+        return f"{super().title}, compute {kind}{mark}{Path(rest).name}"
+
+    def times(self) -> Compute | None:
+        """Return the compute times; raises BadInput for a text that names none."""
+        return None if self.compute is None else compute_times(self.compute)
+
+
+def compute_times(text: str) -> Compute:
+    """Return the compute times of a network that a text names; raises BadInput for a text that names none."""
+    kind, _, rest = text.partition(":")
+    if kind != "trace":
+        try:
+            numbers = [float(each) for each in (rest.split(":") if rest else [text])]
+        except ValueError:
+            numbers = []
+        if kind == "lognormal" and len(numbers) == 2:
+            return latency.lognormal(*numbers)
+        if len(numbers) != 1 or rest:
+            raise check.refuse("compute", text, "seconds, lognormal:MEDIAN:SIGMA or trace:FILE")
+        return check.finite("compute", numbers[0], low=0)
+    found: dict[Hashable, list[float]] = {}
+    for where, row in tables.rows(rest, ["seconds"], ["node"]):
+        node = tables.name(where, row, "node") if "node" in row else None
+        found.setdefault(node, []).append(tables.number(where, row, "seconds"))
+    traces = {node: latency.trace(seconds) for node, seconds in found.items()}
+    return traces.get(None, traces) if traces else latency.trace([])
 
 
 @dataclass(frozen=True, kw_only=True)

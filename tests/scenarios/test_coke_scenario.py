@@ -163,3 +163,64 @@ def test_a_budget_refuses_what_does_not_fit() -> None:
     last = study.rounds.iloc[-1]
     assert last["transmissions"] == 0
     assert last["refused"] == last["link_messages"] > 0
+
+
+# --- compute times ----------------------------------------------------------------------------------------------------
+
+SMALL = {"rounds": 12, "agents": 5, "features": 10, "algorithms": "D-PSGD,AD-PSGD", "round_period": 0.5}
+
+
+def test_compute_times_show_in_seconds_and_only_where_they_are_given(tmp_path: Path) -> None:
+    times = tmp_path / "times.csv"
+    times.write_text("node,seconds\n# the second is slow\n0,0.25\n1,2.5\n2,0.25\n3,0.25\n4,0.25\n1,1.5\n")
+    plain, timed = run(**SMALL), run(**SMALL, compute=f"trace:{times}")
+    both = [study.rounds[study.rounds["algorithm"] == "D-PSGD"] for study in (plain, timed)]
+    assert both[0]["train_mse"].tolist() == both[1]["train_mse"].tolist()
+    assert both[0]["time_s"].tolist() == [0.5 * k for k in range(1, 13)]
+    assert both[1]["time_s"].tolist() == np.cumsum([3.0, 2.0] * 6).tolist()
+    # An asynchronous method has the same seconds.
+    assert timed.rounds["time_s"].tolist() == 2 * both[1]["time_s"].tolist()
+    labels = [[axes.get_xlabel() for axes in study.figures["mse"].axes] for study in (plain, timed)]
+    assert "simulated time (s)" not in labels[0]
+    assert labels[1] == [labels[0][0], "simulated time (s)", *labels[0][1:]]
+    assert "time_s" not in plain.tables["by_round"]
+    assert "time_s" in timed.tables["by_round"]
+
+
+def test_drawn_compute_times_are_the_same_for_all_methods() -> None:
+    study = run(**SMALL, compute="lognormal:0.1:1")
+    first, second = (part["time_s"].tolist() for _, part in study.rounds.groupby("algorithm"))
+    assert first == second
+    assert np.diff(first).std() > 0.05
+    assert run(**SMALL, compute="lognormal:0.1:1").rounds["train_mse"].equals(study.rounds["train_mse"])
+
+
+@pytest.mark.parametrize(
+    ("compute", "message"),
+    [
+        ("fast", "compute = 'fast': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
+        ("lognormal:0.1", "compute = 'lognormal:0.1': must be seconds"),
+        ("lognormal:0.1:-1", "sigma = -1.0: must be a number >= 0"),
+        ("-0.1", "compute = -0.1: must be a number >= 0"),
+        ("nan", "compute = nan: must be a number"),
+        ("trace:nowhere.csv", "file = 'nowhere.csv': must be an existing file"),
+        ("trace:", "file = .*: must be"),
+    ],
+)
+def test_a_text_that_names_no_compute_times_is_refused(compute: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        run(**SMALL, compute=compute)
+
+
+def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
+    times = tmp_path / "times.csv"
+    for text, message in (
+        ("node,seconds\n0,1\n", "compute: must have the nodes of the graph as keys; 1 is in one of them only"),
+        ("node,seconds\n", "seconds = .*: must be at least one delay"),
+        ("time\n1\n", "must have a column 'seconds'"),
+        ("seconds\nsoon\n", "seconds = 'soon': must be a number"),
+        ("seconds\n-1\n", "at least one delay, none of them negative"),
+    ):
+        times.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            run(**SMALL, compute=f"trace:{times}")

@@ -243,3 +243,14 @@ def test_a_task_for_a_script() -> None:
     np.testing.assert_array_equal(agents[2].theta, again[2].theta)
     with pytest.raises(BadInput, match=r"^hidden = "):
         neural_task("digits", hidden="-1")
+
+
+def test_compute_times_stand_beside_rounds_and_bits() -> None:
+    plain, timed = run(rounds=5), run(rounds=5, compute="0.5", round_period=0.1)
+    assert timed.rounds["time_s"].tolist() == pytest.approx([0.6 * k for k in range(1, 6)])
+    assert timed.rounds["train_loss"].iloc[-1] == plain.rounds["train_loss"].iloc[-1]
+    assert [panel.get_xlabel() for panel in timed.figures["error"].axes] == [
+        "round",
+        "simulated time (s)",
+        "bits on the wire",
+    ]

@@ -32,10 +32,10 @@ class Works(Agent):
 
     async def part(self, number: int) -> None:
         await asyncio.sleep(number // 2)
-        result = await asyncio.to_thread(self.compute, number)
+        result = await asyncio.to_thread(self.work, number)
         await self.broadcast("result", [self.now, result])
 
-    def compute(self, number: int) -> int:
+    def work(self, number: int) -> int:
         time.sleep(0.002 * (4 - number))
         return number**2
 
@@ -141,9 +141,9 @@ class Sleeps(Agent):
     """Waits for a thread only: no timer is set meanwhile."""
 
     async def run(self) -> None:
-        self.result = await asyncio.to_thread(self.compute)
+        self.result = await asyncio.to_thread(self.work)
 
-    def compute(self) -> str:
+    def work(self) -> str:
         time.sleep(0.4)
         return "done"
 

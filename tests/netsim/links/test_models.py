@@ -51,6 +51,7 @@ DISTRIBUTIONS = {
     "exponential": (latency.exponential(10e-3), stats.expon(0, 10e-3)),
     "shifted exponential": (latency.exponential(10e-3, minimum=8e-3), stats.expon(8e-3, 2e-3)),
     "pareto": (latency.pareto(2e-3, 3.5), stats.pareto(3.5, scale=2e-3)),
+    "log-normal": (latency.lognormal(5e-3, 0.5), stats.lognorm(0.5, scale=5e-3)),
 }
 
 
@@ -396,6 +397,9 @@ def test_the_first_numbers_are_pinned() -> None:
         (lambda: latency.exponential(1, 2), "mean = 1: must be a number >= 2"),
         (lambda: latency.pareto(0, 2), "minimum = 0: must be a number > 0"),
         (lambda: latency.pareto(1, 1), "shape = 1: must be a number > 1"),
+        (lambda: latency.lognormal(-1, 1), "median = -1: must be a number >= 0"),
+        (lambda: latency.lognormal(1, -1), "sigma = -1: must be a number >= 0"),
+        (lambda: latency.lognormal(1, 1e3), "sigma = 1000.0: must be so small that every delay is finite"),
         (lambda: latency.trace([]), "seconds = []: must be at least one delay, none of them negative"),
         (lambda: latency.trace([1, -1]), "seconds = [1, -1]: must be at least one delay, none of them negative"),
         (lambda: latency.trace([1, math.nan]), "seconds[1] = nan: must be finite (1 such values)"),
