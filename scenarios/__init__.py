@@ -54,6 +54,11 @@ SHELF = Registry(
             "Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.",
             "packet loss",
         ),
+        "neural": Entry(
+            "netsim.scenarios.neural:neural",
+            "A neural network learned by D-PSGD or other methods from samples that may differ from agent to agent.",
+            "neural networks",
+        ),
         "aloha": Entry(
             "netsim.scenarios.aloha:aloha",
             "The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.",

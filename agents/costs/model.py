@@ -1,6 +1,5 @@
 """One agent's cost of a model of classes on samples of its own, with gradients at minibatches."""
 
-import copy
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, Self
@@ -8,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.agents.models.backends import Backend, as_numpy, backend
+from netsim.agents.models.backends import as_numpy, backend
 from netsim.agents.models.layered import Layered
 from netsim.errors import BadInput
 from netsim.util import check, draws
@@ -59,8 +58,8 @@ class ModelCost:
         The shapes of the tensors that θ is made of, by name, in their order.
     start : ndarray
         The parameters at θ = 0.
-    batch : int
-        Size of a minibatch, at most T.
+    samples, batch : int
+        Number T of samples, and size of a minibatch, at most T.
     calls : int
         Minibatches drawn so far.
 
@@ -89,7 +88,7 @@ class ModelCost:
         self._seed, self._name = check.integer("seed", seed, low=0), name
         draws.check_name(name)
         self._dtype = np.dtype(check.one_of("dtype", dtype, DTYPES))
-        self._backend = backend(library)
+        self.library = backend(library).name
         samples, chosen = check.finite_array("inputs", inputs), np.asarray(labels)
         if samples.ndim != 2 or not len(samples) or samples.shape[1] != model.inputs:
             raise BadInput(f"inputs.shape = {samples.shape}: must be (T, {model.inputs}) with T at least 1")
@@ -102,9 +101,10 @@ class ModelCost:
         self.batch = self.samples if batch is None else min(check.integer("batch", batch, low=1), self.samples)
         self._is_full = batch is None
         self.start = _start(model, self._seed)
-        hot = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
-        self._inputs = self._backend.array(samples.astype(self._dtype, copy=False))
-        self._labels = self._backend.array(hot)
+        self._inputs = samples.astype(self._dtype, copy=False)
+        self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
+        # Both as arrays of the library.
+        self._there: tuple[Any, Any] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -112,9 +112,14 @@ class ModelCost:
         self._rng = draws.generator(self._seed, self._name, "minibatch")
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: without the library's arrays, which are made anew of those of numpy."""
+        return vars(self) | {"_there": None}
+
     def fresh(self) -> Self:
         """Return the same cost with its first minibatch still to come, for another run."""
-        found = copy.copy(self)
+        found = type(self).__new__(type(self))
+        vars(found).update(vars(self))
         found._begin()
         return found
 
@@ -131,17 +136,17 @@ class ModelCost:
         if rows is None and not self._is_full:
             rows = self.draw()
         weights = self._weights(theta)
-        slopes = _functions(self._backend, self.model)[1]
+        slopes = _functions(self.library, self.model)[1]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = as_numpy(slopes(*self._given(weights), self._rows(rows)))
+            found = as_numpy(slopes(*self._given(weights, rows)))
             return found + (2.0 * self.regularizer) * weights if self.regularizer else found
 
     def value(self, theta: Vector, rows: NDArray[np.int64] | None = None) -> float:
         """Return R(θ) over all samples, or over those with the numbers ``rows``."""
         weights = self._weights(theta)
-        loss = _functions(self._backend, self.model)[0]
+        loss = _functions(self.library, self.model)[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = as_numpy(loss(*self._given(weights), self._rows(rows)))
+            found = as_numpy(loss(*self._given(weights, rows)))
             return float(found + self.regularizer * (weights @ weights))
 
     def tensors(self, theta: Vector) -> dict[str, Array]:
@@ -153,11 +158,12 @@ class ModelCost:
             raise BadInput(f"theta.shape = {np.shape(theta)}: must be ({self.size},)")
         return self.start + theta
 
-    def _given(self, weights: Vector) -> tuple[Any, Any, Any]:
-        return self._backend.array(weights.astype(self._dtype, copy=False)), self._inputs, self._labels
-
-    def _rows(self, rows: NDArray[np.int64] | None) -> Any:
-        return None if rows is None else self._backend.array(rows)
+    def _given(self, weights: Vector, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
+        """Return the arguments of the compiled functions."""
+        array = backend(self.library).array
+        if self._there is None:
+            self._there = array(self._inputs), array(self._labels)
+        return array(weights.astype(self._dtype, copy=False)), *self._there, None if rows is None else array(rows)
 
 
 @lru_cache(maxsize=4)
@@ -169,7 +175,7 @@ def _start(model: Layered, seed: int) -> Vector:
 
 
 @lru_cache(maxsize=64)
-def _functions(library: Backend, model: Layered) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the loss and its gradient of a model at parameters, samples, labels and the numbers of some of them."""
 
     def loss(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
@@ -178,7 +184,8 @@ def _functions(library: Backend, model: Layered) -> tuple[Callable[..., Any], Ca
     def gradient(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
         return model.gradient(xp, weights, *_taken(xp, inputs, labels, rows))
 
-    return library.compiled(loss), library.compiled(gradient)
+    compiled = backend(library).compiled
+    return compiled(loss), compiled(gradient)
 
 
 def _taken(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:

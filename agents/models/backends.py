@@ -2,8 +2,9 @@
 
 import importlib
 import importlib.util
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -31,9 +32,6 @@ class Backend:
     def __init__(self, name: str, xp: Any) -> None:
         self.name, self.xp = name, xp
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return backend, (self.name,)
-
     def array(self, values: Any) -> Any:
         """Return a numpy array as one of the library, of the same dtype."""
         return self.xp.asarray(values)
@@ -49,11 +47,13 @@ class Backend:
 
 
 class _JAX(Backend):
-    """JAX, whose functions are compiled; with float64, which JAX by itself would make float32."""
+    """JAX on the CPU, whose functions are compiled; with float64, which JAX by itself would make float32."""
 
     def __init__(self, xp: Any) -> None:
         super().__init__("jax", xp)
         self._jax = importlib.import_module("jax")
+        with _one_thread():
+            self._device = self._jax.devices("cpu")[0]
 
     def _double(self) -> AbstractContextManager[Any]:
         """Return a context in which JAX keeps float64; outside of it a program's JAX is as the program set it."""
@@ -62,7 +62,7 @@ class _JAX(Backend):
 
     def array(self, values: Any) -> Any:
         with self._double():
-            return self.xp.asarray(values)
+            return self._jax.device_put(values, self._device)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         fast = self._jax.jit(super().compiled(function))
@@ -72,6 +72,24 @@ class _JAX(Backend):
                 return fast(*arrays)
 
         return called
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let JAX, if it starts in this context, compute in one thread, as netsim's studies let BLAS.
+
+    With several, the order of its sums, and so the last digits, would depend on how many cores a machine has. JAX reads
+    the number from this variable of the environment when it starts, and never again.
+    """
+    before = os.environ.get("NPROC")
+    os.environ["NPROC"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["NPROC"]
+        else:
+            os.environ["NPROC"] = before
 
 
 def _numpy() -> Backend:

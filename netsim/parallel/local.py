@@ -114,8 +114,8 @@ class LocalCrew:
 
 
 def _method() -> str:
-    """Return how processes are started: macOS has fork, but its libraries do not survive one."""
-    return "fork" if sys.platform == "linux" else "spawn"
+    """Return how processes are started: macOS has fork, but its libraries do not survive one, nor does JAX anywhere."""
+    return "fork" if sys.platform == "linux" and "jax" not in sys.modules else "spawn"
 
 
 def _main(

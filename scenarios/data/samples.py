@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import TableChoice, choose
-from netsim.scenarios.data.classes import inputs_of, labelled
+from netsim.scenarios.data.classes import drawn_rows, inputs_of, labelled
 from netsim.scenarios.data.tables import Table, unit
 from netsim.util import check
 from netsim.util.typing import Array
@@ -36,28 +37,31 @@ class Samples(TableChoice):
         number in [0, 1]. Raises BadInput for an unknown or damaged table, a choice that it has not, or more rows than
         there are.
         """
-        inputs, target, classes, notes = self._digits() if data == DIGITS else self._table(data)
-        if self.rows is not None:
-            check.integer("rows", self.rows, low=2, high=len(target))
-            drawn = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))[: self.rows]
-            inputs, target = inputs[drawn], target[drawn]
+        inputs, target, classes, notes = self._digits(seed) if data == DIGITS else self._table(data, seed)
         names = tuple(f"x{i}" for i in range(inputs.shape[1]))
         return Table(data, unit(inputs), target, names, "target", notes), classes
 
-    def _digits(self) -> _Loaded:
+    def _digits(self, seed: int) -> _Loaded:
         from sklearn.datasets import load_digits
 
         self.check_left_out(DIGITS)
         inputs, numbers = load_digits(return_X_y=True)
-        return inputs, numbers.astype(np.float64), tuple(str(digit) for digit in range(10)), ()
+        drawn = self._drawn(len(inputs), seed)
+        return inputs[drawn], numbers[drawn].astype(np.float64), tuple(str(digit) for digit in range(10)), ()
 
-    def _table(self, data: str) -> _Loaded:
+    def _table(self, data: str, seed: int) -> _Loaded:
         chosen = choose(data, self)
+        drawn = self._drawn(len(chosen.frame), seed)
         if chosen.classes:
-            found = labelled(chosen)
+            found = labelled(chosen, rows=self.rows, seed=seed)
             return found.inputs, found.labels.astype(np.float64), found.classes, chosen.notes
         target = unit(chosen.column(chosen.target))
-        return inputs_of(chosen, np.arange(len(target))), target, (), chosen.notes
+        return inputs_of(chosen, drawn), target[drawn], (), chosen.notes
+
+    def _drawn(self, count: int, seed: int) -> NDArray[np.int64]:
+        if self.rows is not None:
+            check.integer("rows", self.rows, low=2, high=count)
+        return drawn_rows(count, self.rows, seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,12 @@
 """DKL-MLP over a network: a deep model, a matrix for C classes, learned by DKLA, COKE and QC-ODKLA."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.costs.classes import OnlineClasses
 from netsim.coders import Uniform
@@ -23,7 +20,7 @@ from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import Channel, Divided
+from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
@@ -40,36 +37,6 @@ _SMOOTH = 0.1
 """Share of the rounds that an online method's errors are drawn as the mean of."""
 
 _COUNTS = ("transmissions", "payload_bits", "wire_bits")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkSize:
-    """The size of the network, and how long it learns.
-
-    Parameters
-    ----------
-    agents : int
-        Number of agents.
-    edges : int
-        Number of edges of the random graph; by default two for each agent.
-    rounds : int
-        Number of rounds.
-    """
-
-    agents: int = 10
-    edges: int | None = None
-    rounds: int = 400
-
-    def resolved(self) -> Self:
-        """Return it with two edges for each agent, as far as there are pairs, if they were left open."""
-        agents = check.integer("agents", self.agents, low=1)
-        check.integer("rounds", self.rounds, low=1)
-        usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
-        return dataclasses.replace(self, edges=usual) if self.edges is None else self
-
-    def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph of that size, nothing left open."""
-        return topology.erdos_renyi(self.agents, edges=self.edges, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

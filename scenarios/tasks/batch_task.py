@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import networkx as nx
 import numpy as np
 
-from netsim import Network, topology
+from netsim import Network
 from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Squared, centralised
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
@@ -17,7 +17,7 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
-from netsim.scenarios.tasks.method import Method, Task, chosen
+from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
 from netsim.scenarios.tasks.seeds import Seeds
@@ -269,11 +269,7 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
 
     def network_of(self, method: Method) -> Network:
         """Return the network that a method runs on: that of the study, or of the same links over a star."""
-        if not method.over_star:
-            return self.network
-        name = method.labels.get("method", method.name)
-        self.study.note(f"{name} runs over a star of the same agents and links, with agent 0 as its server.")
-        return self.channel.network(topology.star(len(self.task.nodes)), self.seeds.network)
+        return network_of(self.study, method, self.network, self.channel, self.seeds.network)
 
     def verdicts(self, methods: Sequence[Method]) -> Iterator[str]:
         """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""

@@ -22,7 +22,7 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.run import Probe
-from netsim.scenarios.tasks.settings import Compared, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Channel, Compared, chosen_names, names_in
 from netsim.studies import Study, script
 from netsim.studies.values import values_of
 from netsim.util import check
@@ -151,6 +151,17 @@ class Method:
     def with_steps(self, **steps: Step | str) -> "Method":
         """Return the method with other step sizes."""
         return dataclasses.replace(self, steps=steps)
+
+
+def network_of(
+    study: Study, method: Method, network: netsim.Network, channel: Channel, seed: int | tuple[int, int]
+) -> netsim.Network:
+    """Return the network that a method runs on: the study's, or the same agents and links over a star, with a note."""
+    if not method.over_star:
+        return network
+    name = method.labels.get("method", method.name)
+    study.note(f"{name} runs over a star of the same agents and links, with agent 0 as its server.")
+    return channel.network(topology.star(len(network.graph)), seed)
 
 
 REMEDIES: Mapping[str, Duals] = {

@@ -127,6 +127,10 @@ class NeuralTask(Task):
     ----------
     size : int
         Length of a model.
+    network, ideal
+        As given.
+    costs : list of ModelCost
+        The agents' costs; ``cost`` takes an agent's name to a fresh copy of its one.
     error, columns
         The column of the error that reports are about, and those of all measures.
     """
@@ -155,14 +159,14 @@ class NeuralTask(Task):
     ) -> None:
         check.integer("evaluated", evaluated, low=1)
         self._every, self._rounds = check.integer("every", every, low=1), rounds
-        self.network, self.size, self._ideal = network, network.size, ideal
+        self.network, self.size, self.ideal = network, network.size, ideal
         given: dict[str, Any] = {"batch": how.batch or None, "regularizer": how.regularizer / len(parts)}
         given |= {"dtype": how.dtype, "library": how.backend, "seed": seed}
         self.costs = [
             ModelCost(network, part.train_inputs, part.train_target, name=name, **given)
             for name, part in enumerate(parts)
         ]
-        super().__init__(lambda node: self.costs[node].fresh(), graph)
+        super().__init__(self._fresh, graph)
         self._train = _some([(part.train_inputs, part.train_target) for part in parts], evaluated, seed, "train")
         self._test = _some([(part.test_inputs, part.test_target) for part in parts], evaluated, seed, "test")
 
@@ -172,17 +176,14 @@ class NeuralTask(Task):
 
         In rounds in which models are not measured the errors are NaN.
         """
-        number = 0
+        return _NeuralProbe(self)
 
-        def columns(models: Readings) -> dict[str, float]:
-            nonlocal number
-            number += 1
-            thetas = np.stack(models["theta"])
-            is_due = number in (1, self._rounds) or number % self._every == 0
-            measured = self.measures(thetas) if is_due else dict.fromkeys(self.columns, np.nan)
-            return measured | residuals(models)
+    def _fresh(self, node: int) -> ModelCost:
+        return self.costs[node].fresh()
 
-        return ModelProbe(columns, self.graph, self._ideal)
+    def is_due(self, number: int) -> bool:
+        """Return whether models are measured in a round."""
+        return number in (1, self._rounds) or number % self._every == 0
 
     def measures(self, thetas: Array) -> dict[str, float]:
         """Return the columns for the models of all agents, shape (N, D).
@@ -222,6 +223,25 @@ class NeuralTask(Task):
     def watch(self) -> Mapping[str, Callable[[Any], float]]:
         """What a replay shows of each agent: ``own_loss``, its model's loss on its own samples."""
         return {"own_loss": lambda agent: self.costs[agent.name].value(agent.theta)}
+
+
+class _NeuralProbe(ModelProbe):
+    """A probe of one run, which counts its rounds."""
+
+    def __init__(self, task: NeuralTask) -> None:
+        super().__init__(self._columns, task.graph, task.ideal)
+        self._task, self._number = task, 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what workers need, which only read the models."""
+        return vars(self) | {"_task": None, "_measure": None}
+
+    def _columns(self, models: Readings) -> dict[str, float]:
+        self._number += 1
+        task = self._task
+        due = task.is_due(self._number)
+        measured = task.measures(np.stack(models["theta"])) if due else dict.fromkeys(task.columns, np.nan)
+        return measured | residuals(models)
 
 
 def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str) -> tuple[Array, Array]:

@@ -285,6 +285,36 @@ class Setting(Bandwidth, Published):
         return topology.erdos_renyi(agents, edges=check.integer("edges", self.edges, low=0), seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NetworkSize:
+    """The size of a random network, and how long it learns.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    edges : int
+        Number of edges of the random graph; by default two for each agent.
+    rounds : int
+        Number of rounds.
+    """
+
+    agents: int = 10
+    edges: int | None = None
+    rounds: int = 400
+
+    def resolved(self) -> Self:
+        """Return it with two edges for each agent, as far as there are pairs, if they were left open."""
+        agents = check.integer("agents", self.agents, low=1)
+        check.integer("rounds", self.rounds, low=1)
+        usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
+        return dataclasses.replace(self, edges=usual) if self.edges is None else self
+
+    def graph(self, seed: int) -> "nx.Graph[int]":
+        """Return a connected random graph of that size, nothing left open."""
+        return topology.erdos_renyi(self.agents, edges=self.edges, seed=seed)
+
+
 def names_in(text: str) -> list[str]:
     """Return the parts of a parameter that lists several, with commas between."""
     return [each.strip() for each in text.split(",")]
