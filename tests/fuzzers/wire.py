@@ -289,7 +289,9 @@ def token(rng: Rng, room: int = 3) -> bytes:
 
 def extension(rng: Rng, room: int = 0) -> bytes:
     """An extension type with a body that nearly is what it should be."""
-    code, body = rng.choice(((1, trailed), (2, trailed), (3, token), (4, any_bytes), (None, any_bytes), (0, any_bytes)))
+    code, body = rng.choice(
+        ((1, trailed), (2, trailed), (3, token), (4, any_bytes), (12, named), (None, any_bytes), (0, any_bytes))
+    )
     if code == 0:
         code, body = rng.choice(((5, quantized), (rng.choice((5, 6, 7, 8, 9, 11, 127)), near_coded)))
     content = body(rng, room - 1) if body is token and room else body(rng)
@@ -297,6 +299,12 @@ def extension(rng: Rng, room: int = 0) -> bytes:
     if len(content) in (1, 2, 4, 8, 16) and rng.random() < 0.5:
         return bytes((0xD4 + (1, 2, 4, 8, 16).index(len(content)), number)) + content
     return claim(rng, 0xC7, 0xC8, 0xC9, len(content)) + bytes((number,)) + content
+
+
+def named(rng: Rng) -> bytes:
+    """The name of a payload and its content, or nearly."""
+    name = rng.choice((b"\xa8bfloat16", b"\xa8bfloat16", b"\xa1a", token(rng, 0)))
+    return name + rng.choice((any_bytes, token, extension))(rng)
 
 
 ODD_DTYPES = (
