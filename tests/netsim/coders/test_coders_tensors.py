@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from netsim import Agent, BadInput, Network, topology
+from netsim.agents import CHOCO
 from netsim.coders import (
     QSGD,
     Coder,
@@ -296,3 +297,38 @@ def test_bad_parts_are_refused() -> None:
     for vector in (np.ones(SIZE + 1), np.ones((SIZE, 1))):
         with pytest.raises(BadInput, match=rf"must be of shape \({SIZE},\), the elements of all parts$"):
             InParts(Sign(), SHAPES).encode(vector)
+
+
+class Distance:
+    """The cost ½‖θ − c‖², whose minimum over all agents is at the mean of their c."""
+
+    size = 70
+
+    def __init__(self, minimum: Any) -> None:
+        self.minimum = minimum
+
+    def gradient(self, theta: Any) -> Any:
+        return theta - self.minimum
+
+
+@pytest.mark.parametrize(
+    ("coder", "gamma", "bits"),
+    [
+        (Natural(), 0.5, 9 * 70),
+        (InParts({"weight": LowRank(1), "bias": Float(32)}, {"weight": (8, 8), "bias": (6,)}), 0.3, 32 * (16 + 6)),
+        (InParts(LowRank(2, Natural()), {"weight": (8, 8), "bias": (6,)}), 0.2, 9 * (2 * 16 + 6)),
+    ],
+)
+def test_choco_agrees_on_the_optimum_with_them(coder: Coder, gamma: float, bits: int) -> None:
+    graph, draws = topology.ring(4), rng(0)
+    weights = topology.metropolis_weights(graph)
+    minima = draws.normal(size=(4, 70))
+    agents = {
+        i: CHOCO(Distance(minima[i]), 400, eta=lambda k: 3.0 / (k + 30.0), gamma=gamma, weights=weights[i], coder=coder)
+        for i in graph
+    }
+    run = Network(graph, seed=1).run(agents)
+    mean = minima.mean(axis=0)
+    errors = [np.linalg.norm(agent.theta - mean) / np.linalg.norm(mean) for agent in agents.values()]
+    assert max(errors) < 0.1
+    assert run.ledger.payload_bits == 4 * 400 * bits
