@@ -35,6 +35,7 @@ from .recorder import Recorder
 from .round_agent import RoundAgent
 from .run import Run
 from .studies import results
+from .wire import payloads
 
 __all__ = [
     "Agent",
@@ -69,6 +70,7 @@ __all__ = [
     "live",
     "loss",
     "mobility",
+    "payloads",
     "presets",
     "radio",
     "rate",

@@ -15,6 +15,7 @@ from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.util import check, draws
+from netsim.wire.payloads import plain
 
 if TYPE_CHECKING:
     from netsim.radio.energy import EnergyAccount
@@ -202,7 +203,8 @@ class Agent:
         kind : str
             The message type, by which the ledger counts messages.
         payload : object
-            The message body: a number, str, bytes, None, list, tuple, dict, numpy array or coded array.
+            The message body: a number, str, bytes, None, list, tuple, dict, array or coded array, or an object of a
+            registered class (`netsim.payloads`).
         raw_data : bool
             Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
 
@@ -220,7 +222,7 @@ class Agent:
         if context.delay:
             await context.straggle()
         try:
-            return context.outbox.broadcast(kind, payload, context.round, raw_data)
+            return context.outbox.broadcast(kind, plain(payload), context.round, raw_data)
         except AgentError:
             await asyncio.sleep(0)  # An agent that retries in a tight loop must not block the event loop.
             raise

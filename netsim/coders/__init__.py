@@ -6,6 +6,8 @@ bytes and bits from it. docs/coders.md has a table of all coders, and shows how 
 
 from netsim.coders.feedback import ErrorFeedback
 from netsim.coders.floats import Exact, Float, Floats
+from netsim.coders.lowrank import Factors, LowRank
+from netsim.coders.natural import Natural, Powers
 from netsim.coders.parts import InParts, Several
 from netsim.coders.qsgd import QSGD, NormLevels
 from netsim.coders.quantized import MOST_BITS, Quantized
@@ -26,12 +28,16 @@ __all__ = [
     "Encoded",
     "ErrorFeedback",
     "Exact",
+    "Factors",
     "FixedRange",
     "Float",
     "Floats",
     "InParts",
+    "LowRank",
     "MessageRange",
+    "Natural",
     "NormLevels",
+    "Powers",
     "Quantized",
     "RandomK",
     "Residues",
@@ -59,3 +65,6 @@ enter(8, Signs)
 enter(9, Trits)
 enter(10, Residues)
 enter(11, Several)
+# 12 is that of payloads with a name: netsim.wire.codec.
+enter(13, Powers)
+enter(14, Factors)

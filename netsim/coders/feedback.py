@@ -11,7 +11,7 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coder, Encoded, decoded
-from netsim.wire.inputs import generator, real_array, without_memory
+from netsim.wire.inputs import generator, real_array, with_own_memory
 
 
 class ErrorFeedback(Coder):
@@ -31,17 +31,19 @@ class ErrorFeedback(Coder):
     Parameters
     ----------
     coder : Coder
-        C, any coder without a memory.
+        C, any coder without feedback; if it has a memory, each agent's has one of its own.
 
     Raises
     ------
     BadInput
-        If ``coder`` is not a coder or has a memory; in `encode` if ``rng`` is missing or another agent's, the shape
-        differs from before, or the coder refuses the vector. Then e is unchanged.
+        If ``coder`` is not a coder or has feedback itself; in `encode` if ``rng`` is missing or another agent's, the
+        shape differs from before, or the coder refuses the vector. Then e is unchanged.
     """
 
+    feeds_back = True
+
     def __init__(self, coder: Coder) -> None:
-        self.coder = without_memory(coder)
+        self.coder = with_own_memory(coder)
         self.whole = coder.whole
         self._residual: Vector | None = None
         self._owner: np.random.Generator | None = None

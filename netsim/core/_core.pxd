@@ -102,7 +102,9 @@ cdef class Frame:
     cdef readonly object sender
     cdef readonly int64_t round
     cdef readonly double sent_at
-    cdef readonly bytes data
+    # Its bytes; or None while these are in three pieces, because a long vector in the middle is apart: see `whole`.
+    cdef bytes written
+    cdef bytes head, vector, trailer
     cdef readonly bint plain
     cdef readonly object request
     cdef readonly bint is_reply
@@ -119,6 +121,10 @@ cdef class Frame:
     cdef bint single
     # Where in the data the content of another array, or of a coded one, begins, after its number; 0: it is neither.
     cdef int extension
+    cdef bytes whole(self)
+    cdef int64_t size(self)
+    cdef const char* elements(self)
+    cdef object checksum(self)
     cdef object decoded(self)
     cdef Frame heard(self, double power, double noise, double interference)
 
@@ -191,6 +197,7 @@ cdef class BroadcastPath:
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
     cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
                                double deadline, outcome) except -1
-    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL
+    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
+                        int64_t room) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1

@@ -13,6 +13,7 @@ from netsim.core.arrival_queue import ArrivalQueue
 from netsim.core.frame import Frame
 from netsim.errors import AgentError
 from netsim.wire.coded import Coded
+from netsim.wire.payloads import holds_numbers
 
 __all__ = ["Copies"]
 
@@ -110,6 +111,6 @@ def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
             return payload.values
     else:
         value = np.asarray(payload)
-        if value.shape == shape and value.dtype.kind in "fiub":
+        if value.shape == shape and holds_numbers(value.dtype):
             return value
     raise AgentError(f"{frame!r}: its payload must be an array of numbers of shape {shape}, not {payload!r:.60}")

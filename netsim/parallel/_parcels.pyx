@@ -39,7 +39,7 @@ def pack(ArrivalQueue queue, list kinds):
     cdef Head head
     cdef Leg leg
     cdef char* at
-    cdef bytes names, packed
+    cdef bytes names, packed, written
     cdef uint32_t word
     cdef dict number = {}
     if not count:
@@ -51,7 +51,7 @@ def pack(ArrivalQueue queue, list kinds):
             last = queue.entries[i].frame
             frame = <Frame>last
             frames += 1
-            size += sizeof(Head) + PyBytes_GET_SIZE(frame.data)
+            size += sizeof(Head) + frame.size()
             number.setdefault(frame.kind, len(number))
             number.setdefault(kinds[queue.entries[i].kind], len(number))
         size += sizeof(Leg)
@@ -80,13 +80,14 @@ def pack(ArrivalQueue queue, list kinds):
             (PLAIN if frame.plain else 0) | (REQUEST if frame.request is not None else 0)
             | (REPLY if frame.is_reply else 0) | (SINGLE if frame.single else 0)
         )
-        head.size, head.count = PyBytes_GET_SIZE(frame.data), j - i
+        written = frame.whole()
+        head.size, head.count = PyBytes_GET_SIZE(written), j - i
         head.round, head.sent_at, head.sequence = frame.round, frame.sent_at, frame.sequence
         head.request = 0 if frame.request is None else frame.request
         head.start, head.length = frame.start, frame.length
         memcpy(at, &head, sizeof(Head))
         at += sizeof(Head)
-        memcpy(at, PyBytes_AS_STRING(frame.data), head.size)
+        memcpy(at, PyBytes_AS_STRING(written), head.size)
         at += head.size
         while i < j:
             leg.time, leg.key = queue.entries[i].time, queue.entries[i].key
@@ -142,7 +143,7 @@ def unpack(bytes data, tally, list names, const int64_t[:] senders, const int64_
             raise ValueError("the parcel has a frame that cannot be")
         frame = Frame.__new__(Frame)
         frame.kind, frame.round, frame.sent_at, frame.sequence = kinds[head.kind], head.round, head.sent_at, head.sequence
-        frame.data = PyBytes_FromStringAndSize(at, head.size)
+        frame.written = PyBytes_FromStringAndSize(at, head.size)
         frame.plain, frame.is_reply = (head.flags & PLAIN) != 0, (head.flags & REPLY) != 0
         frame.request = head.request if head.flags & REQUEST else None
         frame.start, frame.length, frame.single = head.start, head.length, (head.flags & SINGLE) != 0

@@ -632,7 +632,7 @@ cdef class PendingFrame:
 
     cdef bytes content(self, mtu):
         """Return the current fragment's part of the frame's bytes."""
-        cdef bytes data = self.frame.data
+        cdef bytes data = self.frame.whole()
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
     cdef int set_outcome(self, bint acknowledged, bint metered) except -1:
@@ -924,7 +924,7 @@ cdef class Mac:
         self.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self.transmitter.fragments(len(frame.data))
+        fragments = self.transmitter.fragments(frame.size())
         bits = sum(fragments)
         if len(self.queue) >= self.most_queued or self.queued_bits + bits > self.most_queued_bits:
             return QUEUE_FULL
@@ -1193,7 +1193,7 @@ cdef class Mac:
         if not is_ack:
             pending.energy += joules
             if self.concurs:
-                content = (without_sender(pending.frame.data), pending.index)
+                content = (without_sender(pending.frame.whole()), pending.index)
         self.tally.aired(self.number, kind, bits)
         self.receiver.send(now, end)
         self.emission = Emission.__new__(Emission)

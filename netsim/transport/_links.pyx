@@ -565,10 +565,10 @@ cdef class LinkStages:
         cdef Departure* sent = &self.sent
         transmitter = self.transmitters[index]
         if transmitter is not None:
-            return (<Transmitter>transmitter).transmit(frame.sent_at, len(frame.data), sent)
+            return (<Transmitter>transmitter).transmit(frame.sent_at, frame.size(), sent)
         reserve(sent, 1)
         sent.cause, sent.start = ACCEPTED, frame.sent_at
-        sent.bits = sent.fragments[0].bits = 8 * <int64_t>len(frame.data) + self.settings[index].header_bits
+        sent.bits = sent.fragments[0].bits = 8 * frame.size() + self.settings[index].header_bits
         sent.fragments[0].end = frame.sent_at
         return 0
 

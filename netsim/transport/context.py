@@ -18,6 +18,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
 from netsim.util import check
+from netsim.wire.payloads import plain
 
 if TYPE_CHECKING:
     from netsim.radio.energy import EnergyAccount
@@ -130,7 +131,7 @@ class Context:
         if self.delay:
             await self.straggle()
         try:
-            return self.outbox.send(to, kind, payload, self.round, raw_data, request, is_reply, outcome)
+            return self.outbox.send(to, kind, plain(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
             await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
             raise

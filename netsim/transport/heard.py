@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from netsim.core import Frame, added, stacked
 from netsim.errors import AgentError
+from netsim.wire.payloads import holds_numbers
 
 __all__ = ["Heard", "rows"]
 
@@ -78,7 +79,7 @@ def rows(frames: "list[Frame]") -> NDArray[np.float64]:
     if not values:
         return np.empty((0, 0))
     for frame, value in zip(frames, values, strict=True):
-        if value.dtype.kind not in "fiub" or value.shape != values[0].shape:
+        if not holds_numbers(value.dtype) or value.shape != values[0].shape:
             raise AgentError(
                 f"{frame!r}: its payload must be an array of numbers of shape {values[0].shape}, as that of the first; "
                 f"it is {type(frame.payload).__name__} of shape {value.shape}"

@@ -1,9 +1,10 @@
 """Payloads to bytes and back (msgpack), and the number of bits of a payload.
 
 agent → outbox → link → inbox → agent: this is in the outbox, and again in the inbox. numpy arrays, numpy scalars,
-tuples, complex numbers and coded arrays (`netsim.coders`) are msgpack extension types, so decode(encode(x)) is x bit
-for bit, with its type, or encode refuses x. Subclasses (of str, dict, numpy.ndarray, …) are refused. There is one
-exception: a bytearray, or a memoryview of bytes, arrives as bytes.
+tuples, complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`) are
+msgpack extension types, so decode(encode(x)) is x bit for bit, with its type, or encode refuses x. Subclasses (of str,
+dict, numpy.ndarray, …) are refused. There are these exceptions: a bytearray, or a memoryview of bytes, arrives as
+bytes; another library's array as a numpy array; an OrderedDict as a dict.
 """
 
 import math
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError, one_line
 from netsim.wire import registry
 from netsim.wire.coded import Coded
+from netsim.wire.payloads import LONGEST_NAME, Named, plain, unpacked
 
 MOST_NESTED = 32
 """The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
@@ -27,13 +29,13 @@ MOST_NESTED = 32
 Decoding a level takes about 50 kB of stack and, for tuples, a copy of their items.
 """
 
-# Numbers from 5 on belong to coded types: `netsim.wire.registry`.
-ARRAY, _SCALAR, _TUPLE, _COMPLEX = 1, 2, 3, 4
+# The other numbers belong to coded types: `netsim.wire.registry`.
+ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
 # Containers, and types that msgpack would encode by itself although they arrive as another type.
-_TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
+_TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
 # A frame is a list, which contains the payload.
 _MAX_DEPTH = MOST_NESTED + 1
@@ -103,7 +105,8 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 def extension(payload: Any) -> tuple[int, bytes]:
     """Return the number and the content of the extension that an array or a coded array is; raises WireError."""
     if type(payload) is np.ndarray:
-        return ARRAY, array_bytes(payload)
+        known = plain(payload)
+        return (ARRAY, array_bytes(known)) if known is payload else (_NAMED, _named_bytes(known))
     try:
         return registry.pack(payload)
     except WireError:
@@ -183,6 +186,8 @@ def _pack_other(value: Any) -> msgpack.ExtType:
         return msgpack.ExtType(_TUPLE, _pack(list(value)))
     if kind is complex:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
+    if kind is Named:
+        return msgpack.ExtType(_NAMED, _named_bytes(value))
     if isinstance(value, Coded):
         raise registry.unregistered(kind)
     raise _unknown(value)
@@ -213,8 +218,8 @@ def _unknown(value: Any) -> WireError:
             "float, or bytes"
         )
     return WireError(
-        f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, numpy "
-        "arrays and coded arrays"
+        f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, arrays, "
+        "coded arrays and what netsim.payloads.register names"
     )
 
 
@@ -228,6 +233,9 @@ def read_extension(code: int, data: bytes) -> Any:
         return tuple(unpack_payload(data))
     if code == _COMPLEX:
         return _read_complex(data)
+    if code == _NAMED:
+        name, content = _split(data)
+        return unpacked(name, unpack_payload(content))
     return registry.unpack(code, data)
 
 
@@ -241,6 +249,21 @@ def _read_scalar(data: bytes) -> Any:
 def _read_complex(data: bytes) -> complex:
     real, imag = np.frombuffer(data, np.float64).tolist()
     return complex(real, imag)
+
+
+def _named_bytes(value: Named) -> bytes:
+    return _pack(value.name) + _pack(value.content)
+
+
+def _split(data: bytes) -> tuple[str, bytes]:
+    """Return the name of a `Named` payload, and the bytes of its content."""
+    unpacker = msgpack.Unpacker()
+    # Three bytes of msgpack may be before it.
+    unpacker.feed(data[: LONGEST_NAME + 3])
+    name = unpacker.unpack()
+    if type(name) is not str:
+        raise WireError(f"no payload has the name {name!r:.60}")
+    return name, data[unpacker.tell() :]
 
 
 def _pack(value: Any) -> bytes:
@@ -260,11 +283,11 @@ def _check_parts(value: Any, depth_left: int, action: str) -> None:
         return
     if kind is memoryview and value.format == "B" and value.ndim == 1:
         return
-    if kind not in (list, tuple, dict):
+    if kind not in (list, tuple, dict, Named):
         raise _unknown(value)
     if not depth_left:
         raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
-    parts = value
+    parts = [value.content] if kind is Named else value
     if kind is dict:
         check_keys(value, action)
         parts = list(chain(value, value.values()))
@@ -286,10 +309,12 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     WireError
-        If a value cannot be sent: an unknown type or a subclass of a known one, an array of Python objects, an integer
-        of more than 64 bits, lists, tuples and dicts nested more than `MOST_NESTED` deep.
+        If a value cannot be sent: an unknown type or a subclass of a known one, an array of Python objects or of a
+        device other than the CPU, an integer of more than 64 bits, lists, tuples and dicts nested more than
+        `MOST_NESTED` deep.
     """
     try:
+        value = plain(value)
         _check_parts(value, _MAX_DEPTH, "encode")
         return _pack(value)
     except WireError:
@@ -324,10 +349,16 @@ def _decode(data: bytes, depth_left: int) -> Any:
     check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:
-        if code != _TUPLE:
+        if code not in (_TUPLE, _NAMED):
             return read_extension(code, body)
         if not depth_left:
             raise WireError(f"cannot decode the payload: tuples are nested deeper than {MOST_NESTED}")
+        if code == _NAMED:
+            name, body = _split(body)
+            content = _decode(body, depth_left - 1)
+            # Before a user's function gets it.
+            _check_parts(content, depth_left - 1, "decode")
+            return unpacked(name, content)
         items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
             # An array of elements without size can have any number of them.
@@ -356,6 +387,8 @@ def is_mutable(payload: Any) -> bool:
         return False
     if isinstance(payload, np.ndarray | np.generic):
         return False
+    if isinstance(payload, Named):
+        return payload.is_mutable
     return not (kind is tuple and not any(map(is_mutable, payload)))
 
 
@@ -363,7 +396,8 @@ def payload_bits(payload: Any) -> int:
     """Return the bits of a payload as papers count them.
 
     8 × the bytes of an array, the ``payload_bits`` of a coded array, 64 for a float, the sum over the items of lists,
-    tuples and dicts, and 8 × the encoded length of anything else.
+    tuples and dicts, those of what an object of a registered class is packed into, and 8 × the encoded length of
+    anything else.
     """
     if isinstance(payload, np.ndarray):
         return payload.nbytes * 8
@@ -377,6 +411,11 @@ def payload_bits(payload: Any) -> int:
         return sum(map(payload_bits, payload))
     if isinstance(payload, dict):
         return sum(payload_bits(part) for item in payload.items() for part in item)
+    if isinstance(payload, Named):
+        return payload_bits(payload.content)
+    known = plain(payload)
+    if known is not payload:
+        return payload_bits(known)
     return 8 * len(encode(payload))
 
 

@@ -86,9 +86,12 @@ class Coder(ABC):
     ----------
     whole : bool
         Whether it is precise enough to encode a state itself instead of a difference.
+    feeds_back : bool
+        Whether it adds the error of one message to the next, as only `ErrorFeedback` does.
     """
 
     whole: bool = False
+    feeds_back: bool = False
 
     def __repr__(self) -> str:
         known = ((name, each) for name, each in vars(self).items() if name != "whole" and not name.startswith("_"))

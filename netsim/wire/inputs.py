@@ -50,6 +50,15 @@ def without_memory(coder: Coder) -> Coder:
     return coder
 
 
+def with_own_memory(coder: Coder) -> Coder:
+    """Return a coder for use within another one, with a memory of its own; raises BadInput for one with feedback."""
+    if not isinstance(coder, Coder):
+        raise check.refuse("coder", coder, "a netsim.coders.Coder")
+    if coder.feeds_back:
+        raise check.refuse("coder", coder, "one without error feedback, which goes around all others")
+    return coder.fresh()
+
+
 def scales(sizes: Any) -> tuple[float, ...]:
     """Return the smallest float32 numbers that are not below the sizes: one, or one for each row."""
     return tuple(float32_above(size) for size in np.atleast_1d(sizes).tolist())

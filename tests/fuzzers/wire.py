@@ -22,6 +22,8 @@ from netsim.coders import (
     Float,
     Floats,
     InParts,
+    LowRank,
+    Natural,
     RandomK,
     Residues,
     Sign,
@@ -188,7 +190,7 @@ def any_coder(rng: Rng, by_row: bool) -> Coder:
     bits = rng.randint(1, 16)
     if by_row:
         return rng.choice((QSGD, Uniform))(bits, by_row=True)
-    return rng.choice((QSGD(bits), Uniform(bits), Uniform(bits, -1.0, 2.0), Sign(), Ternary()))
+    return rng.choice((QSGD(bits), Uniform(bits), Uniform(bits, -1.0, 2.0), Sign(), Ternary(), Natural()))
 
 
 def any_coded(rng: Rng) -> Coded:
@@ -204,16 +206,21 @@ def any_coded(rng: Rng) -> Coded:
         widths = [rng.randint(1, 48), *(rng.randint(0, 48) for _ in range(rng.randint(0, 2)))]
         parts = [draws.integers(-(2**50), 2**50, vector.size) for _ in widths]
         return Residues.of(parts, widths, whole=rng.random() < 0.3)
-    coder = any_coder(rng, vector.ndim == 2 and rng.random() < 0.4)
-    if way < 0.5:
+    by_row = vector.ndim == 2 and rng.random() < 0.4
+    coder = any_coder(rng, by_row)
+    if vector.ndim == 2 and rng.random() < 0.2:
+        coder = LowRank(1, rng.choice((Float(32), QSGD(5), Natural())))
+    elif way < 0.5:
         part = rng.choice((Exact(), Float(32), any_coder(rng, False)))
         k = rng.choice((1, 2, 6, 19, 200))
         coder = rng.choice((TopK(k, part), RandomK(k, part, unbiased=rng.random() < 0.3)))
     if len(vector) % 2 == 0 and rng.random() < 0.15:
         coder = InParts(coder, 2)
+    elif vector.size > 1 and not by_row and rng.random() < 0.1:
+        coder, vector = InParts(coder, {"a": (1,), "b": (1, vector.size - 1)}), vector.ravel()
     coded = coder.encode(vector, draws)
-    assert isinstance(coded, Coded)
-    return coded
+    # Of low rank is only what has fewer elements so.
+    return coded if isinstance(coded, Coded) else Floats.of(coded)
 
 
 def any_key(rng: Rng) -> Any:
@@ -289,14 +296,23 @@ def token(rng: Rng, room: int = 3) -> bytes:
 
 def extension(rng: Rng, room: int = 0) -> bytes:
     """An extension type with a body that nearly is what it should be."""
-    code, body = rng.choice(((1, trailed), (2, trailed), (3, token), (4, any_bytes), (None, any_bytes), (0, any_bytes)))
+    code, body = rng.choice(
+        ((1, trailed), (2, trailed), (3, token), (4, any_bytes), (12, named), (None, any_bytes), (0, any_bytes))
+    )
     if code == 0:
-        code, body = rng.choice(((5, quantized), (rng.choice((5, 6, 7, 8, 9, 11, 127)), near_coded)))
+        code, body = rng.choice(((5, quantized), (rng.choice((5, 6, 7, 8, 9, 11, 13, 14, 127)), near_coded)))
     content = body(rng, room - 1) if body is token and room else body(rng)
     number = rng.randint(0, 255) if code is None else code
     if len(content) in (1, 2, 4, 8, 16) and rng.random() < 0.5:
         return bytes((0xD4 + (1, 2, 4, 8, 16).index(len(content)), number)) + content
     return claim(rng, 0xC7, 0xC8, 0xC9, len(content)) + bytes((number,)) + content
+
+
+def named(rng: Rng) -> bytes:
+    """The name of a payload and its content, or nearly."""
+    name = rng.choice((b"\xa8bfloat16", b"\xa8bfloat16", b"\xa1a", token(rng, 0)))
+    bits = encode(np.arange(rng.randint(0, 3), dtype=np.uint16))
+    return name + rng.choice((any_bytes(rng), token(rng), extension(rng), bits, mutated(rng, bits)))
 
 
 ODD_DTYPES = (

@@ -23,7 +23,10 @@ from netsim.coders import (
     Exact,
     Float,
     Floats,
+    InParts,
+    LowRank,
     MessageRange,
+    Natural,
     NormLevels,
     RandomK,
     Sign,
@@ -58,7 +61,11 @@ CODERS: dict[str, Callable[[], Coder]] = {
     "RandomK unbiased": lambda: RandomK(3, QSGD(5), unbiased=True),
     "Sign": Sign,
     "Ternary": Ternary,
+    "Natural": Natural,
+    "LowRank": lambda: LowRank(1),
+    "LowRank of QSGD": lambda: LowRank(1, QSGD(5)),
     "ErrorFeedback": lambda: ErrorFeedback(TopK(2)),
+    "ErrorFeedback of LowRank": lambda: ErrorFeedback(LowRank(1)),
 }
 every_coder = pytest.mark.parametrize("make", CODERS.values(), ids=CODERS)
 NEW = [name for name in CODERS if name not in ("Exact", "Float")]
@@ -131,7 +138,9 @@ def test_sizes_beyond_float32_are_refused(coder: Coder, size: float) -> None:
         coder.encode([size, size], rng())
 
 
-@pytest.mark.parametrize("make", [lambda: QSGD(2), lambda: RandomK(1), Ternary, lambda: ErrorFeedback(Exact())])
+@pytest.mark.parametrize(
+    "make", [lambda: QSGD(2), lambda: RandomK(1), Ternary, Natural, lambda: LowRank(1), lambda: ErrorFeedback(Exact())]
+)
 def test_who_draws_wants_a_generator(make: Callable[[], Coder]) -> None:
     for none in (None, 7, np.random):
         with pytest.raises(
@@ -181,9 +190,16 @@ def test_bad_coders_are_refused(make: Any, message: str) -> None:
     assert message_of(make, BadInput) == message
 
 
-@pytest.mark.parametrize("wrap", [lambda c: TopK(1, c), lambda c: RandomK(1, c), ErrorFeedback])
-def test_a_memory_is_no_part_of_another_coder(wrap: Callable[[Coder], Coder]) -> None:
-    with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without a memory$"):
+@pytest.mark.parametrize("wrap", [lambda c: TopK(1, c), lambda c: RandomK(1, c), lambda c: LowRank(1, c)])
+def test_a_memory_is_no_part_of_a_coder_that_cannot_keep_it(wrap: Callable[[Coder], Coder]) -> None:
+    for coder in (ErrorFeedback(Sign()), LowRank(1)):
+        with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without a memory$"):
+            wrap(coder)
+
+
+@pytest.mark.parametrize("wrap", [lambda c: InParts(c, 2), ErrorFeedback])
+def test_feedback_goes_around_all_other_coders(wrap: Callable[[Coder], Coder]) -> None:
+    with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without error feedback, which goes around"):
         wrap(ErrorFeedback(Sign()))
 
 
@@ -648,7 +664,7 @@ def test_ternary_is_unbiased_with_its_variance(n: int) -> None:
 # --- error feedback ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in CODERS if name != "ErrorFeedback"])
+@pytest.mark.parametrize("name", [name for name in CODERS if not name.startswith("ErrorFeedback")])
 @pytest.mark.parametrize("shape", [(0,), (1,), (12,), (3, 5)])
 def test_what_was_decoded_and_what_is_left_are_all_there_was(name: str, shape: tuple[int, ...]) -> None:
     coder, draws = ErrorFeedback(CODERS[name]()), rng(4)
@@ -765,7 +781,12 @@ def said_bits(name: str, n: int) -> int:
         "RandomK unbiased": few + 3 * 6 + 32,
         "Sign": n + 32,
         "Ternary": 8 * 4 + 32,
+        "Natural": 9 * n,
+        # A vector is sent whole.
+        "LowRank": 32 * n,
+        "LowRank of QSGD": 6 * n + 32,
         "ErrorFeedback": 2 * log2_up(n) + 2 * 64,
+        "ErrorFeedback of LowRank": 32 * n,
     }[name]
 
 

@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_refused() -> None:
         InParts(Uniform(4), 2).encode(np.ones(9))
     with pytest.raises(BadInput, match="parts = 0"):
         InParts(Uniform(4), 0)
-    with pytest.raises(BadInput, match="must be one without a memory"):
+    with pytest.raises(BadInput, match="must be one without error feedback"):
         InParts(ErrorFeedback(Sign()), 2)
 
 

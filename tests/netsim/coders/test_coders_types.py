@@ -277,6 +277,8 @@ def test_coders_are_at_the_public_edge() -> None:
         "Trits": 9,
         "Residues": 10,
         "Several": 11,
+        "Powers": 13,
+        "Factors": 14,
     }
 
 

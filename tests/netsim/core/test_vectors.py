@@ -1,6 +1,8 @@
 """Vectors and coded arrays in frames: whatever way they take, the bytes are the codec's and the values numpy's."""
 
+import pickle
 import random
+import zlib
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -77,6 +79,30 @@ def test_the_bytes_of_a_vector_are_the_codecs(size: int, dtype: type) -> None:
     assert run.ledger.payload_bits == 300 * 8 * dtype().itemsize * (2 * size - 1)
 
 
+def test_the_checksum_is_zlibs_whatever_the_length() -> None:
+    lengths = [1, 100, *range(1020, 1060), 4095, 16_383, 16_384, 16_385, 20_001]
+    vectors = [RNG.normal(size=length).astype(np.float32) for length in lengths]
+    texts = [RNG.bytes(length) for length in (4000, *range(4060, 4200), 70_001)]
+    payloads: list[Any] = [*vectors, *(vector.astype(np.float64) for vector in vectors), *texts]
+    agents = dict(enumerate(map(Talker, [payloads, [None] * len(payloads)])))
+    run = Network(topology.path(2), seed=4).run(agents, trace=True)
+    assert run.trace is not None
+    sent = np.concatenate([*run.trace.chunks("sent")])
+    checksums = sent["checksum"][sent["sender"] == 0]
+    assert checksums.tolist() == [zlib.crc32(heard[0].data) for heard in agents[1].heard]
+
+
+def test_a_long_vector_is_pickled_and_copied_with_its_frame() -> None:
+    vector = RNG.normal(size=20_000)
+    agents, _ = exchanged([[vector], [vector]])
+    frame = agents[1].heard[0][0]
+    for again in (pickle.loads(pickle.dumps(frame)), frame.copy(), frame.received((1.0, 0.0, 0.0))):
+        assert again.data == frame.data
+        assert same_bits(again.payload, vector)
+    vector[:] = 0.0
+    assert frame.payload.any()
+
+
 def test_odd_arrays_arrive_as_they_were() -> None:
     arrays = odd_arrays()
     before = [array.tobytes() for array in arrays]
@@ -95,7 +121,7 @@ def test_odd_arrays_arrive_as_they_were() -> None:
     assert run.ledger.payload_bits == 2 * sum(map(payload_bits, arrays))
 
 
-@pytest.mark.parametrize("size", [1, 7, 2047, 2048, 2049, 10_000])
+@pytest.mark.parametrize("size", [1, 7, 2047, 2048, 2049, 10_000, 20_000])
 @pytest.mark.parametrize("kinds", [["f4"], ["f8"], ["f4", "f8"], ["f4", "f8", ">f4", "i4"]])
 def test_sums_and_rows_are_those_of_numpy_to_the_last_bit(size: int, kinds: list[str]) -> None:
     vectors = [(RNG.normal(size=size) * 10.0 ** RNG.integers(-2, 9)).astype(kinds[i % len(kinds)]) for i in range(6)]

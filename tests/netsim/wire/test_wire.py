@@ -132,7 +132,7 @@ circle.append(circle)
         subclass(tuple),
         subclass(dict),
         subclass(np.float64, 1.0),
-        collections.OrderedDict(a=1),
+        collections.defaultdict(int, a=1),
         collections.defaultdict(int),
         collections.Counter("a"),
         Pair(1, 2),

@@ -1,0 +1,110 @@
+"""D-PSGD with models of a million parameters, beside a bare numpy loop: 64 agents, float32, on two graphs.
+
+Both compute θ_i ← Σ_n w θ_n − η ∇R_i(θ_i) with the same numpy operations; netsim also encodes every model, checks it by
+its CRC, delays it on each link, counts it and hands it to the neighbours. Each measurement is a process of its own,
+which gives its CPU seconds and its peak of memory; the two take turns. By default both keep the memory that they
+freed (malloc's thresholds are raised): fresh pages from the system may cost as much as all else. With ``--plain`` they
+do not.
+"""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+import netsim
+from benchmarks.dpsgd_loop import ETA, PARAMETERS, Model, graph_of, targets, weight_of
+from benchmarks.report import parser, show
+from netsim import Link, Network, latency
+from netsim.transport import Heard
+
+CHILD = """
+import json, resource, sys
+from {module} import train
+seconds, total = train(sys.argv[1], int(sys.argv[2]))
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, total]))
+"""
+
+
+class Learner(netsim.Agent):
+    """One agent of D-PSGD with the cost ½‖θ − c_i‖²."""
+
+    def __init__(self, minimum: Model, weight: np.float32, rounds: int) -> None:
+        self.model: Model = np.zeros(PARAMETERS, dtype=np.float32)
+        self.minimum, self.weight, self.count = minimum, weight, rounds
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        async for _ in self.rounds(self.count):
+            await self.broadcast("model", self.model)
+            self.update(await self.collect())
+
+    def update(self, heard: Heard) -> None:
+        """Compute θ_i ← Σ_n w θ_n − η (θ_i − c_i)."""
+        step = ETA * (self.model - self.minimum)
+        self.model *= self.weight
+        for frame in heard:
+            self.model += self.weight * frame.payload
+        self.model -= step
+
+
+def train(name: str, rounds: int) -> tuple[float, float]:
+    """Return the CPU seconds of the run, and the sum of all parameters, as `benchmarks.dpsgd_loop.train` does."""
+    graph, minima = graph_of(name), targets()
+    agents = {node: Learner(minima[node], weight_of(graph, node), rounds) for node in graph}
+    network = Network(graph, Link(latency=latency.uniform(0.01, 0.05)), round_period=0.1, seed=1)
+    start = time.process_time()
+    network.run(agents)
+    seconds = time.process_time() - start
+    return seconds, float(sum(agent.model.sum(dtype=np.float64) for agent in agents.values()))
+
+
+def measured(module: str, graph: str, rounds: int, keeps: bool) -> list[float]:
+    """Return CPU seconds, peak memory (MB) and the sum of parameters of a process."""
+    kept = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if keeps else {}
+    command = [sys.executable, "-c", CHILD.format(module=module), graph, str(rounds)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | kept).stdout
+    return list(map(float, json.loads(output)))
+
+
+def compared(graph: str, rounds: int, repeats: int, keeps: bool) -> dict[str, float]:
+    """Return the medians of both and their ratios."""
+    found: dict[str, list[list[float]]] = {"loop": [], "netsim": []}
+    for _ in range(repeats):
+        found["loop"].append(measured("benchmarks.dpsgd_loop", graph, rounds, keeps))
+        found["netsim"].append(measured("benchmarks.dpsgd", graph, rounds, keeps))
+    # Frames arrive in another order than that of the loop.
+    assert math.isclose(found["loop"][0][2], found["netsim"][0][2], rel_tol=1e-6)
+    loop, emulated = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values())
+    ratios = [b[0] / a[0] for a, b in zip(found["loop"], found["netsim"], strict=True)]
+    return {
+        "loop_s": loop[0],
+        "netsim_s": emulated[0],
+        "times_the_loop": statistics.median(ratios),
+        "least": min(ratios),
+        "most": max(ratios),
+        "loop_MB": loop[1],
+        "netsim_MB": emulated[1],
+        "times_its_memory": emulated[1] / loop[1],
+    }
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, repeats=5, rounds=10)
+    command.add_argument("--plain", action="store_true", help="leave malloc's thresholds as they are")
+    chosen = command.parse_args()
+    rows = {
+        name: compared(name, chosen.rounds, chosen.repeats, not chosen.plain)
+        for name in ("ring", "random, 6 neighbours")
+    }
+    show(rows, chosen.json, f"D-PSGD, {len(graph_of('ring'))} agents × {PARAMETERS:,} float32 × {chosen.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Matrices of low rank: two narrow factors travel in place of a matrix.
+
+Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from netsim.coders.floats import Float, Floats
+from netsim.coders.sparse import MOST_ELEMENTS, Sparse
+from netsim.errors import WireError
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire import registry
+from netsim.wire.coded import Coded, Coder, Encoded
+from netsim.wire.inputs import generator, real_array, without_memory
+from netsim.wire.packing import check_shape
+
+_HEAD = struct.Struct(">BI")
+
+
+@dataclass(frozen=True)
+class Factors(Coded):
+    """A matrix P Qᵀ of shape (n, m), as its factors P of shape (n, r) and Q of shape (m, r).
+
+    On the wire (type number 14): of P and then of Q a byte with its type number, the number of its bytes (four bytes,
+    the most significant first) and these.
+
+    Attributes
+    ----------
+    left, right : Coded
+        P and Q.
+    saturated : int
+        Clipped elements of both; known to the sender only, so not compared.
+    """
+
+    left: Coded
+    right: Coded
+    saturated: int = field(default=0, compare=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of the matrix."""
+        return self.left.shape[0], self.right.shape[0]
+
+    def check(self) -> None:
+        """Raise WireError unless P and Q fit together."""
+        for part in (self.left, self.right):
+            # A sparse factor, too, would be much larger than its bytes.
+            if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
+                raise WireError("a factor of a matrix must be a coded matrix whose elements all travel")
+        if self.left.shape[1] != self.right.shape[1]:
+            raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} do not fit together")
+        if check_shape(self.shape) > MOST_ELEMENTS:
+            raise WireError(f"no matrix of low rank has shape {self.shape}: at most {MOST_ELEMENTS} elements")
+        with np.errstate(over="ignore"):
+            sizes = [np.abs(part.values).max(initial=0.0) for part in (self.left, self.right)]
+            if not np.isfinite(sizes[0] * sizes[1] * self.left.shape[1]):
+                raise WireError("the product of a matrix's factors must be finite")
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits as papers count them: those of P and Q."""
+        return registry.bits_of(self.left) + registry.bits_of(self.right)
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if P and Q do not fit together."""
+        self.check()
+        parts = map(registry.pack, (self.left, self.right))
+        return b"".join(_HEAD.pack(number, len(data)) + data for number, data in parts)
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the matrix with these bytes; raises WireError for any others."""
+        left, start = _factor(data, 0)
+        right, start = _factor(data, start)
+        if start != len(data):
+            raise WireError(f"{len(data)} bytes are too many for two factors")
+        matrix = cls(left, right)
+        matrix.check()
+        return matrix
+
+    def decode(self) -> Vector:
+        """Return P Qᵀ."""
+        values: Vector = self.left.values @ self.right.values.T
+        return values
+
+
+def _factor(data: bytes, start: int) -> tuple[Coded, int]:
+    """Return the factor at an offset, and its end."""
+    if len(data) < start + _HEAD.size:
+        raise WireError(f"{len(data)} bytes cannot hold two factors")
+    number, length = _HEAD.unpack_from(data, start)
+    begin = start + _HEAD.size
+    if len(data) < begin + length:
+        raise WireError(f"{len(data)} bytes cannot hold two factors")
+    if registry.KINDS.get(number) in (Factors, Sparse):
+        # Else few bytes could ask for a thousand of them within each other.
+        raise WireError("a factor of a matrix must be a coded matrix whose elements all travel")
+    return registry.unpack(number, data[begin : begin + length]), begin + length
+
+
+class LowRank(Coder):
+    """PowerSGD's compression: C(M) = P (MᵀP)ᵀ with P an orthonormal basis of the columns of M Q, of rank r.
+
+    Q is the previous message's MᵀP (a warm start), and at first drawn from the normal distribution: one step of the
+    power iteration in each message. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖², and if M stays the same
+    the error falls to that of the best matrix of rank r. Biased: receivers that add up what they hear need
+    `ErrorFeedback`. r(n + m) numbers for n × m of them; a vector, or a matrix with no more elements than that, is sent
+    whole. A tensor with more axes is a matrix of its first axis and all others (`InParts`).
+
+    In the paper all workers hold the same Q, and P and Q are means over them (all-reduce). Between neighbours there is
+    no such mean: here each agent sends P and Q of its own difference, of which receivers need nothing but these.
+
+    The memory Q belongs to one agent: each agent calls ``coder.fresh()``.
+
+    Parameters
+    ----------
+    rank : int
+        The number r of columns of P and Q.
+    coder : Coder, optional
+        Encodes P, and MᵀP with the decoded P, one after the other; default: ``Float(32)``.
+
+    Raises
+    ------
+    BadInput
+        If ``rank`` < 1, or ``coder`` is not a coder, has a memory or omits elements; in `encode` if ``rng`` is missing,
+        an element is not finite, a matrix has more than 2²⁴, or ``coder`` refuses P or Q.
+    """
+
+    def __init__(self, rank: int, coder: Coder | None = None) -> None:
+        self.rank = check.integer("rank", rank, low=1)
+        self.coder = without_memory(Float(32) if coder is None else coder)
+        self._right: Vector | None = None
+
+    def fresh(self) -> "LowRank":
+        """Return one with the same rank and coder and an empty memory, for one agent."""
+        return LowRank(self.rank, self.coder)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
+        """Return the coded array; the first Q is drawn from ``rng``, which ``coder`` uses, too."""
+        array = real_array(vector)
+        draws = generator(rng)
+        if array.ndim == 1 or self.rank * sum(array.shape) >= array.size:
+            return self.coder.encode(array, draws)
+        if array.size > MOST_ELEMENTS:
+            raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
+        with np.errstate(over="ignore", invalid="ignore"):
+            basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
+            left = _as_factor(self.coder, self.coder.encode(basis, draws))
+            right = check.finite_array("vectorᵀ · P", array.T @ left.values)
+        coded = _as_factor(self.coder, self.coder.encode(right, draws))
+        self._right = right
+        return Factors(left, coded, left.saturated + coded.saturated)
+
+    def _start(self, columns: int, draws: np.random.Generator) -> Vector:
+        """Return the Q to begin with: that of the last message, and new draws where that has none."""
+        right = self._right
+        if right is None or right.shape != (columns, self.rank):
+            return draws.standard_normal((columns, self.rank))
+        sizes = np.abs(right).max(axis=0)
+        # Of size 1, lest the product is beyond the largest number, or vanishes.
+        start: Vector = right / np.where(sizes == 0.0, 1.0, sizes)
+        if not sizes.all():
+            start[:, sizes == 0.0] = draws.standard_normal((columns, np.count_nonzero(sizes == 0.0)))
+        return start
+
+
+def _as_factor(coder: Coder, encoded: Encoded) -> Coded:
+    """Return what a coder made of a factor as a coded array; raises BadInput for one that omits elements."""
+    if isinstance(encoded, Factors | Sparse):
+        raise check.refuse("coder", coder, "one that sends all elements of P and Q")
+    return encoded if isinstance(encoded, Coded) else Floats.of(encoded)

@@ -1,0 +1,3 @@
+from . import payloads
+
+__all__ = ["payloads"]

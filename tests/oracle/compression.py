@@ -1,0 +1,45 @@
+"""Compressors as their papers write them, in plain numpy: natural compression and PowerSGD with error feedback."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def natural(t: float, uniform: float) -> float:
+    """Return C_nat(t), Horváth et al. 2019, definition 1, with the draw ``uniform`` of [0, 1)."""
+    if t == 0.0:
+        return 0.0
+    lower = float(np.floor(np.log2(abs(t))))
+    # log2 may round up to a whole number just below a power of two.
+    lower -= 2.0**lower > abs(t)
+    below = (2.0 ** (lower + 1) - abs(t)) / 2.0**lower
+    return float(np.sign(t)) * (2.0**lower if uniform >= 1.0 - below else 2.0 ** (lower + 1))
+
+
+def gram_schmidt(matrix: Array) -> Array:
+    """Return an orthonormal basis of the columns, one after the other."""
+    basis = matrix.copy()
+    for i in range(basis.shape[1]):
+        for j in range(i):
+            basis[:, i] -= (basis[:, j] @ basis[:, i]) * basis[:, j]
+        basis[:, i] /= np.linalg.norm(basis[:, i])
+    return basis
+
+
+def power_sgd(gradients: list[Array], right: Array) -> list[Array]:
+    """Return the decompressed messages of one worker: Vogels et al. 2019, algorithm 1 with the errors of algorithm 2.
+
+    ``right`` is the first Q; the next are those that were sent.
+    """
+    error: Any = np.zeros_like(gradients[0])
+    sent = []
+    for gradient in gradients:
+        delta = gradient + error
+        left = gram_schmidt(delta @ right)
+        right = delta.T @ left
+        sent.append(left @ right.T)
+        error = delta - sent[-1]
+    return sent
