@@ -11,6 +11,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
 from netsim.studies.formats import FIGURES, write_figure
 from netsim.studies.intervals import over_text
+from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import runs_of
 from netsim.util import check
 
@@ -22,16 +23,17 @@ _COSTS = ("transmissions", "payload_bits")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
 
-def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
+def table(places: Sequence[str], metrics: Sequence[str], reach: str | None = None) -> "pd.DataFrame":
     """Return a row for each run folder or sweep's point, and algorithm: the settings that differ, and the last values.
 
     Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
     study's tables (`netsim.studies.own_tables.resolve`): there is a row for each of its rows then, and what tells its
-    rows apart comes before the algorithm. Raises BadInput for a folder that is neither or not whole, or a metric that
-    none has.
+    rows apart comes before the algorithm. With ``reach`` the values are those of the round in which a target is reached
+    (`netsim.studies.results.load`), not the last. Raises BadInput for a folder that is neither or not whole, or a
+    metric that none has.
     """
-    last = results.compare(*places)
-    if not set(metrics) <= set(last.columns):
+    last = results.compare(*places, reach=reach)
+    if not set(metrics) <= set(last.columns) and reach is None:
         folders = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
         holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
         last = results.compare(*places, table=holder)
@@ -84,16 +86,23 @@ def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | st
 
 
 def titled(
-    found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool, over: str = "seed"
+    found: "pd.DataFrame",
+    metrics: Sequence[str],
+    of: str,
+    each: bool,
+    over: str = "seed",
+    *,
+    reach: str | None = None,
 ) -> tuple[str, "pd.DataFrame"]:
     """Return a title and its table: that of `over_seeds`, unless there is none, or ``each`` asks for all rows."""
     together = over_seeds(found, metrics, of, over)
+    what = "Last values" if reach is None else f"Values from which on {Target.of(reach)}"
     if together is None or each:
-        return "Last values", found
+        return what, found
     if len(metrics) == 1:
         interval = results.interval_text(together["seeds"], of=of)
-        return f"Last values of {metrics[0]} over the {over_text(over)}s; low to high: {interval}", together
-    return f"Last values, {of} over the {over_text(over)}s", together
+        return f"{what} of {metrics[0]} over the {over_text(over)}s; low to high: {interval}", together
+    return f"{what}, {of} over the {over_text(over)}s", together
 
 
 def paired(

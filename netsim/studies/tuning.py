@@ -21,6 +21,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.folder import load
+from netsim.studies.reach import Target
 from netsim.studies.reserve import locked, refusals
 from netsim.studies.sweeps.grid import grid
 from netsim.studies.sweeps.sweep import Sweep, sweep
@@ -100,6 +101,8 @@ class Plan:
         The column of rounds.csv whose last value, as a mean over the seeds, is to be small.
     budget : int
         The most runs.
+    reach : str, optional
+        Where the metric is read instead of in the last round: `netsim.studies.results.load`.
     """
 
     scenario: str
@@ -110,6 +113,17 @@ class Plan:
     seeds: tuple[int, ...]
     metric: str
     budget: int
+    reach: str | None = None
+
+    @property
+    def measured(self) -> str:
+        """What is minimised, in words."""
+        return self.metric if self.reach is None else f"{self.metric} from which on {Target.of(self.reach)},"
+
+    @property
+    def failed(self) -> str:
+        """What a run without a value did, in words."""
+        return "diverged" if self.reach is None else "diverged or never reached the target"
 
     def rungs(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return, for each rung, the number of candidates of each method and the seeds that are new to them.
@@ -174,6 +188,7 @@ def tune(
     seeds: Sequence[int] = range(100, 105),
     budget: int = 100,
     metric: str = "train_mse",
+    reach: str | None = None,
     jobs: int = 1,
     reporter: Reporter | None = None,
     redo: bool = False,
@@ -200,6 +215,10 @@ def tune(
         The most runs of the study, for all conditions together.
     metric : str
         A column of rounds.csv; its last value is to be small.
+    reach : str, optional
+        "COLUMN=VALUE" or "COLUMN=+P%": the metric's value in the round from which on the column stays at or below a
+        value, or P per cent above the centralised one, instead; with wire_bits, the bits to a target error. A run that
+        never gets there counts as one that diverged.
     jobs : int
         Number of processes.
     redo : bool
@@ -216,7 +235,7 @@ def tune(
         If no run ended.
     """
     study, show = catalogue.find_study(scenario), reporter or Reporter(quiet=True)
-    plan = _plan(study, over, per, seeds, budget, metric, parameters)
+    plan = _plan(study, over, per, seeds, budget, metric, reach, parameters)
     rungs = plan.rungs()
     known = _known(study, plan)
     ranges = _ranges(plan, known)
@@ -232,6 +251,7 @@ def tune(
         kept = {
             "scenario": plan.scenario,
             "metric": metric,
+            **({"reach": reach} if reach else {}),
             "seeds": list(plan.seeds),
             "per": list(plan.per),
             "parameters": {
@@ -245,7 +265,7 @@ def tune(
         _write(folder / _TRIALS, table.to_csv(index=False))
         _write(folder / _BEST, json.dumps(kept, indent=2) + "\n")
     for part in parts:
-        show.table(f"Best settings{_at(part.when)}: mean {metric} over {len(plan.seeds)} seeds", part.shown())
+        show.table(f"Best settings{_at(part.when)}: mean {plan.measured} over {len(plan.seeds)} seeds", part.shown())
     for note in notes:
         show.line(note)
     return Tuned(folder, table, best, notes)
@@ -356,7 +376,7 @@ class _Search:
             **self.how,
             **{**self.plan.fixed, **when, "set": texts, "seed": list(seeds)},
         )
-        read = _metrics(done, self.plan.metric)
+        read = _metrics(done, self.plan)
         return {(place, seed): read[text, seed] for place, text in enumerate(texts) for seed in seeds}
 
     def _notes(
@@ -370,10 +390,10 @@ class _Search:
     ) -> Iterator[str]:
         at = _at(when)
         if not any(math.isfinite(error) for several in errors.values() for error in several):
-            yield f"{method}{at}: all trials diverged; there is no best setting."
+            yield f"{method}{at}: all trials {self.plan.failed}; there is no best setting."
             return
         if not math.isfinite(mean):
-            yield f"{method}{at}: each candidate left diverged on some seed; there is no best setting."
+            yield f"{method}{at}: each candidate left {self.plan.failed} on some seed; there is no best setting."
             return
         for each in self.ranges[method]:
             value, levels = candidates[best].get(each.parameter), [other[each.parameter] for other in candidates[1:]]
@@ -401,8 +421,9 @@ def _shuffled(count: int, name: tuple[str, str]) -> list[int]:
     return sorted(range(count), key=lambda level: name_key(("tune", *name, level)))
 
 
-def _metrics(done: Sweep, metric: str) -> dict[tuple[str, int], dict[str, float]]:
+def _metrics(done: Sweep, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
     """Return the metric of each method that did not diverge, by the text of ``set`` and the seed of a run."""
+    metric = plan.metric
     found: dict[tuple[str, int], dict[str, float]] = {}
     ran = False
     for point in done.grid.points():
@@ -416,7 +437,11 @@ def _metrics(done: Sweep, metric: str) -> dict[tuple[str, int], dict[str, float]
             rounds = load(place)["rounds"].select_dtypes("number")
             check.one_of("metric", metric, list(rounds.columns[rounds.notna().any()]))
             ran = True
-        for method, last in summary["algorithms"].items():
+        ends = summary["algorithms"]
+        if plan.reach:
+            reached = Target.of(plan.reach).rows(load(place)["rounds"], place).set_index("algorithm")
+            ends = reached.astype(object).where(reached.notna(), None).to_dict("index")
+        for method, last in ends.items():
             diverged = any(str(note).startswith(f"{method} diverged") for note in summary["notes"])
             if not diverged and last.get(metric) is not None:
                 values[method] = float(last[metric])
@@ -435,9 +460,12 @@ def _plan(
     seeds: Sequence[int],
     budget: int,
     metric: str,
+    reach: str | None,
     given: Mapping[str, Any],
 ) -> Plan:
     known = {each.name: each for each in study.parameters}
+    if reach is not None:
+        Target.of(reach)
     for name in ("set", "seed"):
         if name not in known:
             raise BadInput(f"scenario = {study.name!r}: must take --{name}, so that its methods can be tuned")
@@ -468,6 +496,7 @@ def _plan(
         chosen,
         metric,
         check.integer("budget", budget, low=1),
+        reach,
     )
 
 
@@ -515,7 +544,9 @@ def _untuned(known: Known, ranges: Mapping[str, Sequence[Range]]) -> Iterator[st
 @contextmanager
 def _held(folder: Path, plan: Plan) -> Iterator[None]:
     """Lock a folder for one tuning and keep its plan there; raises BadInput if it holds anything else."""
-    file, text = folder / _PLAN, json.dumps(asdict(plan), indent=2) + "\n"
+    # A plan of the last round is written as before there was another.
+    kept = {name: value for name, value in asdict(plan).items() if name != "reach" or value is not None}
+    file, text = folder / _PLAN, json.dumps(kept, indent=2) + "\n"
     with refusals(folder):
         # A hidden file is a lock, or was being written when its process was killed.
         others = folder.exists() and [each.name for each in folder.iterdir() if not each.name.startswith(".")]

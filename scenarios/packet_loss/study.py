@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import FAMILIES, METHODS, NONE, REMEDIES, do, works
+from netsim.scenarios.packet_loss.work import FAMILIES, METHODS, NONE, REMEDIES, do, tuned_notes, works
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TEXT, Repeated, Rows, chosen_names, names_in
@@ -106,7 +106,9 @@ class LossCompared:
     bits : int
         Bits an element of the coded changes (1-16).
     settings : str
-        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share.
+        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
+        several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
+        that was tuned for it.
     """
 
     methods: str = ",".join(FAMILIES)
@@ -164,6 +166,8 @@ def packet_loss(
     given = {name: value for name, value in (given | {"settings": families.settings}).items() if value is not None}
     chosen = chosen_names("methods", families.methods, METHODS)
     plan = list(works(ordered, shares, frames.burst, families.bits, given, chosen))
+    if families.settings is not None:
+        study.note(*tuned_notes(plan, families.settings, numbers))
     measured = do(plan, Path(repeated.folder), numbers, repeated.jobs, study.reporter, redo=repeated.redo)
     rounds, divided = size.rounds or 0, rows.partition_title
     about = report.ReportContext(data, size.agents, rounds, frames.burst, repeated.repeats, divided)

@@ -13,8 +13,9 @@ from netsim import BadInput
 from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of, combinations
-from netsim.scenarios.frontier.study import cheapest, settled
+from netsim.scenarios.frontier.study import cheapest
 from netsim.studies import Study, catalogue
+from netsim.studies.reach import settled
 from netsim.studies.results import pareto
 
 needs_data = pytest.mark.skipif(
