@@ -1,0 +1,35 @@
+"""Regression in eight regions: each agent sees samples of its own part of the world, so none can do without the others.
+
+`excess` is how much more all samples cost with the agents' models than with the one that a centre would find, in per
+cent: the mean over the agents. It is zero only if all agents have that model.
+"""
+
+import numpy as np
+
+from netsim import topology
+from netsim.agents import LocalProblem, RandomFourier, Squared, centralised
+
+AGENTS, FEATURES, REGULARIZER = 8, 20, 1e-2
+
+
+def task(seed):
+    """Return each agent's cost, the graph, and what is measured of the models."""
+    graph = topology.erdos_renyi(AGENTS, edges=14, seed=seed)
+    phi = RandomFourier(2, FEATURES, sigma=0.7, seed=seed)
+    rng = np.random.default_rng(seed)
+    costs = []
+    for i in graph:
+        x = rng.random((100, 2)) * [0.3 + 0.1 * i, 1.0]
+        y = np.sin(4 * x[:, 0]) * x[:, 1] + 0.1 * rng.standard_normal(100)
+        costs.append(LocalProblem(phi(x), y, loss=Squared(), regularizer=REGULARIZER / AGENTS))
+    least = total(costs, centralised(costs, REGULARIZER))
+
+    def measure(models):
+        return {"excess": 100 * (np.mean([total(costs, model) for model in models]) / least - 1)}
+
+    return costs, graph, measure
+
+
+def total(costs, model):
+    """Return the cost of one model at all agents."""
+    return sum(cost.value(model) for cost in costs)
