@@ -534,7 +534,7 @@ def compare_them(
     metric = measures[0] if measures else str(found.columns[-1])
     if paired is not None:
         reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
-    for note in compare.diverged(folders):
+    for note in [*compare.diverged(folders), *(compare.unreached(found, reach, over) if reach else [])]:
         reporter.line(note)
     if out is not None:
         warned = compare.draw(found, metric, out, against, statistic, over=over, style=style)

@@ -179,6 +179,19 @@ def diverged(places: Sequence[str]) -> list[str]:
     return lines
 
 
+def unreached(found: "pd.DataFrame", reach: str, over: str = "seed") -> list[str]:
+    """Return a line for each algorithm and combination of settings of a `table` that did not reach a target always."""
+    names = [str(name) for name in found.columns]
+    by = [name for name in names[: names.index("algorithm") + 1] if name != over]
+    column, lines = names[names.index("algorithm") + 1], []
+    for key, part in found.groupby(by, sort=False, dropna=False):
+        if missing := int(part[column].isna().sum()):
+            where = [f"{name}={_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
+            which = ", ".join([*where, str(key[-1])])
+            lines.append(f"{which}: not there in {missing} of {len(part)} runs ({Target.of(reach)})")
+    return lines
+
+
 def draw(
     found: "pd.DataFrame",
     metric: str,
