@@ -16,14 +16,15 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.own import check_left_out, own_task
-from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
+from netsim.scenarios.tasks.own import OTHER, check_left_out, own_task
+from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
     Channel,
     Compared,
+    OwnProblem,
     Prepared,
     Rows,
     Setting,
@@ -40,9 +41,6 @@ _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
 
 _REFERENCE_ROUNDS = (10, 20, 50, 100, 200, 300)
 """Rounds of DKLA after which its training error is taken as the level that COKE must reach."""
-
-_OTHER = "other"
-"""The row of settings.csv for what is no data set of the papers."""
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
 """The forms of the random features, by their names as values of --form."""
@@ -123,18 +121,10 @@ class CokeSteps(BatchSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CokeCompared(Compared):
-    """What the study compares, and on which problem.
-
-    Parameters
-    ----------
-    task : str
-        A Python file whose function task(seed) returns each agent's cost, a graph or None, and a measure: what is
-        learned in place of the data.
-    """
+class CokeCompared(OwnProblem, Compared):
+    """What the study compares, and on which problem."""
 
     algorithms: str = "CTA,DKLA,COKE"
-    task: str | None = None
 
 
 def coke(
@@ -170,10 +160,8 @@ def coke(
     """
     edges, task = setting.edges, compared.task
     if task is not None:
-        if data != "synthetic":
-            raise check.refuse("data", data, f"left out with task = {task!r}, which defines the problem")
-        check_left_out(task, rows, setting)
-        data = _OTHER
+        check_left_out(task, data, rows, setting)
+        data = OTHER
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, conventions=conventions, channel=channel)
     methods = batch.methods(compared, own=batch.steps.coded())
     if task is None:
@@ -238,8 +226,8 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     levels = {"centralised": best} if best == best else {}
     study.figure(
         "mse",
-        curves(finite, error, axes, f"{_called(error)}, {batch.title}", levels),
-        f"The {_called(error).lower()} of each algorithm by rounds, transmissions and bits on the wire; the grey "
+        curves(finite, error, axes, f"{called(error)}, {batch.title}", levels),
+        f"The {called(error).lower()} of each algorithm by rounds, transmissions and bits on the wire; the grey "
         "line is what a centralised solution with all samples reaches.",
     )
     # Where the curves coincide, the saving is their horizontal distance.
@@ -254,11 +242,6 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
         )
 
 
-def _called(error: Axis) -> str:
-    """Return the error's name in titles."""
-    return "Training error" if error.column == "train_mse" else error.text
-
-
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame, error: Axis) -> Iterator[str]:
     """Yield notes on how much COKE saved, and on where the saving shrinks or becomes a loss."""
     on_the_way = saved_on_the_way(rounds, error.column, "DKLA", "COKE", _REFERENCE_ROUNDS)
@@ -266,7 +249,7 @@ def _notes(rounds: pd.DataFrame, savings: pd.DataFrame, error: Axis) -> Iterator
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
         numbers = ", ".join(map(str, on_the_way))
         yield (
-            f"To reach DKLA's {_called(error).lower()} after {numbers} rounds, COKE sent {shares} % fewer frames in "
+            f"To reach DKLA's {called(error).lower()} after {numbers} rounds, COKE sent {shares} % fewer frames in "
             "this run."
         )
     saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)

@@ -281,9 +281,6 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
         sys.exit(1)
 
 
-_REACH = "COLUMN=VALUE or COLUMN=+P% (above the centralised one): values where it is reached for good, not the last."
-
-
 @app.command(
     "tune",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
@@ -296,8 +293,13 @@ _REACH = "COLUMN=VALUE or COLUMN=+P% (above the centralised one): values where i
 )
 @click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
 @click.option("--budget", type=int, default=100, show_default=True, help="The most runs, of all conditions together.")
-@click.option("--metric", default="train_mse", show_default=True, help="The column whose last value is to be small.")
-@click.option("--reach", help=_REACH)
+@click.option(
+    "--metric",
+    default="train_mse",
+    show_default=True,
+    help="The column whose last value is to be small, or "
+    "COLUMN@ERROR=VALUE: that where the error is reached for good; VALUE may be +P%, above the centralised one.",
+)
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
@@ -493,7 +495,8 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
     "--metric",
     "metrics",
     multiple=True,
-    help="A column of rounds.csv, or of another table (by_hops.latency_s); several times.",
+    help="A column of rounds.csv, or of another table (by_hops.latency_s); several times. wire_bits@test_mse=+10%: "
+    "where test_mse is, from then on, at most 10 % above the centralised one.",
 )
 @click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
 @click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
@@ -505,7 +508,6 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 @click.option("--paired", help="Differences of the first metric, seed by seed, from this algorithm, or loss=0.")
 @click.option("--test", default="t", show_default=True, help="Of --paired: t (Student's) or wilcoxon (signed ranks).")
 @click.option("--style", default="usual", show_default=True, help="Of --out: usual, or paper (a column, 3.5 inches).")
-@click.option("--reach", help=_REACH)
 def compare_them(
     folders: tuple[str, ...],
     metrics: tuple[str, ...],
@@ -517,7 +519,6 @@ def compare_them(
     paired: str | None,
     test: str,
     style: str,
-    reach: str | None,
 ) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
@@ -526,15 +527,15 @@ def compare_them(
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
-    found = compare.table(folders, metrics, reach)
+    found = compare.table(folders, metrics)
     for line in compare.conditions(folders):
         reporter.line(line)
     measures = compare.measures_of(found) if metrics else []
-    reporter.table(*compare.titled(found, measures, statistic, each, over, reach=reach))
+    reporter.table(*compare.titled(found, measures, statistic, each, over))
     metric = measures[0] if measures else str(found.columns[-1])
     if paired is not None:
         reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
-    for note in [*compare.diverged(folders), *(compare.unreached(found, reach, over) if reach else [])]:
+    for note in [*compare.diverged(folders), *compare.unreached(found, over)]:
         reporter.line(note)
     if out is not None:
         warned = compare.draw(found, metric, out, against, statistic, over=over, style=style)

@@ -23,17 +23,20 @@ _COSTS = ("transmissions", "payload_bits")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
 
-def table(places: Sequence[str], metrics: Sequence[str], reach: str | None = None) -> "pd.DataFrame":
+def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     """Return a row for each run folder or sweep's point, and algorithm: the settings that differ, and the last values.
 
     Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
     study's tables (`netsim.studies.own_tables.resolve`): there is a row for each of its rows then, and what tells its
-    rows apart comes before the algorithm. With ``reach`` the values are those of the round in which a target is reached
-    (`netsim.studies.results.load`), not the last. Raises BadInput for a folder that is neither or not whole, or a
-    metric that none has.
+    rows apart comes before the algorithm. Of COLUMN@TARGET the value is that of the round in which the target is
+    reached (``reach`` of `netsim.studies.results.load`), not the last. Raises BadInput for a folder that is neither or
+    not whole, a metric that none has, or several targets.
     """
+    reach = target_of(metrics)
     last = results.compare(*places, reach=reach)
-    if not set(metrics) <= set(last.columns) and reach is None:
+    if reach is not None:
+        last = last.rename(columns={metric.partition("@")[0]: metric for metric in metrics})
+    elif not set(metrics) <= set(last.columns):
         folders = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
         holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
         last = results.compare(*places, table=holder)
@@ -46,6 +49,14 @@ def table(places: Sequence[str], metrics: Sequence[str], reach: str | None = Non
     for name in chosen:
         check.one_of("metric", name, measures)
     return last[[*(name for name in settings if name != "point"), "algorithm", *chosen]]
+
+
+def target_of(metrics: Sequence[str]) -> str | None:
+    """Return what follows "@" in metrics, the target where they are read; raises BadInput unless it is one for all."""
+    found = {metric.partition("@")[2] for metric in metrics if "@" in metric}
+    if found and (len(found) > 1 or not all("@" in metric for metric in metrics)):
+        raise check.refuse("metric", ", ".join(metrics), "all in the last round, or all at one target")
+    return next(iter(found), None)
 
 
 def measures_of(found: "pd.DataFrame") -> list[str]:
@@ -86,17 +97,12 @@ def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | st
 
 
 def titled(
-    found: "pd.DataFrame",
-    metrics: Sequence[str],
-    of: str,
-    each: bool,
-    over: str = "seed",
-    *,
-    reach: str | None = None,
+    found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool, over: str = "seed"
 ) -> tuple[str, "pd.DataFrame"]:
     """Return a title and its table: that of `over_seeds`, unless there is none, or ``each`` asks for all rows."""
     together = over_seeds(found, metrics, of, over)
-    what = "Last values" if reach is None else f"Values from which on {Target.of(reach)}"
+    reach = target_of(metrics)
+    what = "Last values" if reach is None else f"Where {Target.of(reach)}, values"
     if together is None or each:
         return what, found
     if len(metrics) == 1:
@@ -179,11 +185,15 @@ def diverged(places: Sequence[str]) -> list[str]:
     return lines
 
 
-def unreached(found: "pd.DataFrame", reach: str, over: str = "seed") -> list[str]:
+def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
     """Return a line for each algorithm and combination of settings of a `table` that did not reach a target always."""
     names = [str(name) for name in found.columns]
     by = [name for name in names[: names.index("algorithm") + 1] if name != over]
-    column, lines = names[names.index("algorithm") + 1], []
+    column = names[names.index("algorithm") + 1]
+    lines: list[str] = []
+    reach = target_of([column])
+    if reach is None:
+        return lines
     for key, part in found.groupby(by, sort=False, dropna=False):
         if missing := int(part[column].isna().sum()):
             where = [f"{name}={_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]

@@ -98,11 +98,10 @@ class Plan:
     seeds : tuple of int
         The seeds of the trials.
     metric : str
-        The column of rounds.csv whose last value, as a mean over the seeds, is to be small.
+        The column of rounds.csv whose last value, as a mean over the seeds, is to be small, or COLUMN@TARGET: its value
+        in the round in which the target is reached.
     budget : int
         The most runs.
-    reach : str, optional
-        Where the metric is read instead of in the last round: `netsim.studies.results.load`.
     """
 
     scenario: str
@@ -113,17 +112,11 @@ class Plan:
     seeds: tuple[int, ...]
     metric: str
     budget: int
-    reach: str | None = None
-
-    @property
-    def measured(self) -> str:
-        """What is minimised, in words."""
-        return self.metric if self.reach is None else f"{self.metric} from which on {Target.of(self.reach)},"
 
     @property
     def failed(self) -> str:
         """What a run without a value did, in words."""
-        return "diverged" if self.reach is None else "diverged or never reached the target"
+        return "diverged or never reached the target" if "@" in self.metric else "diverged"
 
     def rungs(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return, for each rung, the number of candidates of each method and the seeds that are new to them.
@@ -188,7 +181,6 @@ def tune(
     seeds: Sequence[int] = range(100, 105),
     budget: int = 100,
     metric: str = "train_mse",
-    reach: str | None = None,
     jobs: int = 1,
     reporter: Reporter | None = None,
     redo: bool = False,
@@ -214,11 +206,9 @@ def tune(
     budget : int
         The most runs of the study, for all conditions together.
     metric : str
-        A column of rounds.csv; its last value is to be small.
-    reach : str, optional
-        "COLUMN=VALUE" or "COLUMN=+P%": the metric's value in the round from which on the column stays at or below a
-        value, or P per cent above the centralised one, instead; with wire_bits, the bits to a target error. A run that
-        never gets there counts as one that diverged.
+        A column of rounds.csv; its last value is to be small. "wire_bits@test_mse=0.1" or "wire_bits@test_mse=+10%":
+        its value in the round from which on the error stays at or below that, or 10 % above the centralised one; so the
+        bits to a target error. A run that never gets there counts as one that diverged.
     jobs : int
         Number of processes.
     redo : bool
@@ -235,7 +225,7 @@ def tune(
         If no run ended.
     """
     study, show = catalogue.find_study(scenario), reporter or Reporter(quiet=True)
-    plan = _plan(study, over, per, seeds, budget, metric, reach, parameters)
+    plan = _plan(study, over, per, seeds, budget, metric, parameters)
     rungs = plan.rungs()
     known = _known(study, plan)
     ranges = _ranges(plan, known)
@@ -251,7 +241,6 @@ def tune(
         kept = {
             "scenario": plan.scenario,
             "metric": metric,
-            **({"reach": reach} if reach else {}),
             "seeds": list(plan.seeds),
             "per": list(plan.per),
             "parameters": {
@@ -265,7 +254,7 @@ def tune(
         _write(folder / _TRIALS, table.to_csv(index=False))
         _write(folder / _BEST, json.dumps(kept, indent=2) + "\n")
     for part in parts:
-        show.table(f"Best settings{_at(part.when)}: mean {plan.measured} over {len(plan.seeds)} seeds", part.shown())
+        show.table(f"Best settings{_at(part.when)}: mean {metric} over {len(plan.seeds)} seeds", part.shown())
     for note in notes:
         show.line(note)
     return Tuned(folder, table, best, notes)
@@ -423,7 +412,7 @@ def _shuffled(count: int, name: tuple[str, str]) -> list[int]:
 
 def _metrics(done: Sweep, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
     """Return the metric of each method that did not diverge, by the text of ``set`` and the seed of a run."""
-    metric = plan.metric
+    metric, _, reach = plan.metric.partition("@")
     found: dict[tuple[str, int], dict[str, float]] = {}
     ran = False
     for point in done.grid.points():
@@ -438,8 +427,8 @@ def _metrics(done: Sweep, plan: Plan) -> dict[tuple[str, int], dict[str, float]]
             check.one_of("metric", metric, list(rounds.columns[rounds.notna().any()]))
             ran = True
         ends = summary["algorithms"]
-        if plan.reach:
-            reached = Target.of(plan.reach).rows(load(place)["rounds"], place).set_index("algorithm")
+        if reach:
+            reached = Target.of(reach).rows(load(place)["rounds"], place).set_index("algorithm")
             ends = reached.astype(object).where(reached.notna(), None).to_dict("index")
         for method, last in ends.items():
             diverged = any(str(note).startswith(f"{method} diverged") for note in summary["notes"])
@@ -460,12 +449,11 @@ def _plan(
     seeds: Sequence[int],
     budget: int,
     metric: str,
-    reach: str | None,
     given: Mapping[str, Any],
 ) -> Plan:
     known = {each.name: each for each in study.parameters}
-    if reach is not None:
-        Target.of(reach)
+    if "@" in metric:
+        Target.of(metric.partition("@")[2])
     for name in ("set", "seed"):
         if name not in known:
             raise BadInput(f"scenario = {study.name!r}: must take --{name}, so that its methods can be tuned")
@@ -496,7 +484,6 @@ def _plan(
         chosen,
         metric,
         check.integer("budget", budget, low=1),
-        reach,
     )
 
 
@@ -544,9 +531,7 @@ def _untuned(known: Known, ranges: Mapping[str, Sequence[Range]]) -> Iterator[st
 @contextmanager
 def _held(folder: Path, plan: Plan) -> Iterator[None]:
     """Lock a folder for one tuning and keep its plan there; raises BadInput if it holds anything else."""
-    # A plan of the last round is written as before there was another.
-    kept = {name: value for name, value in asdict(plan).items() if name != "reach" or value is not None}
-    file, text = folder / _PLAN, json.dumps(kept, indent=2) + "\n"
+    file, text = folder / _PLAN, json.dumps(asdict(plan), indent=2) + "\n"
     with refusals(folder):
         # A hidden file is a lock, or was being written when its process was killed.
         others = folder.exists() and [each.name for each in folder.iterdir() if not each.name.startswith(".")]

@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
-from netsim.scenarios.tasks.savings import MEASURES
-from netsim.studies.figures import LABELS, drawing
+from netsim.studies.figures import LABELS, Axis, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +28,13 @@ _ROWS = 24
 _LEAST = 0.01  # %
 
 
-def draw_frontier(table: pd.DataFrame, variance: float, title: str) -> "Figure":
-    """Draw final errors by payload and wire bits with the named front; below, those near the reference."""
+def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> "Figure":
+    """Draw final errors by payload and wire bits with the named front, but for poor rows; below, those near the
+    reference.
+    """
     from matplotlib.figure import Figure
 
-    drawn = table[(table["payload_bits"] > 0) & (table["train_mse"] <= variance)]
+    drawn = table[(table["payload_bits"] > 0) & ~table.index.isin(poor)]
     near = drawn["above_%"] <= _NEAR
     styles = _styles(table)
     figure = Figure(figsize=(13, 10.5))
@@ -42,10 +43,10 @@ def draw_frontier(table: pd.DataFrame, variance: float, title: str) -> "Figure":
     for column, bits in enumerate(("payload_bits", "wire_bits")):
         above, below = panels[:, column]
         level = 1.0 + WITHIN
-        _scatter(above, drawn, bits, "train_mse", level * table["train_mse"].iloc[0], ~near, styles)
+        _scatter(above, drawn, bits, error.column, level * table[error.column].iloc[0], ~near, styles)
         _scatter(below, drawn[near], bits, "above_%", 100 * WITHIN, near[near], styles)
         below.set_xlabel(LABELS[bits])
-    panels[0, 0].set_ylabel(f"final {MEASURES['train_mse']}")
+    panels[0, 0].set_ylabel(f"final {error.text}")
     panels[1, 0].set_ylabel(f"% above {REFERENCE}")
     figure.suptitle(f"Error against bits, {title}; below, what ends within {_NEAR:g} % of {REFERENCE}")
     _legend(figure, {str(name): styles[name] for name in drawn["method"].unique()})
@@ -74,7 +75,7 @@ def _scatter(
             face = colour if censored else "none"
             panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)
     panel.set_xscale("log")
-    if error == "train_mse":
+    if error != "above_%":
         panel.set_yscale("log")
     front = table[table[bits.replace("bits", "front")]].sort_values(bits)
     panel.step(front[bits], front[error], "-", where="post", color="0.2", linewidth=1, zorder=0)
@@ -150,7 +151,7 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
         )
 
 
-def draw_there(table: pd.DataFrame) -> "Figure":
+def draw_there(table: pd.DataFrame, error: Axis) -> "Figure":
     """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
     Of the combinations that were never there, the nearest are drawn.
@@ -177,5 +178,5 @@ def draw_there(table: pd.DataFrame) -> "Figure":
     for each in (panel, ends):
         each.set_xscale("log")
         each.grid(alpha=0.25)
-    figure.suptitle(f"Bits to stay within 1 % of {REFERENCE}'s final {MEASURES['train_mse']}, and the nearest others")
+    figure.suptitle(f"Bits to stay within 1 % of {REFERENCE}'s final {error.text}, and the nearest others")
     return figure

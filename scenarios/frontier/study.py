@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from netsim import BadInput, Run
@@ -25,9 +26,12 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed
 from netsim.scenarios.tasks.method import Method, Task, methods_in, with_values
+from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
+from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
+from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
 from netsim.util import check
@@ -67,7 +71,7 @@ class FrontierSteps(BatchSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodGrid:
+class MethodGrid(OwnProblem):
     """What is combined with what.
 
     Parameters
@@ -143,7 +147,8 @@ def frontier(
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
     DKLA in float64, never censored, is the reference and always runs. A run is "there" once its training MSE stays
-    within 1 % of the reference's last one. There is no winner unless the reference has converged.
+    within 1 % of the reference's last one. There is no winner unless the reference has converged. With --task the
+    first column of the file's measure stands for the training MSE.
 
     Parameters
     ----------
@@ -152,34 +157,58 @@ def frontier(
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     """
+    edges = setting.edges
+    if grid.task is not None:
+        check_left_out(grid.task, data, rows, setting)
+        data = OTHER
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, channel=channel, least=2)
     wanted = with_values(study, grid.wanted(batch.steps))
-    task = batch.draw()
-    stream = one_pass(task)
-    passed = min(rounds, *(len(problem.targets) for problem in task.problems))
+    task: BatchTask | OwnTask
+    stream: Task
+    if grid.task is None:
+        task = batch.draw()
+        stream, passed = one_pass(task), min(rounds, *(len(problem.targets) for problem in task.problems))
+    else:
+        task = stream = _own(grid.task, wanted, batch, edges)
+        passed = rounds
     for each in wanted:
         online = each.labels["method"] in ONLINE
         with may_diverge():
             network = batch.network_of(each)
             each.run(study, network, stream if online else task, [task.measure], passed if online else rounds)
-        if REFERENCE not in study.runs or not math.isfinite(_end(study)):
+        if REFERENCE not in study.runs or not math.isfinite(_end(study, task.error)):
             raise BadInput(f"rho = {batch.steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
+        if isinstance(task, OwnTask):
+            task.check_above_zero(_end(study, task.error), f"{REFERENCE}, the reference,")
     study.centralised = task.optimum()
     _report(study, wanted, batch.title, task)
+
+
+def _own(file: str, wanted: Sequence[Method], batch: BatchStudy[FrontierSteps, Setting], edges: int | None) -> OwnTask:
+    """Return the problem of a file; raises BadInput for methods that it cannot have, before anything runs."""
+    if online := [name for name in ONLINE if name in {each.labels["method"] for each in wanted}]:
+        methods = ",".join(online)
+        raise check.refuse("methods", methods, f"left out with task = {file!r}; the study online takes them")
+    seeds = batch.seeds
+    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=batch.channel.is_ideal)
+    task.check(wanted, batch.rounds)
+    batch.take(task)
+    return task
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
-def _end(study: Study) -> float:
-    """Return the reference's last training MSE."""
-    return float(study.runs[REFERENCE].rounds["train_mse"].iloc[-1])
+def _end(study: Study, error: str) -> float:
+    """Return the reference's last error."""
+    return float(study.runs[REFERENCE].rounds[error].iloc[-1])
 
 
-def _table(study: Study, wanted: Sequence[Method]) -> pd.DataFrame:
+def _table(study: Study, wanted: Sequence[Method], task: BatchTask | OwnTask) -> pd.DataFrame:
     """Return a row for each combination, without numbers if it diverged."""
-    best = _end(study)
-    shown = ["train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
+    error = task.error
+    best = _end(study, error)
+    shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
     rows = []
     for each in wanted:
         row: dict[str, Any] = dict(each.labels)
@@ -187,8 +216,8 @@ def _table(study: Study, wanted: Sequence[Method]) -> pd.DataFrame:
         if each.name in study.runs:
             rounds = study.runs[each.name].rounds
             row |= {name: float(rounds[name].iloc[-1]) for name in shown}
-            row["above_%"] = 100 * (row["train_mse"] / best - 1)
-            there = settled(rounds["train_mse"], (1 + WITHIN) * best)
+            row["above_%"] = 100 * (row[error] / best - 1)
+            there = settled(rounds[error], (1 + WITHIN) * best)
             if there is not None:
                 at = rounds.iloc[there]
                 row["round_there"] = float(at["round"])
@@ -196,31 +225,33 @@ def _table(study: Study, wanted: Sequence[Method]) -> pd.DataFrame:
         rows.append(row)
     table = pd.DataFrame(rows, index=[each.name for each in wanted])
     for bits in ("payload", "wire"):
-        table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table["train_mse"])
+        table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table[error])
     return table
 
 
-def cheapest(table: pd.DataFrame, bits: str) -> str | None:
+def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | None:
     """Return the row with the fewest bits within 1 % of the reference, then with the least error; None if none is."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
-    return None if within.empty else str(within.sort_values([bits, "train_mse"], kind="stable").index[0])
+    return None if within.empty else str(within.sort_values([bits, error], kind="stable").index[0])
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask) -> None:
-    table = _table(study, wanted)
+def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask | OwnTask) -> None:
+    table, error = _table(study, wanted, task), measure(task.error)
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
-    shown = ["method", "coder", "censor", "train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
+    shown = ["method", "coder", "censor", *task.columns, "transmissions", "payload_bits", "wire_bits"]
     study.table("front", f"Pareto front of {len(table)} combinations (all: combinations.csv)", front[shown])
-    study.table("cheapest", "Each method's cheapest within 1 % of the reference", _cheapest_by_method(table))
-    best = study.centralised["train_mse"]
-    if best <= task.variance:
-        unfinished = _unfinished(study.runs[REFERENCE], best)
-        study.note(*filter(None, [unfinished]), *_winners(table, bool(unfinished)))
-    study.note(f"Centralised: training MSE {best:.4g}; the reference ended at {table['train_mse'].iloc[0]:.4g}.")
+    cheap = _cheapest_by_method(table, task.error)
+    study.table("cheapest", "Each method's cheapest within 1 % of the reference", cheap)
+    best = study.centralised.get(task.error, math.nan)
+    if not best > task.variance:
+        unfinished = _unfinished(study.runs[REFERENCE], best, error)
+        study.note(*filter(None, [unfinished]), *_winners(table, bool(unfinished), error))
+    ended = f"the reference ended at {table[task.error].iloc[0]:.4g}."
+    study.note(f"Centralised: {error.text} {best:.4g}; {ended}" if best == best else f"Not centralised: {ended}")
     frames = missed(study.runs[REFERENCE])
     if frames:
         study.note(f"The reference is not the optimum that it is without loss: {frames}.")
@@ -229,61 +260,63 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
             f"Does not learn, so that nothing wins: the centralised training MSE exceeds the target's variance, "
             f"{task.variance:.4g}. Another --sigma may help (Air quality learns with 0.5)."
         )
-    poor = table.index[~(table["train_mse"] <= task.variance)]
+    poor = table.index[~((table[task.error] <= task.variance) & np.isfinite(table[task.error]))]
     if len(poor):
-        study.note(f"Diverged, or no better than the target's mean; not drawn: {', '.join(map(str, poor))}.")
+        why = "Diverged" if isinstance(task, OwnTask) else "Diverged, or no better than the target's mean"
+        study.note(f"{why}; not drawn: {', '.join(map(str, poor))}.")
     study.figure(
         "frontier",
-        draw_frontier(table, task.variance, title),
+        draw_frontier(table, error, poor, title),
         "The error that each combination ends with, by its payload and by its bits on the wire, with the Pareto front "
         "as a line; below, those that end near the reference.",
     )
     if table["payload_bits_there"].max() > 0:
         study.figure(
             "there",
-            draw_there(table),
+            draw_there(table, error),
             "The payload that each combination needs until it stays within 1 % of where the reference ended, and how "
             "far from it each ends.",
         )
 
 
-def _cheapest_by_method(table: pd.DataFrame) -> pd.DataFrame:
-    names = [cheapest(part, "payload_bits") for _, part in table.groupby("method", sort=False)]
+def _cheapest_by_method(table: pd.DataFrame, error: str) -> pd.DataFrame:
+    names = [cheapest(part, "payload_bits", error) for _, part in table.groupby("method", sort=False)]
     found = table.loc[[name for name in names if name is not None]]
     base = table.iloc[0]
-    columns: dict[str, Any] = {name: found[name] for name in ("method", "coder", "censor", "train_mse", "payload_bits")}
+    columns: dict[str, Any] = {name: found[name] for name in ("method", "coder", "censor", error, "payload_bits")}
     columns["1 / bits"] = base["payload_bits"] / found["payload_bits"]
     columns["payload_bits_there"] = found["payload_bits_there"]
     columns["1 / bits there"] = base["payload_bits_there"] / found["payload_bits_there"]
     return pd.DataFrame(columns)
 
 
-def _unfinished(reference: Run, best: float) -> str:
+def _unfinished(reference: Run, best: float, error: Axis) -> str:
     """Return that the reference has not converged, so that there is no winner yet; empty if it has.
 
-    If all frames arrive it converges to the centralised optimum, ``best``.
+    If all frames arrive it converges to the centralised optimum, ``best``; NaN if that is not known.
     """
-    errors = reference.rounds["train_mse"].to_numpy()
+    errors = reference.rounds[error.column].to_numpy()
     fell, above = 1 - errors[-1] / errors[len(errors) // 2], errors[-1] / best - 1
-    if fell <= WITHIN and (missed(reference) or above <= WITHIN):
+    if fell <= WITHIN and (missed(reference) or not above > WITHIN):
         return ""
+    ended = f", and it ended {100 * above:,.1f} % above the centralised optimum" if best == best else ""
     return (
-        f"Unfinished: over the second half of its {len(errors):,} rounds the reference's training MSE fell by "
-        f"{100 * fell:,.1f} %, and it ended {100 * above:,.1f} % above the centralised optimum. "
+        f"Unfinished: over the second half of its {len(errors):,} rounds the reference's {error.text} fell by "
+        f"{100 * fell:,.1f} %{ended}. "
         "Nothing has won yet: more --rounds tell."
     )
 
 
-def _winners(table: pd.DataFrame, unfinished: bool) -> Iterator[str]:
+def _winners(table: pd.DataFrame, unfinished: bool, error: Axis) -> Iterator[str]:
     """Yield notes on the cheapest combinations."""
     base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):
-        name = cheapest(table, bits)
+        name = cheapest(table, bits, error.column)
         if name is None or not (spent := float(table.loc[name].to_dict()[bits])) > 0:
             yield "No winner: nothing was sent."
             return
         above = float(table.loc[name].to_dict()["above_%"])
         yield (
             f"{called} by bits {what}: {name}, {spent:,.0f} of payload, 1/{base[bits] / spent:.1f} of {REFERENCE}'s "
-            f"{base[bits]:,.0f}; its training MSE ended at {above:+.2f} % of the reference's."
+            f"{base[bits]:,.0f}; its {error.text} ended at {above:+.2f} % of the reference's."
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES
-from netsim.studies.figures import drawing
+from netsim.studies.figures import Axis, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,13 @@ _MARKS = ("o", "P", "s", "D", "^", "v", "<", "X")
 _HIGHEST = 1e5  # per cent; larger errors are drawn there
 _LOWEST = 1e-16  # for values that are zero up to rounding
 
+ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
+ABOVE = {
+    ABOVE_OPTIMUM: ("the optimum", "the centralised optimum"),
+    ABOVE_LOSS_FREE: ("loss-free", "loss-free, in the same family"),
+}
+"""What errors are drawn above, in brief and in full: the optimum where it is known."""
+
 MEASURES = {
     "consensus_error": "consensus error:\nmean ‖θ − mean θ‖²",
     "dual_residual": "max |Σγ|",
@@ -29,14 +36,14 @@ MEASURES = {
 """What `draw_agreement` shows, by column."""
 
 
-def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure":
-    """Draw the error above the optimum against the loss: a panel for each remedy, a line and band for each family.
+def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst: float = 1.0) -> "Figure":
+    """Draw the error above a level against the loss: a panel for each remedy, a line and band for each family.
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
     """
     from matplotlib.lines import Line2D
 
-    rows = means[means["measure"] == "above_optimum_%"]
+    rows = means[means["measure"] == level]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
     columns = min(len(remedies), 4)
     lines = math.ceil(len(remedies) / columns)
@@ -50,8 +57,8 @@ def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure"
             style = _style(families, family)
             one = part[part["family"] == family]
             loss_free = rows[(rows["family"] == family) & (rows["remedy"] == NONE) & (rows["loss"] == 0.0)]
-            for level in loss_free["mean"]:
-                panel.axhline(_within(level, low, high), color=style["color"], linestyle=(0, (1, 2)), linewidth=1)
+            for mean in loss_free["mean"]:
+                panel.axhline(_within(mean, low, high), color=style["color"], linestyle=(0, (1, 2)), linewidth=1)
             for each in (1.0, burst) if burst > 1.0 else (1.0,):
                 bursty = {"linestyle": "--", "markerfacecolor": "white"} if each > 1.0 else {"linestyle": "-"}
                 _line(panel, one[one["burst"] == each].sort_values("loss"), place, style | bursty, (low, high))
@@ -62,7 +69,7 @@ def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure"
     for panel in panels[len(remedies) :]:
         panel.set_visible(False)
     for panel in panels[::columns]:
-        panel.set_ylabel("training MSE above\nthe optimum (%)", fontsize=9)
+        panel.set_ylabel(f"{error.text} above\n{ABOVE[level][0]} (%)", fontsize=9)
     panels[0].set_yscale("log")
     panels[0].set_ylim(low / 1.3, high * 1.3)
     handles = [Line2D([], [], markersize=5, label=family, **_style(families, family)) for family in families]
@@ -181,23 +188,23 @@ def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") 
     ]
 
 
-def draw_price(means: pd.DataFrame, title: str) -> "Figure":
-    """Draw the error above the optimum against the bits on the wire, for some losses: a mark for each remedy."""
+def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> "Figure":
+    """Draw the error above a level against the bits on the wire, for some losses: a mark for each remedy."""
     from matplotlib.lines import Line2D
 
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
     figure, panels = drawing(max(7.0, 3.6 * len(shares) + 0.6), 5.2, len(shares), sharex=True, sharey=True)
-    low, high = _limits(rows[rows["measure"] == "above_optimum_%"])
+    low, high = _limits(rows[rows["measure"] == level])
     for panel, share in zip(panels, shares, strict=True):
         there = rows[rows["loss"] == share]
         spent = there[there["measure"] == "wire_bits"].set_index(["family", "remedy"])["mean"]
-        for _, error in there[there["measure"] == "above_optimum_%"].iterrows():
-            family, remedy = error["family"], error["remedy"]
+        for _, row in there[there["measure"] == level].iterrows():
+            family, remedy = row["family"], row["remedy"]
             colour = _style(families, family)["color"]
-            y = _within(error["mean"], low, high)
-            reach = [[y - _within(error["low"], low, high)], [_within(error["high"], low, high) - y]]
+            y = _within(row["mean"], low, high)
+            reach = [[y - _within(row["low"], low, high)], [_within(row["high"], low, high) - y]]
             mark = _MARKS[remedies.index(remedy) % 8]
             panel.errorbar(spent[family, remedy], y, yerr=reach, color=colour, marker=mark, markersize=7, alpha=0.85)
         panel.set_title(f"{100 * share:g} % of the frames lost", fontsize=10)
@@ -206,7 +213,7 @@ def draw_price(means: pd.DataFrame, title: str) -> "Figure":
     panels[0].set_xscale("log")
     panels[0].set_yscale("log")
     panels[0].set_ylim(low / 1.3, high * 1.3)
-    panels[0].set_ylabel("training MSE above the centralised optimum (%)")
+    panels[0].set_ylabel(f"{error.text} above {ABOVE[level][1]} (%)")
     colours = {family: _style(families, family)["color"] for family in families}
     handles = [Line2D([], [], color=colour, linewidth=5, label=family) for family, colour in colours.items()]
     handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})

@@ -8,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from netsim.errors import BadInput
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
+from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, OWN_COLUMNS, REMEDIES, LossMeasurements
+from netsim.scenarios.tasks.savings import called, measure
 from netsim.studies import Study
 from netsim.studies.results import interval, interval_text
-
-ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
 
 NEAR = 5.0
 """Per cent above loss-free from which notes call a method off."""
@@ -26,9 +27,9 @@ _SAME = 10.0  # a consensus error that grew by no more than this factor shows no
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What was done: the data, how many agents and rounds, how long bursts are, how many seeds, who has what."""
+    """What was done: the problem, how many agents and rounds, how long bursts are, how many seeds, who has what."""
 
-    data: str
+    what: str
     agents: int
     rounds: int
     burst: float
@@ -38,37 +39,42 @@ class ReportContext:
     @property
     def title(self) -> str:
         """What figures say of it."""
-        return f"{self.data} data, {self.agents} agents{self.partition}, {self.rounds:,} rounds, {self.repeats} seeds"
+        return f"{self.what}, {self.agents} agents{self.partition}, {self.rounds:,} rounds, {self.repeats} seeds"
 
 
 def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None:
     """Leave tables, notes and figures with the study."""
-    runs = with_errors(measured.table)
-    means = summarised(runs)
+    error = measure(measured.errors[0])
+    runs = with_errors(measured.table, error.column)
+    means = summarised(runs, measured.errors)
     study.tables["runs"] = runs
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
         kind = interval_text(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
-        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%) by frames lost, mean [{kind}]"
+        title = f"{REMEDIES[remedy].title}: {error.text} above loss-free (%) by frames lost, mean [{kind}]"
         study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
     share = nearest(means, _PRICED)
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    study.note(*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed))
-    reach = f"{about.title}\nbands and bars: {interval_text(pick(means, ABOVE_OPTIMUM)['count'])}"
+    study.note(
+        *notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed, error.column)
+    )
+    level = ABOVE_OPTIMUM if (means["measure"] == ABOVE_OPTIMUM).any() else ABOVE_LOSS_FREE
+    reach = f"{about.title}\nbands and bars: {interval_text(pick(means, level)['count'])}"
+    above = f"{called(error).lower()} above {ABOVE[level][1]}"
     study.figure(
         "error",
-        figures.draw_errors(means, reach),
-        "The training error above the centralised optimum by the share of lost frames, each lost by itself: a panel "
-        "for each remedy, a line for each family of algorithms.",
+        figures.draw_errors(means, level, error, reach),
+        f"The {above} by the share of lost frames, each lost by itself: a panel for each remedy, a line for each "
+        "family of algorithms.",
     )
     if (means["burst"] > 1.0).any():
         study.figure(
             "bursts",
-            figures.draw_errors(means, reach, burst=about.burst),
-            f"The training error above the centralised optimum where frames are lost in bursts of {about.burst:g} "
-            "(dashed), beside independent losses of the same mean.",
+            figures.draw_errors(means, level, error, reach, burst=about.burst),
+            f"The {above} where frames are lost in bursts of {about.burst:g} (dashed), beside independent losses of "
+            "the same mean.",
         )
     study.figure(
         "agreement",
@@ -77,8 +83,8 @@ def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None
     )
     study.figure(
         "price",
-        figures.draw_price(means, reach),
-        "What each remedy costs in bits on the wire, and the error above the optimum that it buys.",
+        figures.draw_price(means, level, error, reach),
+        f"What each remedy costs in bits on the wire, and the error above {ABOVE[level][0]} that it buys.",
     )
 
 
@@ -89,13 +95,15 @@ def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
         yield f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
 
 
-def left_out(runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
+def left_out(
+    runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]], error: str = "train_mse"
+) -> Iterator[str]:
     """Yield how many runs no mean contains: a line for those that did not end, one for those that diverged."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
         _, _, point, why = failed[0]
         yield f"Left out, for they did not end: {_counted(which)}; the first, {point}: {why}"
-    lost = runs[runs["train_mse"].map(math.isinf)]
+    lost = runs[runs[error].map(math.isinf)]
     if len(lost):
         pairs = zip(lost["family"], lost["remedy"], strict=True)
         which = Counter(f"{family} with {REMEDIES[remedy].title}" for family, remedy in pairs)
@@ -111,30 +119,34 @@ def _counted(which: Mapping[str, int]) -> str:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def with_errors(runs: pd.DataFrame) -> pd.DataFrame:
+def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
     """Return the runs with their errors in per cent: above the centralised optimum, and above loss-free.
 
     Loss-free is the same family with the same seed, and so the same data and graph, on links that lose nothing and
-    without a remedy: a comparison in pairs.
+    without a remedy: a comparison in pairs. Raises BadInput if it is not above 0, as per cent need it to be.
     """
     plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
-    base = plain.set_index(["family", "seed"])["train_mse"]
+    if (plain[error] <= 0.0).any():
+        row = plain[plain[error] <= 0.0].iloc[0]
+        where = f"{row['family']} without loss, seed {row['seed']}, has {row[error]:.4g}"
+        raise BadInput(f"{error}: must be above 0, to compare in per cent; {where}")
+    base = plain.set_index(["family", "seed"])[error]
     own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy()
     return runs.assign(
         **{
-            ABOVE_OPTIMUM: 100.0 * (runs["train_mse"] / runs["optimum"] - 1.0),
-            ABOVE_LOSS_FREE: 100.0 * (runs["train_mse"] / own - 1.0),
+            ABOVE_OPTIMUM: 100.0 * (runs[error] / runs["optimum"] - 1.0),
+            ABOVE_LOSS_FREE: 100.0 * (runs[error] / own - 1.0),
         }
     )
 
 
-def summarised(runs: pd.DataFrame) -> pd.DataFrame:
+def summarised(runs: pd.DataFrame, errors: Sequence[str] = ("train_mse", "test_mse")) -> pd.DataFrame:
     """Return each measure's mean and its interval over the seeds: a row for each setting and measure."""
     by = ["family", "remedy", "burst", "loss"]
-    ended = runs[~runs["train_mse"].map(math.isinf)]
+    ended = runs[~runs[errors[0]].map(math.isinf)]
     parts = [
         interval(ended, name, by).assign(measure=name)
-        for name in (ABOVE_OPTIMUM, ABOVE_LOSS_FREE, *COLUMNS, *OWN_COLUMNS)
+        for name in (ABOVE_OPTIMUM, ABOVE_LOSS_FREE, *errors, *COLUMNS, *OWN_COLUMNS)
         if name in ended and ended[name].notna().any()
     ]
     return pd.concat(parts, ignore_index=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Self
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import FAMILIES, METHODS, NONE, REMEDIES, do, tuned_notes, works
-from netsim.scenarios.tasks.batch_task import BatchSteps
+from netsim.scenarios.packet_loss.work import CODED, FAMILIES, METHODS, NONE, REMEDIES, do, tuned_notes, works
+from netsim.scenarios.tasks.baselines import BASELINES
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
+from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import TEXT, Repeated, Rows, chosen_names, names_in
+from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Repeated, Rows, chosen_names, names_in
 from netsim.studies import Study
 from netsim.util import check
 
@@ -25,11 +27,11 @@ class LossSize(BatchSteps):
     Parameters
     ----------
     rounds : int
-        Number of rounds.
+        Number of rounds; with --task 300 by default.
     agents : int
         Number of agents.
     edges : int
-        Number of edges of the random graph.
+        Number of edges of the random graph; with --task two for each agent by default.
     features : int
         Number L of random features, the length of a model.
     sigma : float
@@ -40,13 +42,15 @@ class LossSize(BatchSteps):
 
     USUAL: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "rounds": {"synthetic": 300, "other": 1500},
+        "agents": {"other": 10},
+        "edges": {"other": 28},
         "features": {"synthetic": 20, "other": 100},
     }
     SYNTHETIC: ClassVar[Mapping[str, Any]] = {"eta": 0.5, "regularizer": 1e-3}
 
     rounds: int | None = None
-    agents: int = 10
-    edges: int = 28
+    agents: int | None = None
+    edges: int | None = None
     features: int | None = None
     sigma: float | None = None
     regularizer: float | None = None
@@ -56,6 +60,10 @@ class LossSize(BatchSteps):
         usual = {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
         usual |= self.SYNTHETIC if data == "synthetic" else {}
         return dataclasses.replace(self, **{k: value for k, value in usual.items() if getattr(self, k) is None})
+
+    def of_own(self) -> Self:
+        """Return the sizes for a problem of a file, whose agents and models are its own."""
+        return dataclasses.replace(self, rounds=300 if self.rounds is None else self.rounds)
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
@@ -91,7 +99,7 @@ class Lost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossCompared:
+class LossCompared(OwnProblem):
     """What is compared.
 
     Parameters
@@ -157,21 +165,42 @@ def packet_loss(
     check.integer("bits", families.bits, low=1, high=16)
     numbers = repeated.seeds(seeds.seed)
     rows.divided()
-    if data != "synthetic":
-        find_table(data)
-    size = size.sized(data)
+    chosen = chosen_names("methods", families.methods, METHODS)
+    task, what, errors = None, f"{data} data", BatchTask.columns
+    if families.task is not None:
+        check_left_out(families.task, data, rows, size, but=("rounds", "edges", *BatchSteps.COLUMNS))
+        size = size.of_own()
+        task = _own(families.task, chosen, size, seeds)
+        what, errors = f"task {task.name}", task.columns
+    else:
+        if data != "synthetic":
+            find_table(data)
+        size = size.sized(data)
     study.record(size)
     given = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
     given |= {name: value for name, value in dataclasses.asdict(seeds).items() if name != "seed"}
-    given = {name: value for name, value in (given | {"settings": families.settings}).items() if value is not None}
-    chosen = chosen_names("methods", families.methods, METHODS)
+    given |= {"settings": families.settings, "task": families.task}
+    given = {name: value for name, value in given.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, families.bits, given, chosen))
     if families.settings is not None:
         study.note(*tuned_notes(plan, families.settings, numbers))
-    measured = do(plan, Path(repeated.folder), numbers, repeated.jobs, study.reporter, redo=repeated.redo)
+    folder, reporter = Path(repeated.folder), study.reporter
+    measured = do(plan, folder, numbers, repeated.jobs, reporter, redo=repeated.redo, errors=errors)
+    agents = len(task.nodes) if task else size.agents or 0
     rounds, divided = size.rounds or 0, rows.partition_title
-    about = report.ReportContext(data, size.agents, rounds, frames.burst, repeated.repeats, divided)
+    about = report.ReportContext(what, agents, rounds, frames.burst, repeated.repeats, divided)
     report.tell(study, measured, about)
+
+
+def _own(file: str, names: Sequence[str], size: LossSize, seeds: FirstSeeds) -> OwnTask:
+    """Return the first seed's problem of a file; raises BadInput for what it cannot have, before anything runs."""
+    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=size.edges, ideal=False)
+    Channel().network(task.graph, seeds.network)  # which refuses some graphs
+    known = {**BASELINES, **size.resolved(OTHER).methods()}
+    task.check([known["COKE" if name == CODED else name] for name in names], size.rounds or 0)
+    if best := task.optimum():
+        task.check_above_zero(best[task.error], "the model of the least cost")
+    return task
 
 
 def _shares(text: str) -> tuple[float, ...]:

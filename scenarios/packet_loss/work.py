@@ -1,6 +1,7 @@
 """The sweeps of the study of packet loss: family × remedy × loss × seed, each remedy in a folder that stays."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,25 +120,38 @@ def tuned_notes(found: Sequence[LossWork], files: str, seeds: range) -> Iterator
 class LossMeasurements(NamedTuple):
     """The results of the sweeps.
 
-    ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures. ``failed`` lists
-    (remedy, burst, point, why) of the runs that did not end.
+    ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures, first ``errors``.
+    ``failed`` lists (remedy, burst, point, why) of the runs that did not end.
     """
 
     table: pd.DataFrame
     failed: list[tuple[str, float, str, str]]
+    errors: tuple[str, ...]
 
 
-COLUMNS = ("train_mse", "test_mse", "consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
-"""Measures that are kept of a run's last round."""
+COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
+"""Measures that are kept of a run's last round, beside its errors."""
 
 OWN_COLUMNS = ("tracking_residual", "least_weight")
 """Measures that only some methods have."""
 
 
 def do(
-    found: Sequence[LossWork], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
+    found: Sequence[LossWork],
+    folder: Path,
+    seeds: range,
+    jobs: int,
+    reporter: Reporter,
+    *,
+    redo: bool = False,
+    errors: tuple[str, ...],
 ) -> LossMeasurements:
     """Do what is missing of some sweeps, with ``redo`` also what other code or data gave; return all results.
+
+    Parameters
+    ----------
+    errors : tuple of str
+        The columns of the task's errors; the first is what the study is about.
 
     Raises
     ------
@@ -152,26 +166,26 @@ def do(
         done = sweep("coke", out=place, **how, loss=work.losses, seed=seeds, **work.settings)
         failed += [(work.remedy, work.burst, point, why) for point, why in done.failed.items()]
         if len(done.failed) < len(done.grid.points()):
-            parts.append(_read(work, place))
+            parts.append(_read(work, place, errors))
     if not parts:
         raise BadInput(f"folder = {str(folder)!r}: must have a run that ended; all failed, {failed[0][3]}")
-    return LossMeasurements(pd.concat(parts, ignore_index=True), failed)
+    return LossMeasurements(pd.concat(parts, ignore_index=True), failed, errors)
 
 
-def _read(work: LossWork, place: Path) -> pd.DataFrame:
+def _read(work: LossWork, place: Path, errors: tuple[str, ...]) -> pd.DataFrame:
     """Return the rows of one sweep."""
-    frame = load(place)
+    frame, error = load(place), errors[0]
     optima = {
-        name: json.loads((point / "summary.json").read_text(encoding="utf-8"))["centralised"]["train_mse"]
+        name: json.loads((point / "summary.json").read_text(encoding="utf-8"))["centralised"].get(error, math.nan)
         for name, _, point in read_points(place)
     }
     frame = frame.assign(
         family=frame["algorithm"], remedy=work.remedy, burst=work.burst, optimum=frame["point"].map(optima)
     )
     own = [name for name in OWN_COLUMNS if name in frame]
-    frame = frame.reindex(columns=["family", "remedy", "burst", "loss", "seed", "optimum", *COLUMNS, *own])
+    frame = frame.reindex(columns=["family", "remedy", "burst", "loss", "seed", "optimum", *errors, *COLUMNS, *own])
     # Without losses all copies equal the states, and are not measured.
     if work.remedy != "edge-duals":
         frame.loc[frame["loss"] == 0.0, "copy_error"] = 0.0
-    frame["train_mse"] = frame["train_mse"].where(np.isfinite(frame["train_mse"]), np.inf)
+    frame[error] = frame[error].where(np.isfinite(frame[error]), np.inf)
     return frame

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,13 +14,16 @@ from scipy.optimize import minimize
 from netsim import topology
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Method, Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
+from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
 from netsim.util import check
 from netsim.util.typing import Array
 
-Measure = Callable[[Array], Mapping[str, float]]
-_RESIDUALS = ("consensus_error", "dual_residual", "copy_error")
+Measure = Callable[..., Mapping[str, float]]
+OTHER = "other"
+"""The data set whose published settings a file's problem has: those of what is no data set of the papers."""
+_TAKEN = ("consensus_error", "dual_residual", "tracking_residual", "least_weight", "copy_error", "running_loss")
+"""Columns that the studies have of their own."""
 
 
 class OwnTask(Task):
@@ -27,8 +31,8 @@ class OwnTask(Task):
 
     Parameters
     ----------
-    name : str
-        What figures call it.
+    file : str
+        Path of the file.
     costs : sequence
         Each agent's cost: any object with ``size``, the length or shape of a model, and what the methods ask for.
     graph : networkx.Graph
@@ -40,6 +44,8 @@ class OwnTask(Task):
 
     Attributes
     ----------
+    name : str
+        What figures call it: the file's name.
     error : str
         Name of the first column.
     columns : tuple of str
@@ -53,33 +59,41 @@ class OwnTask(Task):
     variance: ClassVar[float] = float("inf")
     watch: ClassVar[Mapping[str, Callable[[Any], float]] | None] = None
 
-    def __init__(self, name: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
+    def __init__(self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
         super().__init__(costs.__getitem__, graph)
-        self.name, self.costs, self._measure, self._ideal = name, costs, measure, ideal
+        self.file, self.name, self.costs, self._measure, self._ideal = file, Path(file).stem, costs, measure, ideal
         self.size = costs[0].size
         self._shape = self.size if isinstance(self.size, tuple) else (self.size,)
-        self.columns = tuple(self._measured(np.zeros((len(costs), *self._shape))))
+        self.columns = self._names()
         self.error = self.columns[0]
 
+    def _names(self) -> tuple[str, ...]:
+        """Return the names of the columns, as the file measures the models at their start."""
+        return tuple(self._measured(np.zeros((len(self.costs), *self._shape))))
+
     @property
-    def measure(self) -> ModelProbe:
+    def measure(self) -> AgentProbe:
         """A probe of a round's columns: what the file measures of the models ``theta``, and how far they differ."""
         return ModelProbe(self._columns, self.graph, self._ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
         return self._measured(np.stack(models["theta"])) | residuals(models)
 
-    def _measured(self, models: Array) -> dict[str, float]:
-        found = self._measure(models)
+    def _measured(self, models: Array, *more: Any) -> dict[str, float]:
+        """Return what the file measures of models; BadInput if the first column is no number, and the models are."""
+        found = called(self.file, f"measure of {self.name}: must run", self._measure, models, *more)
         try:
             numbers = {name: float(value) for name, value in found.items()}
         except (AttributeError, TypeError, ValueError):
             numbers = {}
         if not numbers or not all(isinstance(name, str) for name in numbers):
-            raise BadInput(f"measure of {self.name}: must return numbers by column name, not {found!r}")
+            raise BadInput(f"measure of {self.name}: must return numbers by column name, not {_short(found)}")
         for name in numbers:
-            if name in _RESIDUALS:
+            if name in _TAKEN:
                 raise BadInput(f"measure of {self.name}: must have another name for its column {name!r}")
+        first, value = next(iter(numbers.items()))
+        if value != value and np.isfinite(models).all():
+            raise BadInput(f"measure of {self.name}: must return a number as {first!r} of models that are, not NaN")
         return numbers
 
     def optimum(self) -> dict[str, float]:
@@ -96,15 +110,19 @@ class OwnTask(Task):
             return float(sum(cost.value(theta) for cost in self.costs)), slopes.ravel()
 
         start = np.zeros(int(np.prod(self._shape)))
-        found: Any = minimize(
-            total,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": 10_000, "maxfun": 100_000, "gtol": 1e-10, "ftol": 1e-15},
-        )
-        best = found.x.reshape(self._shape)
+        options = {"maxiter": 10_000, "maxfun": 100_000, "gtol": 1e-10, "ftol": 1e-15}
+        what = f"value and gradient of {self.name}: must run"
+        solve = partial(minimize, jac=True, method="L-BFGS-B", options=options)
+        best = called(self.file, what, solve, total, start).x.reshape(self._shape)
         return self._measured(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
+
+    def check_above_zero(self, error: float, whose: str) -> None:
+        """Raise BadInput unless an error is above 0, as a study asks for that compares errors in per cent."""
+        if not error > 0.0:
+            raise BadInput(
+                f"task = {self.file!r}: must have an error above 0, to compare in per cent; {whose} has "
+                f"{self.error} {error:.4g}"
+            )
 
     def check(self, methods: Iterable[Method], rounds: int) -> None:
         """Raise BadInput if a cost lacks what a method asks for, before anything runs."""
@@ -112,11 +130,87 @@ class OwnTask(Task):
             method.agents(self, rounds)
 
 
-def own_task(file: str, *, seed: int, graph_seed: int, edges: int | None, ideal: bool) -> OwnTask:
-    """Return the problem that a Python file defines.
+class OwnFile:
+    """A Python file with a function ``task(seed)``, which returns a problem.
 
-    The file has a function ``task(seed)``, which returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None
-    for a random connected graph, and the measure (`OwnTask`).
+    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
+    measure (`OwnTask`).
+
+    Parameters
+    ----------
+    file : str
+        Path of the file.
+    seed : int
+        Given to the function.
+
+    Raises
+    ------
+    BadInput
+        If the file is missing or does not run, or has no such function.
+    """
+
+    def __init__(self, file: str, seed: int) -> None:
+        function = script.load("task", file).get("task")
+        if not callable(function):
+            raise BadInput(f"task = {file!r}: must define a function task(seed)")
+        self.file, self.seed, self._function = file, seed, function
+
+    def problem(self, *, none: bool = False) -> tuple[list[Any], Any, Any]:
+        """Return new costs, the graph or None, and the measure; with ``none`` that may be None, too.
+
+        Raises
+        ------
+        BadInput
+            If the function fails, or returns something else.
+        """
+        file = self.file
+        made = called(file, f"task = {file!r}: must have a function task(seed) that runs", self._function, self.seed)
+        wanted = "a measure or None" if none else "a measure"
+        if not isinstance(made, tuple) or len(made) != 3 or not (callable(made[2]) or (none and made[2] is None)):
+            raise BadInput(f"task = {file!r}: must have a task(seed) that returns costs, a graph or None, and {wanted}")
+        costs, graph, measure = made
+        costs = list(costs) if isinstance(costs, Iterable) else []
+        sizes = [getattr(cost, "size", None) for cost in costs]
+        if not sizes or sizes[0] is None or any(size != sizes[0] for size in sizes):
+            raise BadInput(f"task = {file!r}: must return costs, one for each agent, all with the same size")
+        for length in sizes[0] if isinstance(sizes[0], tuple) and sizes[0] else (sizes[0],):
+            check.integer(f"task = {file!r}: size", length, low=1)
+        if graph is not None and (
+            not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(len(costs)), key=str)
+        ):
+            raise BadInput(
+                f"task = {file!r}: must return a networkx.Graph with the nodes 0 to {len(costs) - 1}, or None"
+            )
+        return costs, graph, measure
+
+    def graph(self, given: "nx.Graph[int] | None", agents: int, edges: int | None, seed: int) -> "nx.Graph[int]":
+        """Return the file's graph, or a random one of so many edges, two for each agent by default."""
+        if given is not None:
+            if edges is not None:
+                raise BadInput(f"edges = {edges}: must be left out with task = {self.file!r}, which returns a graph")
+            return given
+        usual = min(agents * (agents - 1) // 2, 2 * agents)
+        return topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
+
+
+def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a function of a file returns; raises BadInput with its line if it fails."""
+    try:
+        return function(*given)
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
+        line = script.where(error, os.path.abspath(file))
+        raise BadInput(f"{what}; {type(error).__name__}{line}: {script.message(error)}") from error
+
+
+def _short(found: Any) -> str:
+    text = " ".join(repr(found).split())
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def own_task(file: str, *, seed: int, graph_seed: int, edges: int | None, ideal: bool) -> OwnTask:
+    """Return the problem that a Python file defines (`OwnFile`).
 
     Parameters
     ----------
@@ -134,38 +228,20 @@ def own_task(file: str, *, seed: int, graph_seed: int, edges: int | None, ideal:
     Raises
     ------
     BadInput
-        If the file is missing or does not run, has no such function, or that returns something else.
+        As `OwnFile` does, or if the measure is none.
     """
-    function = script.load("task", file).get("task")
-    if not callable(function):
-        raise BadInput(f"task = {file!r}: must define a function task(seed)")
-    try:
-        made = function(seed)
-    except Exception as error:
-        line = script.where(error, os.path.abspath(file))
-        what = f"{type(error).__name__}{line}: {script.message(error)}"
-        raise BadInput(f"task = {file!r}: must have a function task(seed) that runs; {what}") from error
-    if not isinstance(made, tuple) or len(made) != 3 or not callable(made[2]):
-        raise BadInput(f"task = {file!r}: must have a task(seed) that returns costs, a graph or None, and a measure")
-    costs, graph, measure = made
-    costs = list(costs) if isinstance(costs, Iterable) else []
-    if not costs or any(not hasattr(cost, "size") or cost.size != costs[0].size for cost in costs):
-        raise BadInput(f"task = {file!r}: must return costs, one for each agent, all with the same size")
-    if graph is not None and edges is not None:
-        raise BadInput(f"edges = {edges}: must be left out with task = {file!r}, which returns a graph")
-    if graph is None:
-        count = len(costs)
-        usual = min(count * (count - 1) // 2, 2 * count)
-        graph = topology.erdos_renyi(count, edges=usual if edges is None else edges, seed=graph_seed)
-    if not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(len(costs)), key=str):
-        raise BadInput(f"task = {file!r}: must return a networkx.Graph with the nodes 0 to {len(costs) - 1}, or None")
-    return OwnTask(Path(file).stem, costs, graph, measure, ideal)
+    source = OwnFile(file, seed)
+    costs, graph, measure = source.problem()
+    return OwnTask(file, costs, source.graph(graph, len(costs), edges, graph_seed), measure, ideal)
 
 
-def check_left_out(file: str, *groups: Any, but: Sequence[str] = ("edges",)) -> None:
-    """Raise BadInput for a field of flags that is not at its default, as a task's file leaves it without meaning."""
+def check_left_out(file: str, data: str, *groups: Any, but: Sequence[str] = ("edges",)) -> None:
+    """Raise BadInput for a data set, or a field of flags not at its default: a task's file leaves them no meaning."""
+    why = f"left out with task = {file!r}, which defines the problem"
+    if data != "synthetic":
+        raise check.refuse("data", data, why)
     for group in groups:
         for field in dataclasses.fields(group):
             value = getattr(group, field.name)
             if field.name not in but and value != field.default:
-                raise check.refuse(field.name, value, f"left out with task = {file!r}, which defines the problem")
+                raise check.refuse(field.name, value, why)

@@ -35,6 +35,11 @@ def measure(column: str, log: bool = False) -> Axis:
     return Axis(column, log, MEASURES.get(column, ""))
 
 
+def called(error: Axis) -> str:
+    """Return an error's name at the start of titles."""
+    return "Training error" if error.column == "train_mse" else error.text
+
+
 def ladder(rounds: pd.DataFrame, column: str, best: float, count: int = 8) -> set[float]:
     """Return ``count`` levels of two digits, even on a log scale from round 2's least value to the last or ``best``."""
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()

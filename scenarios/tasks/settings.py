@@ -319,6 +319,20 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnProblem:
+    """What is learned in place of a data set.
+
+    Parameters
+    ----------
+    task : str
+        A Python file whose function task(seed) returns each agent's cost, a graph or None, and a measure: what is
+        learned in place of the data.
+    """
+
+    task: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Repeated:
     """How often each setting is run, and where, in a study that reads sweeps.
 

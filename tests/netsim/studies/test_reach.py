@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from netsim import BadInput, results
-from netsim.studies import compare, find_study, sweep, tune
+from netsim.studies import compare, sweep, tune
 from netsim.studies.reach import Target, settled
 from tests.command import ROOT, call
 
@@ -78,33 +78,35 @@ def test_per_cent_are_above_the_centralised_error_of_the_same_run(tmp_path: Path
 
 
 def test_compare_shows_what_was_reached_and_over_how_many_seeds(swept: Path) -> None:
-    done = call("compare", str(swept), "--metric", "round", "--reach", "error=0.1", cwd=swept.parent)
+    done = call("compare", str(swept), "--metric", "round@error=0.1", cwd=swept.parent)
     assert done.returncode == 0, done.stderr
-    assert "Values from which on error stays at 0.1 or below of round over the seeds" in done.stdout
+    assert "Where error stays at 0.1 or below, values of round@error=0.1 over the seeds" in done.stdout
     assert "set=descent.eta=0.001, descent: not there in 2 of 2 runs" in done.stdout
     assert "set=descent.eta=0.2, descent: not" not in done.stdout
-    found = compare.table([str(swept)], ["round"], "error=0.1")
-    together = compare.over_seeds(found, ["round"], "mean")
+    found = compare.table([str(swept)], ["round@error=0.1"])
+    together = compare.over_seeds(found, ["round@error=0.1"], "mean")
     assert together is not None
     assert dict(zip(together["set"], together["seeds"], strict=True)) == {"descent.eta=0.2": 2}
 
 
+def test_all_metrics_are_read_in_one_round(swept: Path) -> None:
+    found = compare.table([str(swept)], ["round@error=0.1", "error@error=0.1"])
+    assert list(found.columns)[-2:] == ["round@error=0.1", "error@error=0.1"]
+    for metrics in (["round@error=0.1", "error"], ["round@error=0.1", "error@error=0.2"]):
+        with pytest.raises(BadInput, match="must be all in the last round, or all at one target"):
+            compare.table([str(swept)], metrics)
+    with pytest.raises(BadInput, match=r"metric = 'rond@error=0\.1'"):
+        compare.table([str(swept)], ["rond@error=0.1"])
+
+
 def test_the_step_that_reaches_the_target_first_is_best(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"metric": "round", "reach": "error=0.1", "seeds": [100, 101], "rounds": 20}
+    how: dict[str, Any] = {"metric": "round@error=0.1", "seeds": [100, 101], "rounds": 20}
     found = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "tuned", budget=16, algorithms="descent", **how)
     assert found.best == [{"when": {}, "methods": {"descent": {"eta": pytest.approx(0.2, abs=1e-12)}}}]
-    least = found.table.loc[found.table["eta"] == found.best[0]["methods"]["descent"]["eta"], "round"]
+    least = found.table.loc[found.table["eta"] == found.best[0]["methods"]["descent"]["eta"], "round@error=0.1"]
     assert set(least) == {FIRST}
-    assert json.loads((tmp_path / "tuned" / "tuned.json").read_text())["reach"] == "error=0.1"
-    never = {**how, "reach": "error=1e-9"}
+    never = {**how, "metric": "round@error=1e-9"}
     none = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "none", budget=4, algorithms="descent", **never)
     assert none.notes == ["descent: all trials diverged or never reached the target; there is no best setting."]
     with pytest.raises(BadInput, match="reach = 'error'"):
-        tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "bad", **{**how, "reach": "error"})
-
-
-def test_without_a_target_the_files_of_a_tuning_do_not_name_one(tmp_path: Path) -> None:
-    tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "tuned", budget=4, metric="error", seeds=[100], rounds=5)
-    for name in ("tune.json", "tuned.json"):
-        assert "reach" not in json.loads((tmp_path / "tuned" / name).read_text())
-    assert find_study(QUADRATIC).execute(settings=str(tmp_path / "tuned" / "tuned.json")).runs
+        tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "bad", **{**how, "metric": "round@error"})
