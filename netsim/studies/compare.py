@@ -142,6 +142,9 @@ def paired(
     by = [each for each in settings if each not in (within, over)]
     if within == "folder":
         by = _differ_within(found, by)
+    elif not found.duplicated([*(each for each in settings if each != "folder"), "algorithm"]).any():
+        # Their settings alone tell the folders apart, so that those of a pair may lie in two.
+        by = [each for each in by if each != "folder"]
     by = [each for each in [*by, "algorithm"] if each != within and found[each].nunique(dropna=False) > 1]
     differences = results.paired(found, metric, by_text[wanted], within=within, by=by, over=over, test=test)
     return f"{metric}: {differences.attrs['interval']}", differences

@@ -94,12 +94,16 @@ def paired(
     keys = settings_of(frame, over) if by is None else list(by)
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
-    rows = []
-    for key, part in frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]:
-        table = part.pivot(index=over, columns=within, values=value)
+    rows, label = [], "label"
+    # A value may be missing: that a setting was left open is one, too.
+    labelled = pd.DataFrame(frame).assign(**{label: frame[within].map(repr)})
+    values = dict(zip(labelled[label], labelled[within], strict=True))
+    own = next(each for each, found in values.items() if found == reference or each == repr(reference))
+    for key, part in labelled.groupby(keys, sort=False, dropna=False) if keys else [((), labelled)]:
+        table = part.pivot(index=over, columns=label, values=value)
         about = dict(zip(keys, key, strict=True))
-        others = [other for other in part[within].unique() if other != reference]
-        rows += [about | {within: other} | _row(table[other], table.get(reference), test, share) for other in others]
+        others = [other for other in part[label].unique() if other != own]
+        rows += [about | {within: values[each]} | _row(table[each], table.get(own), test, share) for each in others]
     result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS])
     result["p_holm"] = holm(result["p"])
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)
