@@ -242,7 +242,7 @@ def test_a_setting_that_was_left_open_is_a_value_like_others(reference: float | 
             "error": [1.0, 2.0, 3.0, 1.5, 2.75, 3.25],
         }
     )
-    for table in (frame, frame.astype({"slot": object}).where(frame["slot"].notna(), None)):
+    for table in (frame, frame.assign(slot=pd.Series([None] * 3 + [1.0] * 3, dtype=object))):
         wanted = table["slot"].unique().tolist()[0] if reference is None else reference
         (row,) = results.paired(table, "error", wanted, within="slot", by=["algorithm"]).to_dict("records")
         assert row["count"] == 3
