@@ -1,6 +1,8 @@
 """RFF-DOKL, DOKL, ODKLA and QC-ODKLA on the same streams: running error against time, transmissions and bits."""
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,12 +19,16 @@ from netsim.scenarios.tasks.online_task import (
     converged,
     recent_error,
 )
+from netsim.scenarios.tasks.own import OTHER, check_left_out
+from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import TABLES, Channel, Compared
+from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, OwnProblem
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
+
+_RUNNING = "running_mse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,20 @@ class CodedSteps(QuantizedSteps):
         return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay), self.squared)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnlineCompared(OwnProblem, Compared):
+    """What the study compares, and on which problem.
+
+    Parameters
+    ----------
+    task : str
+        A Python file whose function task(seed) returns each agent's cost, which changes with time, a graph or None, and
+        a measure or None: what is learned in place of the data, for 1000 rounds by default.
+    """
+
+    algorithms: str = "RFF-DOKL,DOKL,ODKLA,QC-ODKLA"
+
+
 def online(
     study: Study,
     *,
@@ -69,7 +89,7 @@ def online(
     steps: CodedSteps = CodedSteps(),
     setting: OnlineSetting = OnlineSetting(),
     channel: Channel = Channel(),
-    compared: Compared = Compared(algorithms="RFF-DOKL,DOKL,ODKLA,QC-ODKLA"),
+    compared: OnlineCompared = OnlineCompared(),
     seeds: Seeds = Seeds(),
 ) -> None:
     """Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).
@@ -85,17 +105,29 @@ def online(
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.
     """
-    steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
-    stream = stream.resolved(data, conventions)
+    edges, file = setting.edges, compared.task
+    if file is not None:
+        check_left_out(file, data, stream, setting, but=("rounds", "edges"))
+        data = OTHER
+    steps, resolved = steps.resolved(data, conventions), setting.resolved(data, conventions)
     methods = steps.chosen(study, compared, compared.algorithms.split(","))
-    learning = OnlineStudy.of(study, data, stream, setting, channel, seeds)
+    what, errors = f"{data} data", [_RUNNING]
+    if file is None:
+        stream = stream.resolved(data, conventions)
+        learning = OnlineStudy.of(study, data, stream, resolved, channel, seeds)
+    else:
+        own = OwnStreaming.of(file, methods, stream.rounds, edges=edges, channel=channel, seeds=seeds)
+        stream = dataclasses.replace(stream, rounds=own.rounds)
+        learning = OnlineStudy(study, setting, stream, own, None)
+        what, errors = f"task {own.name}", list(own.columns)
     learning.play(learning.tuned(methods), steps)
-    _report(learning, data, channel.title)
+    agents = f"{len(learning.main.network.graph)} agents{stream.partition_title}"
+    _report(learning, data, f"{what}, {agents}{channel.title}", errors)
 
 
-def _report(learning: OnlineStudy, data: str, links: str) -> None:
-    study, rounds = learning.study, learning.study.rounds
-    study.table("ends", "At the end of the stream", learning.ends("ODKLA"))
+def _report(learning: OnlineStudy, data: str, of: str, errors: Sequence[str]) -> None:
+    study, rounds, error = learning.study, learning.study.rounds, errors[0]
+    study.table("ends", "At the end of the stream", learning.ends("ODKLA", errors))
     times = running_times(data, learning)
     study.table("running_time", "Running time", times)
     if "published" in times:
@@ -105,15 +137,17 @@ def _report(learning: OnlineStudy, data: str, links: str) -> None:
             "the methods compare, not the machines."
         )
     study.note(*learning.notes(), *_unlearned(learning))
-    of = f"{data} data, {len(learning.main.network.graph)} agents{links}"
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    shown = converged(rounds[rounds["round"] >= 20])
+    shown = converged(rounds[rounds["round"] >= 20], error)
+    what = "mean squared error" if error == _RUNNING else "mean cost"
     study.figure(
         "mse",
-        curves(shown, measure("running_mse", log=True), axes, f"Running error from round 20 on, {of}"),
-        "The mean squared error of all predictions so far, each made before its sample was learned from, by rounds, "
+        curves(shown, measure(error, log=not (shown[error] <= 0).any()), axes, f"Running error from round 20 on, {of}"),
+        f"The {what} of all predictions so far, each made before its sample was learned from, by rounds, "
         "transmissions and payload.",
     )
+    if "static_regret" not in rounds:
+        return
     regret = rounds.dropna(subset=["static_regret"])
     study.figure(
         "regret",
@@ -123,7 +157,9 @@ def _report(learning: OnlineStudy, data: str, links: str) -> None:
 
 
 def _unlearned(learning: OnlineStudy) -> Iterator[str]:
-    """Yield which methods do not learn."""
+    """Yield which methods do not learn, where the target's variance is known."""
+    if math.isnan(learning.variance):
+        return
     for name, run in learning.study.runs.items():
         recent = recent_error(run.rounds)
         if not recent <= learning.variance:

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import Diffusion, Dual, asks
+from netsim.agents.consensus.base import Diffusion, Dual, asks, check_cost
 from netsim.agents.consensus.together import steps
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
@@ -110,7 +110,8 @@ class DOKL(Dual):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.one_of("solve", self.solve, ("rank-one", "dense"))
+        if check.one_of("solve", self.solve, ("rank-one", "dense")) == "dense":
+            check_cost(type(self), self.cost, "dense_argmin")
 
     @asks("draw", "argmin")
     def local_step(self) -> Array:

@@ -9,7 +9,7 @@ Every stream follows from its seed, and reading one agent's does not move anothe
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
+from netsim.scenarios.data.partitions import Partition
 from netsim.scenarios.data.tables import Table
 from netsim.util import check, draws
-from netsim.util.typing import Vector
+from netsim.util.typing import Array, Vector
 
 Rows = NDArray[np.int64]
 Kind = Literal["drift", "switch", "rotate"]
@@ -81,6 +82,34 @@ def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float,
     fillings = np.split(mixed, np.cumsum(missing)[:-1])
     rows = [np.concatenate(both) for both in zip(fillings, pieces, strict=True)]
     return [_serve(table, features, rng.permutation(each)) for each in rows]
+
+
+def owners(target: Array, agents: int, partition: Partition, seed: int, *, classes: int = 0) -> list[Rows]:
+    """Return the rows of each agent, in ascending order: those that `netsim.scenarios.data.tables.deal` gives it.
+
+    Raises BadInput for an argument outside its range, or a partition that the rows do not allow.
+    """
+    order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))
+    parts = partition.divide(target[order], check.integer("agents", agents, low=1), seed=seed, classes=classes)
+    return [np.sort(order[part]) for part in parts]
+
+
+def again_and_again(
+    table: Table, parts: Sequence[Rows], features: FeatureMap, *, in_order: bool, seed: int
+) -> list[Samples]:
+    """Return endless streams of (φ of shape (D,), y): each agent sees its own rows, and then the same again.
+
+    Each pass is in another random order of the agent's own, or with ``in_order`` always in the order of the file.
+    Raises BadInput for features of another width than the table's.
+    """
+    _check(table, len(parts), features)
+
+    def stream(agent: int, own: Rows) -> Samples:
+        rng = draws.generator(seed, agent, "samples")
+        while True:
+            yield from _serve(table, features, own if in_order else rng.permutation(own))
+
+    return [stream(agent, own) for agent, own in enumerate(parts)]
 
 
 def passes(count: int, agent: int, seed: int) -> Iterator[int]:

@@ -191,7 +191,7 @@ def _own(file: str, wanted: Sequence[Method], batch: BatchStudy[FrontierSteps, S
         raise check.refuse("methods", methods, f"left out with task = {file!r}; the study online takes them")
     seeds = batch.seeds
     task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=batch.channel.is_ideal)
-    task.check(wanted, batch.rounds)
+    task.check(wanted, batch.rounds, ("method", "coder", "censor"))
     batch.take(task)
     return task
 

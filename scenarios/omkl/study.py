@@ -11,6 +11,7 @@ from typing import Any, Self
 import pandas as pd
 
 from netsim import Run
+from netsim.scenarios.data.partitions import EVENLY
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
 from netsim.scenarios.omkl.figures import draw_losses
@@ -26,6 +27,7 @@ from netsim.scenarios.omkl.task import (
     TwoClasses,
 )
 from netsim.scenarios.tasks.classes import largest_share
+from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.seeds import DataSeeds
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
@@ -47,6 +49,9 @@ COLUMNS = (
 
 _TAIL = 0.1
 """Share of the rounds, at the end, of which ``tail_loss`` is the mean loss."""
+
+_NAMES = ("-1", "+1")
+"""What a legend calls the two classes."""
 
 _FINAL = ("running_loss", "tail_loss")
 _LINKS, _BITS = "links", "bits"
@@ -111,13 +116,16 @@ def omkl(
     study.record(problem, length)
     study.constant = {"running_accuracy": largest_share(table.target)}
     cases = list(itertools.product(steps, tried))
-    parts = []
+    parts, rounds, partition = [], check.integer("rounds", length.rounds, low=1), problem.divided()
     for repetition, own in enumerate(seeds.repeated(length.repeats)):
+        if partition != EVENLY and not repetition:
+            dealt = model.owners(table, partition, own)
+            tell_streams(study, [(table.target[each] > 0).astype(float) for each in dealt], rounds, problem, _NAMES)
         label = f"repetition {repetition + 1} of {length.repeats}" if repetition else None
-        streams = model.streams(table, check.integer("rounds", length.rounds, low=1), own)
+        streams = model.streams(table, rounds, own, partition)
         found = _repetition(study, label, cases, model, streams, channel, own)
         parts += [each.assign(repetition=repetition) for each in found]
-    _report(study, data, tried, pd.concat(parts, ignore_index=True), model)
+    _report(study, f"{data} data", tried, pd.concat(parts, ignore_index=True), model, problem.partition_title)
 
 
 def _repetition(
@@ -153,7 +161,9 @@ def _repetition(
     return found
 
 
-def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFrame, model: ModelSetting) -> None:
+def _report(
+    study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFrame, model: ModelSetting, partition: str
+) -> None:
     """Leave tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
     agents, sigma = model.agents, model.bandwidths[0]
     final = _final(runs)
@@ -170,7 +180,7 @@ def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFram
         title = f"Loss of a method less that of another, in pairs; ±: {interval_text([count])}"
         study.table("differences", title, differences)
         study.note(*_statements(tried, ends, differences, agents, sigma))
-    title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
+    title = f"Online multi-kernel learning, {data}, {agents} agents{partition}, {runs['round'].max()} rounds"
     if count > 1:
         title += f"\nbands: {interval_text([count])}"
     study.figure(

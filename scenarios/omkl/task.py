@@ -20,12 +20,13 @@ from netsim.coders import QSGD, Coder, Exact
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
-from netsim.scenarios.data.streams import shuffled
+from netsim.scenarios.data.partitions import EVENLY, Partition
+from netsim.scenarios.data.streams import Rows, again_and_again, owners, shuffled
 from netsim.scenarios.data.tables import Table, unit
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.seeds import DataSeed
-from netsim.scenarios.tasks.settings import chosen_names, names_in
+from netsim.scenarios.tasks.settings import Divided, chosen_names, names_in
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -50,11 +51,16 @@ MultiKernelAgent = GossipOMKL | CompleteOMKL
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoClasses(ClassChoice):
-    """Which two classes are to be told apart, and how the inputs are scaled.
+class TwoClasses(Divided, ClassChoice):
+    """Which two classes are to be told apart, how the inputs are scaled, and which agent sees which samples.
 
     Parameters
     ----------
+    partition : str
+        How the samples are divided among the agents, by the two classes. "iid": at random, evenly. "shards:S": sorted
+        by class, in S shards an agent (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of the classes ~
+        Dir(ALPHA p) (Hsu 2019). "size:BETA": at random, the r-th largest share ~ r^-BETA. There are as many rounds as
+        with iid: an agent whose samples end before draws them again.
     rows : int
         Use only this many samples, taken at random; synthetic: draw this many.
     positive : str
@@ -82,6 +88,7 @@ class TwoClasses(ClassChoice):
             if self.positive is not None:
                 raise check.refuse("positive", self.positive, "left out for synthetic data")
             self.check_left_out(data)
+        self.divided()
         scaling = _SCALING.get(data, "unit") if self.scaling is None else self.scaling
         return dataclasses.replace(
             self,
@@ -157,16 +164,23 @@ class ModelSetting:
         check.finite("regularizer", self.regularizer, low=0.0)
         _ = self.bandwidths
 
-    def streams(self, table: Table, rounds: int, seeds: DataSeed) -> Streams:
+    def owners(self, table: Table, partition: Partition, seeds: DataSeed) -> list[Rows]:
+        """Return the rows of each agent, by the data's seed; raises BadInput for a partition that they do not allow."""
+        return owners(table.target, self.agents, partition, _order_seed(seeds))
+
+    def streams(self, table: Table, rounds: int, seeds: DataSeed, partition: Partition = EVENLY) -> Streams:
         """Return each agent's samples (z, y) of some rounds, in an order of the data's seed."""
-        sigmas = self.bandwidths
-        order, *_ = np.random.SeedSequence(seeds.data).generate_state(1).tolist()
+        sigmas, order = self.bandwidths, _order_seed(seeds)
         _, *numbers = np.random.SeedSequence(seeds.seed).generate_state(1 + len(sigmas)).tolist()
         maps = [
             RandomFourier(table.inputs.shape[1], self.features, sigma=sigma, form="cos+sin", seed=number)
             for sigma, number in zip(sigmas, numbers, strict=True)
         ]
-        every = shuffled(table, self.agents, SideBySide(maps), order)
+        phi = SideBySide(maps)
+        if partition == EVENLY:
+            every = shuffled(table, self.agents, phi, order)
+        else:
+            every = again_and_again(table, self.owners(table, partition, seeds), phi, in_order=False, seed=order)
         return [list(itertools.islice(each, rounds)) for each in every]
 
     def cost(self, samples: Sequence[tuple[Array, float]], kernels: int) -> MultiKernelCost:
@@ -174,6 +188,11 @@ class ModelSetting:
         size = 2 * self.features
         own = ((z[: kernels * size], y) for z, y in samples)
         return MultiKernelCost(own, kernels, size, regularizer=self.regularizer)
+
+
+def _order_seed(seeds: DataSeed) -> int:
+    """Return the seed of who sees what, and in which order."""
+    return int(np.random.SeedSequence(seeds.data).generate_state(1)[0])
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import CODED, FAMILIES, METHODS, NONE, REMEDIES, do, tuned_notes, works
+from netsim.scenarios.packet_loss.work import CODED, FAMILIES, KEYS, METHODS, NONE, REMEDIES, do, tuned_notes, works
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
+from netsim.scenarios.tasks.method import Method, with_values
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Repeated, Rows, chosen_names, names_in
@@ -113,6 +114,9 @@ class LossCompared(OwnProblem):
         none, the reference, is always among them.
     bits : int
         Bits an element of the coded changes (1-16).
+    set : str
+        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between, where METHOD is a name in
+        runs.csv; "list" names what there is.
     settings : str
         The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
         several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
@@ -122,6 +126,7 @@ class LossCompared(OwnProblem):
     methods: str = ",".join(FAMILIES)
     remedies: str = ",".join(REMEDIES)
     bits: int = 8
+    set: str | None = None
     settings: str | None = None
 
 
@@ -177,9 +182,12 @@ def packet_loss(
             find_table(data)
         size = size.sized(data)
     study.record(size)
+    if families.set is not None:
+        # It refuses unknown methods and parameters, before anything runs.
+        with_values(Study(study.scenario, {"set": families.set}), _methods(chosen, size, data, families.bits))
     given = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
     given |= {name: value for name, value in dataclasses.asdict(seeds).items() if name != "seed"}
-    given |= {"settings": families.settings, "task": families.task}
+    given |= {"set": families.set, "settings": families.settings, "task": families.task}
     given = {name: value for name, value in given.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, families.bits, given, chosen))
     if families.settings is not None:
@@ -196,11 +204,17 @@ def _own(file: str, names: Sequence[str], size: LossSize, seeds: FirstSeeds) -> 
     """Return the first seed's problem of a file; raises BadInput for what it cannot have, before anything runs."""
     task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=size.edges, ideal=False)
     Channel().network(task.graph, seeds.network)  # which refuses some graphs
-    known = {**BASELINES, **size.resolved(OTHER).methods()}
-    task.check([known["COKE" if name == CODED else name] for name in names], size.rounds or 0)
+    task.check(_methods(names, size, OTHER, 1), size.rounds or 0, KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")
     return task
+
+
+def _methods(names: Sequence[str], size: LossSize, data: str, bits: int) -> list[Method]:
+    """Return the methods of some families, by their names in results."""
+    known = {**BASELINES, **size.resolved(data).methods()}
+    known[CODED] = dataclasses.replace(known["COKE"], name=f"COKE {bits}-bit")
+    return [known[name] for name in names]
 
 
 def _shares(text: str) -> tuple[float, ...]:

@@ -12,12 +12,13 @@ import pandas as pd
 from netsim.errors import BadInput
 from netsim.scenarios.tasks import baselines
 from netsim.scenarios.tasks.baselines import BASELINES
+from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import catalogue
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
-from netsim.studies.values import tuned_for
+from netsim.studies.values import parsed, tuned_for
 
 CODED = "coded"
 """The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
@@ -94,9 +95,17 @@ def works(
                 chosen[f"-{family}"] = {"algorithms": family}
         for mark, algorithms in chosen.items():
             given = {**settings, **remedy.flags, **algorithms}
+            if own := _values_of(given.pop("set", ""), names_in(algorithms["algorithms"])):
+                given["set"] = own
             yield LossWork(f"{name}{mark}", name, 1.0, tuple(losses), {**given, "burst": 1.0})
             if burst != 1.0 and lossy:
                 yield LossWork(f"{name}{mark}-burst-{burst:g}", name, burst, lossy, {**given, "burst": burst})
+
+
+def _values_of(text: str, names: Sequence[str]) -> str:
+    """Return what a text such as "DKLA.rho=0.1,CTA.eta=0.5" gives to some methods."""
+    own = [f"{method}.{name}={value}" for (method, name), value in parsed(text).items() if method in names]
+    return ",".join(own)
 
 
 def tuned_notes(found: Sequence[LossWork], files: str, seeds: range) -> Iterator[str]:
@@ -134,6 +143,10 @@ COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "w
 
 OWN_COLUMNS = ("tracking_residual", "least_weight")
 """Measures that only some methods have."""
+
+
+KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
+"""What tells runs apart, and the optimum: the first columns of the results."""
 
 
 def do(
@@ -183,7 +196,7 @@ def _read(work: LossWork, place: Path, errors: tuple[str, ...]) -> pd.DataFrame:
         family=frame["algorithm"], remedy=work.remedy, burst=work.burst, optimum=frame["point"].map(optima)
     )
     own = [name for name in OWN_COLUMNS if name in frame]
-    frame = frame.reindex(columns=["family", "remedy", "burst", "loss", "seed", "optimum", *errors, *COLUMNS, *own])
+    frame = frame.reindex(columns=[*KEYS, *errors, *COLUMNS, *own])
     # Without losses all copies equal the states, and are not measured.
     if work.remedy != "edge-duals":
         frame.loc[frame["loss"] == 0.0, "copy_error"] = 0.0

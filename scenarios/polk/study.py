@@ -16,6 +16,7 @@ from netsim.scenarios.polk.figures import progress, surface
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Split, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_problem
 from netsim.scenarios.tasks.classes import largest_share, signs
+from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel
@@ -63,8 +64,8 @@ def polk(
 ) -> None:
     """Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).
 
-    All agents learn from one training set, each in an order of its own. What is left open depends on the data and on
-    the loss; it is in settings.json.
+    All agents learn from one training set, each in an order of its own, or with --partition from parts of it. What is
+    left open depends on the data and on the loss; it is in settings.json.
 
     Parameters
     ----------
@@ -91,10 +92,19 @@ def polk(
         trial = Trial(study, draw_problem(source, problem, own), rule, channel, trials.checks)
         rows.append(trial.row(trial.run(f"draw {number}", rule.schedule())))
         if number == seeds.seed:
+            _tell_owners(trial, problem, rule)
             first, first_run = trial, study.runs[f"draw {number}"]
     if trials.compare:
         _compare(first)
-    _report(first, first_run, data, rows)
+    _report(first, first_run, data, rows, problem.partition_title)
+
+
+def _tell_owners(trial: Trial, setting: ProblemSetting, rule: Learning) -> None:
+    """Leave with the study who has what, if not all agents have all."""
+    split, dealt = trial.problem.split, trial.problem.owners
+    if dealt is not None:
+        targets = [split.labels[own].astype(np.float64) for own in dealt]
+        tell_streams(trial.study, targets, rule.epochs * len(split.labels), setting, split.classes)
 
 
 def _compare(trial: Trial) -> None:
@@ -108,7 +118,7 @@ def _compare(trial: Trial) -> None:
     study.table("penalties", f"Constant penalties, {trial.problem.seeds.text}", pd.DataFrame(rows))
 
 
-def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]], parted: str) -> None:
     study, problem, criterion = trial.study, trial.problem, trial.rule.criterion
     reference = problem.split.reference_name
     study.centralised = {"test_accuracy": float(np.mean([row[reference] for row in rows]))}
@@ -123,7 +133,7 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
             f"{missed:.0%} of the messages brought no reply in time: the agents learn nearly alone. A request and its "
             "reply must fit into a round, its latencies and its bits at the rate of the link."
         )
-    title = f"{data}, {criterion} loss, {len(problem.graph)} agents"
+    title = f"{data}, {criterion} loss, {len(problem.graph)} agents{parted}"
     levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
     study.figure("progress", progress(drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")

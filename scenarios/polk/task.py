@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,13 +16,18 @@ from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from netsim.errors import BadInput
 from netsim.run import Run
+from netsim.scenarios.data.partitions import EVENLY, Partition
+from netsim.scenarios.data.streams import Rows, owners
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Source, Split
 from netsim.scenarios.tasks.classes import CRITERIA
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import Bandwidth, Channel
+from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
 from netsim.studies import Study
 from netsim.util import check, draws
+
+SHARED = "shared"
+"""The partition of the paper: all agents learn from one training set."""
 
 _SETTLED = 0.8  # share of the rounds after which the disagreement is averaged
 
@@ -50,11 +55,17 @@ def _known(data: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemSetting(Bandwidth):
+class ProblemSetting(Divided, Bandwidth):
     """Who learns from how much, with which kernel.
 
     Parameters
     ----------
+    partition : str
+        Which agent learns from which samples. "shared": all from the whole training set, as in the paper. Otherwise
+        each from samples of its own. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent
+        (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at
+        random, the r-th largest share ~ r^-BETA. There are as many rounds as with shared: each agent draws its own
+        samples again and again, in a new order each time.
     agents : int
         Number of agents.
     density : float
@@ -65,10 +76,25 @@ class ProblemSetting(Bandwidth):
         Bandwidth of the Gaussian kernel.
     """
 
+    partition: str = SHARED
     agents: int | None = None
     density: float = 0.2
     samples: int | None = None
     sigma: float | None = None
+
+    def divided(self) -> Partition:
+        """Return the partition, an even one if all is shared; raises BadInput for a text that names none."""
+        if self.partition == SHARED:
+            return EVENLY
+        try:
+            return super().divided()
+        except BadInput as error:
+            raise BadInput(f"{error}, or {SHARED}") from None
+
+    @property
+    def partition_title(self) -> str:
+        """What a figure's title says of samples that are not shared; else empty."""
+        return "" if self.partition == SHARED else f", partition {self.divided()}"
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
@@ -78,6 +104,7 @@ class ProblemSetting(Bandwidth):
     def resolved(self, data: str, source: Source) -> Self:
         """Return it with what was found to work for the data where it was left open; raises BadInput for bad ones."""
         check.probability("density", self.density)
+        self.divided()
         if self.sigma is not None and (self.median or self.tune):
             raise BadInput(f"sigma = {self.sigma:g}: must be left out where median or tune = True")
         samples = source.usual_samples if self.samples is None else self.samples
@@ -177,6 +204,8 @@ class ClassProblem:
     """Accuracy of the reference on the test samples."""
     graph: "nx.Graph[int]"
     seeds: Seeds
+    owners: Sequence[Rows] | None = None
+    """The samples of each agent; None: all agents have all."""
 
 
 def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> ClassProblem:
@@ -184,17 +213,30 @@ def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> Class
     sigma = check.finite("sigma", setting.sigma, above=0.0)
     graph = topology.erdos_renyi(check.integer("agents", setting.agents, low=1), p=setting.density, seed=seeds.graph)
     split = source.draw(check.integer("samples", setting.samples, low=1), seeds.data)
-    return ClassProblem(split, sigma, split.reference(sigma), graph, seeds)
+    dealt = None
+    if setting.partition != SHARED:
+        labels, partition = split.labels.astype(np.float64), setting.divided()
+        dealt = owners(labels, len(graph), partition, seeds.data, classes=len(split.classes))
+    return ClassProblem(split, sigma, split.reference(sigma), graph, seeds, dealt)
 
 
 def batches(
     problem: ClassProblem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-    """Yield the training set in an order of the agent's own, another in each epoch, in ``count`` parts of one size."""
+    """Yield an agent's samples in an order of its own, another in each pass, in ``count`` parts of one size an epoch.
+
+    An epoch has as many samples as the training set: an agent that has fewer draws them again.
+    """
     rng = draws.generator(problem.seeds.data, agent, "samples")
     split = problem.split
+    everything = np.arange(len(split.labels))
+    own = everything if problem.owners is None else problem.owners[agent]
+    left = own[:0]
     for _ in range(epochs):
-        for rows in np.array_split(rng.permutation(len(split.labels)), count):
+        for part in np.array_split(everything, count):
+            while len(left) < len(part):
+                left = np.concatenate([left, rng.permutation(own)])
+            rows, left = left[: len(part)], left[len(part) :]
             yield split.inputs[rows], split.labels[rows]
 
 

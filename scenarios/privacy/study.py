@@ -10,6 +10,7 @@ from netsim import AgentError
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import FIELD, PrivacySize, PrivacyTask
+from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel
@@ -53,6 +54,7 @@ def privacy(
     size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seeds.seed))
     study.note(*lines)
     study.record(size)
+    tell_division(study, parts, size)
     task = PrivacyTask(parts, size, rounds, channel, seeds)
     for entry in task.entries():
         try:
@@ -63,7 +65,7 @@ def privacy(
     study.centralised = {"test_mse": task.best()}
     table = _table(study, task)
     study.table("given_away", "What each algorithm gives away", table)
-    whole = size.agents * size.samples * (task.width + 1) * _SIZE
+    whole = len(training(parts)[1]) * (task.width + 1) * _SIZE
     study.note(
         f"All samples sent to a centre, once: {whole:,} raw-data bits, test MSE {study.centralised['test_mse']:.4g}; "
         f"the target's variance is {task.variance:.4g}."
@@ -78,7 +80,7 @@ def privacy(
     )
     study.figure(
         "given_away",
-        _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents"),
+        _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents{size.partition_title}"),
         "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
         "with all samples.",
     )

@@ -31,7 +31,7 @@ from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.method import Task as Shared
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import Bandwidth, Channel
+from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 
@@ -42,7 +42,7 @@ FIELD = "field"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacySize(Bandwidth):
+class PrivacySize(Divided, Bandwidth):
     """How many learn from how much, and their models.
 
     Parameters
@@ -50,7 +50,7 @@ class PrivacySize(Bandwidth):
     agents : int
         Number of agents.
     samples : int
-        Samples of each agent to train on; as many again are for the test.
+        Samples of each agent to train on; as many again are for the test. In the mean where --partition is size.
     public : int
         Samples that all agents read, for successive projections only: this many of the training samples in all.
     features : int
@@ -77,6 +77,7 @@ class PrivacySize(Bandwidth):
         check.integer("public", self.public, low=1, high=self.agents * self.samples)
         check.finite("sigma", self.sigma, above=0.0)
         check.finite("regularizer", self.regularizer, above=0.0)
+        self.divided()
 
     def draw(self, data: str, columns: Columns, seed: int) -> tuple[list[AgentData], tuple[str, ...]]:
         """Return each agent's samples, half of them for the test, and lines for the study's notes.
@@ -96,11 +97,12 @@ class PrivacySize(Bandwidth):
             inputs = rng.random((count, 2))
             target = field(inputs) + 0.1 * rng.standard_normal(count)
             table = Table(FIELD, inputs, target, ("x", "y"), FIELD)
-            return deal(table, self.agents, train_share=0.5, seed=seed), ()
+            return deal(table, self.agents, train_share=0.5, seed=seed, partition=self.divided()), ()
         table = scale_unit(load_table(data, columns))
         enough(len(table.target), self.agents, 4)
         check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
-        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.notes
+        parts = deal(table, self.agents, train_share=0.5, seed=seed, rows=count, partition=self.divided())
+        return parts, table.notes
 
 
 def _kernel_seeds(seed: int, count: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Who has what: a table, a figure and a note on samples that are not divided evenly at random."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.settings import Divided
 from netsim.studies import Study
 from netsim.studies.figures import drawing, legend_below
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,19 +35,60 @@ def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, cl
     """
     if divided.divided().kind == IID:
         return
-    counts = counted(parts, classes)
+    targets = [np.concatenate([part.train_target, part.test_target]) for part in parts]
+    more = {"training": [len(part.train_target) for part in parts]}
+    _tell(study, targets, divided, classes, more, "The samples of each agent, to train on and to test on, by ")
+
+
+def tell_streams(
+    study: Study, targets: Sequence[Array], drawn: int, divided: Divided, classes: Sequence[str] = ()
+) -> None:
+    """Leave the same of agents that learn from streams of their own samples, and note who sees some of them again.
+
+    Parameters
+    ----------
+    targets : sequence of array
+        Those of each agent's samples; numbers of classes if there are classes.
+    drawn : int
+        How many samples each agent draws in all.
+    divided, classes
+        As of `tell_division`.
+    """
+    if divided.divided().kind == IID:
+        return
+    passes = [drawn / len(each) for each in targets]
+    _tell(study, targets, divided, classes, {"passes": passes}, "The samples of each agent, by ")
+    again = sum(each > 1.0 for each in passes)
+    if again:
+        study.note(
+            f"Each agent draws {drawn:,} samples: {again} of {len(targets)} agents have fewer, and draw theirs again, "
+            f"up to {max(passes):,.1f} times (passes in partition.csv)."
+        )
+
+
+def _tell(
+    study: Study,
+    targets: Sequence[Array],
+    divided: Divided,
+    classes: Sequence[str],
+    more: Mapping[str, Sequence[float]],
+    caption: str,
+) -> None:
+    """Leave table, note and figure; ``more`` are columns beside the number of samples."""
+    counts = counted(targets, classes)
     kind = "class" if classes else "target"
     table = counts.rename(columns=lambda name: f"{kind} {name}").rename_axis("agent").reset_index()
     table.insert(1, "samples", counts.sum(axis=1).to_numpy())
-    table.insert(2, "training", [len(part.train_target) for part in parts])
+    for place, (name, values) in enumerate(more.items(), 2):
+        table.insert(place, name, values)
     study.tables["partition"] = table
     sizes, held = table["samples"], (counts > 0).sum(axis=1)
     study.note(
-        f"Partition {divided.partition}: each of {len(parts)} agents has {_range(sizes)} samples, of {_range(held)} of "
-        f"{counts.shape[1]} {'classes' if classes else 'bins of the target'} (partition.csv)."
+        f"Partition {divided.partition}: each of {len(targets)} agents has {_range(sizes)} samples, of {_range(held)} "
+        f"of {counts.shape[1]} {'classes' if classes else 'bins of the target'} (partition.csv)."
     )
-    title = f"Who has what: partition {divided.partition}, {len(parts)} agents"
-    caption = "The samples of each agent, to train on and to test on, by " + (
+    title = f"Who has what: partition {divided.partition}, {len(targets)} agents"
+    caption += (
         "their class."
         if classes
         else "the bin of their target; the bins have as many samples each, as far as equal targets allow."
@@ -54,16 +96,15 @@ def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, cl
     study.figure("partition", _draw(counts, "class" if classes else "target", title), caption)
 
 
-def counted(parts: Sequence[AgentData], classes: Sequence[str] = ()) -> pd.DataFrame:
+def counted(targets: Sequence[Array], classes: Sequence[str] = ()) -> pd.DataFrame:
     """Return how many samples each agent has, a row, of each class or bin of the target, a column."""
-    targets = [np.concatenate([part.train_target, part.test_target]) for part in parts]
     together = np.concatenate(targets)
     labels = labels_of(together, len(classes))
     names = list(classes)
     if not names:
         names = [_ends(together[labels == label]) for label in range(labels.max() + 1)]
-    owners = np.repeat(np.arange(len(parts)), [len(each) for each in targets])
-    counts = np.zeros((len(parts), len(names)), dtype=np.int64)
+    owners = np.repeat(np.arange(len(targets)), [len(each) for each in targets])
+    counts = np.zeros((len(targets), len(names)), dtype=np.int64)
     np.add.at(counts, (owners, labels), 1)
     return pd.DataFrame(counts, columns=names)
 

@@ -18,14 +18,17 @@ from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
-from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
+from netsim.scenarios.data.partitions import EVENLY
+from netsim.scenarios.data.streams import Rows, again_and_again, by_target, in_order, owners, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
+from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
+from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.seeds import Seeds
-from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting
+from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Divided, Prepared, Published, Setting
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
@@ -70,11 +73,16 @@ class TableStream(Prepared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(TableStream):
-    """Which samples of a table are used, how they are scaled, and in which order they come.
+class Stream(Divided, TableStream):
+    """Which samples of a table are used, how they are scaled, who sees which, and in which order they come.
 
     Parameters
     ----------
+    partition : str
+        How the samples are divided among the agents. "iid": at random, evenly. "shards:S": sorted by target, in S
+        shards an agent (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of ten bins of the target ~ Dir(ALPHA p)
+        (Hsu 2019). "size:BETA": at random, the r-th largest share ~ r^-BETA. There are as many rounds as with iid: an
+        agent whose samples end before draws them again.
     rounds : int
         Number of rounds; by default as many as the data have samples for each agent.
     order : str
@@ -91,6 +99,8 @@ class Stream(TableStream):
     def load(self, data: str, agents: int, seed: int) -> Table:
         """Return the samples of a table or of "synthetic"; raises BadInput as that of a table does."""
         check.probability("mixing", self.mixing)
+        if self.divided() != EVENLY and self.order == "target":
+            raise check.refuse("partition", self.partition, "iid with order = 'target', which divides the samples")
         if data != "synthetic":
             return super().load(data, agents, seed)
         check.one_of("order", self.order, self.ORDERS)
@@ -99,9 +109,21 @@ class Stream(TableStream):
 
     def dealt(self, table: Table, agents: int, phi: FeatureMap, seed: int) -> Source:
         """Return a function that deals the samples, the same each time."""
+        if self.divided() != EVENLY:
+            parts, in_file_order = self.owners(table, agents, seed), self.order == "time"
+            return lambda: again_and_again(table, parts, phi, in_order=in_file_order, seed=seed)
         if self.order == "target":
             return lambda: by_target(table, agents, phi, mixing=self.mixing, seed=seed)
         return super().dealt(table, agents, phi, seed)
+
+    def owners(self, table: Table, agents: int, seed: int) -> list[Rows]:
+        """Return the rows of each agent; raises BadInput for a partition that they do not allow."""
+        return owners(table.target, agents, self.divided(), seed)
+
+    def tell(self, study: Study, table: Table, agents: int, seed: int, rounds: int) -> None:
+        """Leave with a study who sees what, if the samples are not divided evenly at random."""
+        if self.divided() != EVENLY:
+            tell_streams(study, [table.target[own] for own in self.owners(table, agents, seed)], rounds, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,10 +329,10 @@ class OnlineTask(Task):
         return [cost if isinstance(cost, OnlineCost) else self.costs[name] for name, cost in found.items()]
 
     @property
-    def variance(self) -> float:
-        """The variance of the targets so far: the MSE of the best constant."""
+    def constant(self) -> dict[str, float]:
+        """The running MSE of the best constant: the variance of the targets so far."""
         count, total, squares = self._targets.tolist()
-        return float(squares / count - (total / count) ** 2)
+        return {"running_mse": float(squares / count - (total / count) ** 2)}
 
     @property
     def measure(self) -> AgentProbe:
@@ -417,8 +439,8 @@ class OnlineStudy:
     study: Study
     setting: Setting
     stream: Prepared
-    main: Streaming
-    trial: Streaming
+    main: Streaming | OwnStreaming
+    trial: Streaming | None
     variance: float = math.nan
 
     def __post_init__(self) -> None:
@@ -447,11 +469,13 @@ class OnlineStudy:
             )
             for rows, rounds in ((table, length), (held, min(TRIAL, rounds_of(held, count))))
         )
+        if isinstance(stream, Stream):
+            stream.tell(study, table, count, seeds.data, length)
         return cls(study, setting, stream, main, trial, float(np.var(table.target)))
 
     def tuned(self, methods: Sequence[Method]) -> list[Method]:
         """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
-        if not self.setting.tune:
+        if self.trial is None or not self.setting.tune:
             return list(methods)
         rows, best = [], []
         for method in methods:
@@ -493,7 +517,7 @@ class OnlineStudy:
             study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
             return
         self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
-        study.constant = {"running_mse": task.variance}
+        study.constant = task.constant
 
     def notes(self) -> Iterator[str]:
         """Yield notes on each run: frames that did not arrive, silence, clipped elements."""
@@ -505,13 +529,14 @@ class OnlineStudy:
             if saturated := run.rounds["saturated"].iloc[-1]:
                 yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
-    def ends(self, reference: str) -> pd.DataFrame:
-        """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
+    def ends(self, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
+        """Return a row for each algorithm's end: its errors and bits, the first and bits relative to a reference's."""
         last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
-        table = last[["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]].copy()
+        table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
         if reference in set(table["algorithm"]):
             base = table.set_index("algorithm").loc[reference]
-            table[f"MSE / {reference}"] = table["running_mse"] / base["running_mse"]
+            called = "MSE" if errors[0] == "running_mse" else errors[0]
+            table[f"{called} / {reference}"] = table[errors[0]] / base[errors[0]]
             table[f"bits / {reference}"] = table["payload_bits"] / base["payload_bits"]
         return table
 
@@ -565,8 +590,8 @@ def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
-def converged(rounds: pd.DataFrame) -> pd.DataFrame:
+def converged(rounds: pd.DataFrame, error: str = "running_mse") -> pd.DataFrame:
     """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
-    last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
-    good = last.index[last < 100 * last.min()]
+    last = rounds.groupby("algorithm", sort=False)[error].last()
+    good = last.index[(last < 100 * abs(last.min())) | (last <= 0)]
     return rounds[rounds["algorithm"].isin(good)]

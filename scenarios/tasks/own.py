@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -88,13 +88,16 @@ class OwnTask(Task):
             numbers = {}
         if not numbers or not all(isinstance(name, str) for name in numbers):
             raise BadInput(f"measure of {self.name}: must return numbers by column name, not {_short(found)}")
-        for name in numbers:
-            if name in _TAKEN:
-                raise BadInput(f"measure of {self.name}: must have another name for its column {name!r}")
+        self._check_names(numbers, _TAKEN)
         first, value = next(iter(numbers.items()))
         if value != value and np.isfinite(models).all():
             raise BadInput(f"measure of {self.name}: must return a number as {first!r} of models that are, not NaN")
         return numbers
+
+    def _check_names(self, columns: Iterable[str], taken: Collection[str]) -> None:
+        for name in columns:
+            if name in taken:
+                raise BadInput(f"measure of {self.name}: must have another name for its column {name!r}")
 
     def optimum(self) -> dict[str, float]:
         """Return the measures of the model with the least sum of costs, as L-BFGS finds it from zero.
@@ -124,8 +127,9 @@ class OwnTask(Task):
                 f"{self.error} {error:.4g}"
             )
 
-    def check(self, methods: Iterable[Method], rounds: int) -> None:
-        """Raise BadInput if a cost lacks what a method asks for, before anything runs."""
+    def check(self, methods: Iterable[Method], rounds: int, taken: Collection[str] = ()) -> None:
+        """Raise BadInput if a cost lacks what a method asks for, or a column has a taken name, before anything runs."""
+        self._check_names(self.columns, taken)
         for method in methods:
             method.agents(self, rounds)
 

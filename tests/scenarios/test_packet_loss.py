@@ -4,6 +4,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,7 +20,7 @@ from netsim.scenarios.packet_loss.report import (
     with_errors,
 )
 from netsim.scenarios.packet_loss.work import REMEDIES
-from netsim.studies import Study, catalogue
+from netsim.studies import Study, catalogue, tune
 
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 6, "jobs": 1, "lost": "0.3"}
 
@@ -110,6 +111,55 @@ def test_bad_flags_end_in_one_line(flags: dict[str, object], words: str, tmp_pat
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "sweeps").exists()
+
+
+TINY = {"agents": 5, "edges": 6, "rounds": 20, "features": 8, "sigma": 1.0, "regularizer": 1e-3}
+FEW: dict[str, object] = {**TINY, "repeats": 2, "jobs": 1, "lost": "0.3", "burst": 1.0, "remedies": "none"}
+
+
+def ran_with(folder: Path, name: str) -> dict[str, Any]:
+    """Return what each method of a sweep of `run` ran with where frames were lost, by its name."""
+    point = folder / name / "points" / "loss=0.3,seed=0" / "settings.json"
+    methods: dict[str, Any] = json.loads(point.read_text())["methods"]
+    return methods
+
+
+def test_each_family_runs_with_the_values_that_are_set_for_it(tmp_path: Path) -> None:
+    values = "DKLA.rho=0.07,COKE 8-bit.v=0.3,CTA.eta=0.25"
+    run(tmp_path / "sweeps", **FEW, methods="CTA,DKLA,coded", set=values)
+    states = ran_with(tmp_path / "sweeps", "none")
+    assert (states["DKLA"]["rho"], states["CTA"]["eta"]) == (0.07, 0.25)
+    assert "v=0.3" in ran_with(tmp_path / "sweeps", "none-coded")["COKE 8-bit"]["censor"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("COKE.rho=1", "set: method = 'COKE'"),
+        ("DKLA.much=1", "set: parameter of DKLA = 'much'"),
+        ("DKLA.rho", "set = 'DKLA.rho': must be METHOD.PARAMETER=VALUE"),
+        ("list", "set = 'list': must be METHOD.PARAMETER=VALUE, of these: DKLA (coded_start, rho"),
+    ],
+)
+def test_values_that_nothing_takes_are_refused_before_anything_runs(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        run(tmp_path / "sweeps", **FEW, methods="DKLA,coded", set=text)
+    assert words in str(caught.value)
+    assert not (tmp_path / "sweeps").exists()
+
+
+@pytest.mark.slow
+def test_each_share_runs_with_what_was_tuned_for_it(tmp_path: Path) -> None:
+    # The study's own steps are bad, so that the best are others.
+    given = {**TINY, "algorithms": "CTA,DKLA", "eta": 1e-4, "rho": 100.0}
+    over, losses = ["CTA.eta=0.1:1", "DKLA.rho=0.001:0.1:log"], {"loss": (0.0, 0.3)}
+    how: dict[str, Any] = {"per": ["method", "loss"], "seeds": range(100, 102), "budget": 8, "out": tmp_path / "tuned"}
+    best = tune("coke", over=over, jobs=1, **how, **losses, **given).best
+    run(tmp_path / "sweeps", **FEW, methods="CTA,DKLA", settings=str(tmp_path / "tuned" / "tuned.json"))
+    (wanted,) = [each["methods"] for each in best if each["when"] == {"loss": 0.3}]
+    states = ran_with(tmp_path / "sweeps", "none")
+    assert states["CTA"]["eta"] == wanted["CTA"]["eta"]
+    assert states["DKLA"]["rho"] == wanted["DKLA"]["rho"]
 
 
 def rows(errors: dict[tuple[str, float], list[float]], apart: float = 1e-9) -> pd.DataFrame:

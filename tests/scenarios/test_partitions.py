@@ -1,5 +1,7 @@
 """Partitions against the numbers that follow from their definitions: shares, their variance, chances over seeds."""
 
+import dataclasses
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,16 @@ import pytest
 from scipy import stats
 
 from netsim.errors import BadInput
+from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.partitions import Partition, labels_of
+from netsim.scenarios.data.streams import again_and_again, owners
 from netsim.scenarios.data.tables import Table, deal
-from netsim.scenarios.tasks import batch
+from netsim.scenarios.polk.problems import MIXTURES, source_of
+from netsim.scenarios.polk.task import ProblemSetting, batches, draw_problem
+from netsim.scenarios.tasks import batch, online
+from netsim.scenarios.tasks.seeds import Seeds
 from netsim.studies import Study, catalogue
+from netsim.util.draws import generator
 
 Labels = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -247,6 +255,154 @@ def test_the_synthetic_samples_of_all_agents_are_divided_anew() -> None:
 
 
 def test_another_partition_is_refused_before_the_data_are_read() -> None:
-    for name in ("coke", "frontier", "packet_loss", "deep_network", "intel_lab", "mtu", "lifetime"):
+    studies = ["coke", "frontier", "packet_loss", "deep_network", "intel_lab", "mtu", "lifetime"]
+    for name in [*studies, "online", "privacy", "omkl", "polk"]:
         with pytest.raises(BadInput, match=r"^partition = 'odd': must be iid, shards:S"):
             run(name, partition="odd")
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def numbered(count: int) -> Table:
+    """A table whose only input and whose target are the number of the row."""
+    index = np.arange(float(count))
+    return Table("numbered", index[:, None], index, ("number",), "y")
+
+
+class Same:
+    """A map that leaves inputs as they are."""
+
+    inputs = size = 1
+
+    def __call__(self, x: Labels, /) -> Labels:
+        return x
+
+
+@pytest.mark.parametrize("text", ["iid", "shards:2", "dirichlet:0.3", "size:1.3"])
+def test_streams_have_the_owners_that_deal_has(text: str) -> None:
+    table, partition = numbered(60), Partition.parse(text)
+    dealt = deal(table, 4, seed=5, partition=partition)
+    both = [sorted({*part.train_target, *part.test_target}) for part in dealt]
+    assert [own.tolist() for own in owners(table.target, 4, partition, 5)] == both
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_stream_passes_over_its_rows_again_and_again(in_order: bool) -> None:
+    parts = owners(np.arange(60.0), 4, Partition.parse("size:1"), 3)
+    streams = again_and_again(numbered(60), parts, Same(), in_order=in_order, seed=3)
+    for own, stream in zip(parts, streams, strict=True):
+        drawn = [[int(y) for _, y in islice(stream, len(own))] for _ in range(3)]
+        assert all(sorted(each) == own.tolist() for each in drawn)
+        if in_order:
+            assert drawn == [own.tolist()] * 3
+        elif len(own) > 6:
+            assert len({tuple(each) for each in [*drawn, own.tolist()]}) == 4
+
+
+def test_reading_another_stream_first_changes_nothing() -> None:
+    parts = owners(np.arange(40.0), 2, Partition.parse("shards:2"), 0)
+    first, second = again_and_again(numbered(40), parts, Same(), in_order=False, seed=1)
+    before = [y for _, y in islice(second, 30)]
+    again_first, again_second = again_and_again(numbered(40), parts, Same(), in_order=False, seed=1)
+    list(islice(again_first, 7))
+    assert [y for _, y in islice(again_second, 30)] == before
+    assert {y for _, y in islice(first, 20)}.isdisjoint(before)
+
+
+def test_online_agents_see_their_shard_only_and_see_it_again(houses: str) -> None:
+    target = np.sort(pd.read_csv(houses)["price"].to_numpy())
+    target = (target - target[0]) / (target[-1] - target[0])
+    task = online(houses, agents=4, features=8, partition="shards:1")
+    assert task.rounds == 50
+    seen = []
+    for cost in task.costs:
+        drawn = []
+        for _ in range(60):
+            cost.draw(np.zeros(task.size))
+            drawn.append(cost.target)
+        assert sorted({*drawn}) == sorted(drawn[:50])
+        seen.append(sorted(drawn[:50]))
+    # A shard of one agent is a quarter of the sorted targets.
+    assert np.concatenate(sorted(seen)) == pytest.approx(target)
+
+
+def test_online_tells_who_has_what_and_who_sees_it_again(houses: str) -> None:
+    study = run("online", data=houses, partition="size:1.5", agents=4, features=8, algorithms="ODKLA")
+    table = study.tables["partition"]
+    assert table["samples"].sum() == 200
+    assert table["passes"].to_numpy() == pytest.approx(50 / table["samples"].to_numpy())
+    assert study.rounds["round"].max() == 50
+    few = (table["samples"] < 50).sum()
+    (note,) = [each for each in study.notes if each.startswith("Each agent draws 50 samples")]
+    assert f": {few} of 4 agents have fewer, and draw theirs again, up to {table['passes'].max():.1f} times" in note
+    assert "partition size:1.5" in study.figures["mse"].get_suptitle()
+    assert "partition" in study.figures
+    why = r"^partition = 'shards:1': must be iid with order = 'target', which divides the samples$"
+    with pytest.raises(BadInput, match=why):
+        run("online", data=houses, partition="shards:1", order="target", agents=4)
+
+
+def test_tuning_divides_the_rows_that_are_held_back_too(houses: str) -> None:
+    study = run("online", data=houses, partition="shards:1", agents=4, features=8, algorithms="RFF-DOKL", tune=True)
+    assert study.tables["partition"]["samples"].tolist() == [45] * 4
+
+
+def test_omkl_divides_by_the_two_classes() -> None:
+    study = run("omkl", partition="shards:1", rows=400, agents=4, features=4, repeats=1, algorithms="gossip")
+    table = study.tables["partition"]
+    assert list(table)[3:] == ["class -1", "class +1"]
+    assert table["samples"].tolist() == [100] * 4
+    # A shard touches both classes only where one ends.
+    assert ((table[["class -1", "class +1"]] > 0).sum(axis=1) == 2).sum() <= 1
+    totals = table[["class -1", "class +1"]].sum()
+    assert totals.max() / totals.sum() == pytest.approx(study.constant["running_accuracy"])
+    assert "partition shards:1" in study.figures["losses"].get_suptitle()
+
+
+def test_privacy_trains_each_agent_on_its_own_share() -> None:
+    study = run("privacy", partition="size:1", agents=4, samples=20, rounds=2, features=4)
+    table = study.tables["partition"]
+    assert sorted(table["samples"], reverse=True) == pytest.approx(
+        [2 + 152 / (r * (1 + 1 / 2 + 1 / 3 + 1 / 4)) for r in (1, 2, 3, 4)], abs=1
+    )
+    assert (table["training"] - table["samples"] / 2).abs().max() <= 0.5
+    bits = f"{table['training'].sum() * 3 * 64:,} raw-data bits"
+    assert any(bits in note for note in study.notes)
+    assert "partition size:1" in study.figures["given_away"].get_suptitle()
+
+
+def test_polk_draws_from_the_own_samples_as_many_as_the_training_set_has() -> None:
+    seeds = Seeds(seed=2)
+    source = source_of(MIXTURES, ClassChoice())
+    for text in ("shared", "iid", "shards:1"):
+        setting = ProblemSetting(agents=5, samples=100, partition=text).resolved(MIXTURES, source)
+        problem = draw_problem(source, setting, seeds)
+        for agent in range(5):
+            drawn = list(batches(problem, agent, 2, 3))
+            assert [len(labels) for _, labels in drawn] == [34, 33, 33] * 2
+            inputs = np.concatenate([each for each, _ in drawn])
+            own = problem.split.inputs if problem.owners is None else problem.split.inputs[problem.owners[agent]]
+            assert len(own) == (100 if text == "shared" else 20)
+            times = [(inputs == row).all(axis=1).sum() for row in own]
+            assert times == [200 // len(own)] * len(own)
+    rng = generator(2, 0, "samples")
+    shared = dataclasses.replace(problem, owners=None)
+    expected = [rows for _ in range(2) for rows in np.array_split(rng.permutation(100), 3)]
+    for (inputs, labels), rows in zip(batches(shared, 0, 2, 3), expected, strict=True):
+        assert (inputs == problem.split.inputs[rows]).all()
+        assert (labels == problem.split.labels[rows]).all()
+
+
+def test_polk_tells_who_has_what_unless_all_is_shared() -> None:
+    given = {"samples": 96, "agents": 3, "compare": False, "batch": 32}
+    study = run("polk", partition="shards:1", **given)
+    table = study.tables["partition"]
+    assert table["samples"].tolist() == [32] * 3
+    assert table["passes"].tolist() == [3.0] * 3
+    assert [each for each in table if each.startswith("class ")] == [f"class {number}" for number in range(5)]
+    assert study.rounds["round"].max() == 3
+    assert "partition shards:1" in study.figures["progress"].get_suptitle()
+    assert "partition" not in run("polk", **given).tables
+    with pytest.raises(BadInput, match=r"^partition = 'odd': must be iid, shards:S, .* or size:BETA, or shared$"):
+        run("polk", partition="odd")
