@@ -293,7 +293,13 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 )
 @click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
 @click.option("--budget", type=int, default=100, show_default=True, help="The most runs, of all conditions together.")
-@click.option("--metric", default="train_mse", show_default=True, help="The column whose last value is to be small.")
+@click.option(
+    "--metric",
+    default="train_mse",
+    show_default=True,
+    help="The column whose last value is to be small, or "
+    "COLUMN@ERROR=VALUE: that where the error is reached for good; VALUE may be +P%, above the centralised one.",
+)
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
@@ -503,7 +509,8 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
     "--metric",
     "metrics",
     multiple=True,
-    help="A column of rounds.csv, or of another table (by_hops.latency_s); several times.",
+    help="A column of rounds.csv, or of another table (by_hops.latency_s); several times. wire_bits@test_mse=+10%: "
+    "where test_mse is, from then on, at most 10 % above the centralised one.",
 )
 @click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
 @click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
@@ -542,7 +549,7 @@ def compare_them(
     metric = measures[0] if measures else str(found.columns[-1])
     if paired is not None:
         reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
-    for note in compare.diverged(folders):
+    for note in [*compare.diverged(folders), *compare.unreached(found, over)]:
         reporter.line(note)
     if out is not None:
         warned = compare.draw(found, metric, out, against, statistic, over=over, style=style)

@@ -11,6 +11,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
 from netsim.studies.formats import FIGURES, write_figure
 from netsim.studies.intervals import over_text
+from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import runs_of
 from netsim.util import check
 
@@ -27,11 +28,15 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
 
     Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
     study's tables (`netsim.studies.own_tables.resolve`): there is a row for each of its rows then, and what tells its
-    rows apart comes before the algorithm. Raises BadInput for a folder that is neither or not whole, or a metric that
-    none has.
+    rows apart comes before the algorithm. Of COLUMN@TARGET the value is that of the round in which the target is
+    reached (``reach`` of `netsim.studies.results.load`), not the last. Raises BadInput for a folder that is neither or
+    not whole, a metric that none has, or several targets.
     """
-    last = results.compare(*places)
-    if not set(metrics) <= set(last.columns):
+    reach = target_of(metrics)
+    last = results.compare(*places, reach=reach)
+    if reach is not None:
+        last = last.rename(columns={metric.partition("@")[0]: metric for metric in metrics})
+    elif not set(metrics) <= set(last.columns):
         folders = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
         holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
         last = results.compare(*places, table=holder)
@@ -44,6 +49,14 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     for name in chosen:
         check.one_of("metric", name, measures)
     return last[[*(name for name in settings if name != "point"), "algorithm", *chosen]]
+
+
+def target_of(metrics: Sequence[str]) -> str | None:
+    """Return what follows "@" in metrics, the target where they are read; raises BadInput unless it is one for all."""
+    found = {metric.partition("@")[2] for metric in metrics if "@" in metric}
+    if found and (len(found) > 1 or not all("@" in metric for metric in metrics)):
+        raise check.refuse("metric", ", ".join(metrics), "all in the last round, or all at one target")
+    return next(iter(found), None)
 
 
 def measures_of(found: "pd.DataFrame") -> list[str]:
@@ -88,12 +101,14 @@ def titled(
 ) -> tuple[str, "pd.DataFrame"]:
     """Return a title and its table: that of `over_seeds`, unless there is none, or ``each`` asks for all rows."""
     together = over_seeds(found, metrics, of, over)
+    reach = target_of(metrics)
+    what = "Last values" if reach is None else f"Where {Target.of(reach)}, values"
     if together is None or each:
-        return "Last values", found
+        return what, found
     if len(metrics) == 1:
         interval = results.interval_text(together["seeds"], of=of)
-        return f"Last values of {metrics[0]} over the {over_text(over)}s; low to high: {interval}", together
-    return f"Last values, {of} over the {over_text(over)}s", together
+        return f"{what} of {metrics[0]} over the {over_text(over)}s; low to high: {interval}", together
+    return f"{what}, {of} over the {over_text(over)}s", together
 
 
 def paired(
@@ -127,6 +142,9 @@ def paired(
     by = [each for each in settings if each not in (within, over)]
     if within == "folder":
         by = _differ_within(found, by)
+    elif not found.duplicated([*(each for each in settings if each != "folder"), "algorithm"]).any():
+        # Their settings alone tell the folders apart, so that those of a pair may lie in two.
+        by = [each for each in by if each != "folder"]
     by = [each for each in [*by, "algorithm"] if each != within and found[each].nunique(dropna=False) > 1]
     differences = results.paired(found, metric, by_text[wanted], within=within, by=by, over=over, test=test)
     return f"{metric}: {differences.attrs['interval']}", differences
@@ -167,6 +185,23 @@ def diverged(places: Sequence[str]) -> list[str]:
         alike = all(each == why for _, each in others)
         reason = f": {why.removeprefix(':').strip()}" if alike else f"; why: netsim show {shlex.quote(str(first))}"
         lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs, {first.name} first{reason}")
+    return lines
+
+
+def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
+    """Return a line for each algorithm and combination of settings of a `table` that did not reach a target always."""
+    names = [str(name) for name in found.columns]
+    by = [name for name in names[: names.index("algorithm") + 1] if name != over]
+    column = names[names.index("algorithm") + 1]
+    lines: list[str] = []
+    reach = target_of([column])
+    if reach is None:
+        return lines
+    for key, part in found.groupby(by, sort=False, dropna=False):
+        if missing := int(part[column].isna().sum()):
+            where = [f"{name}={_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
+            which = ", ".join([*where, str(key[-1])])
+            lines.append(f"{which}: not there in {missing} of {len(part)} runs ({Target.of(reach)})")
     return lines
 
 

@@ -88,18 +88,22 @@ def paired(
         check.one_of("column", name, names)
     if over not in names:
         raise check.refuse("over", over, "a seed that has several values in the table")
-    known = frame[within].unique().tolist()
-    if reference not in known:
-        raise check.refuse("reference", reference, f"one of {', '.join(map(str, known))}, the values of {within}")
+    # A value may be missing: that a setting was left open is one, too.
+    label, labels = "label", frame[within].map(repr)
+    known = dict(zip(labels, frame[within], strict=True))
+    own = next((each for each, found in known.items() if found == reference or each == repr(reference)), None)
+    if own is None:
+        allowed = f"one of {', '.join(map(str, known.values()))}, the values of {within}"
+        raise check.refuse("reference", reference, allowed)
     keys = settings_of(frame, over) if by is None else list(by)
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
-    rows = []
-    for key, part in frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]:
-        table = part.pivot(index=over, columns=within, values=value)
+    rows, labelled = [], pd.DataFrame(frame).assign(**{label: labels})
+    for key, part in labelled.groupby(keys, sort=False, dropna=False) if keys else [((), labelled)]:
+        table = part.pivot(index=over, columns=label, values=value)
         about = dict(zip(keys, key, strict=True))
-        others = [other for other in part[within].unique() if other != reference]
-        rows += [about | {within: other} | _row(table[other], table.get(reference), test, share) for other in others]
+        others = [other for other in part[label].unique() if other != own]
+        rows += [about | {within: known[each]} | _row(table[each], table.get(own), test, share) for each in others]
     result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS])
     result["p_holm"] = holm(result["p"])
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)

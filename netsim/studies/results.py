@@ -23,6 +23,7 @@ from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unl
 from netsim.studies.intervals import SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown
+from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import free, read_points
 from netsim.util import check
 
@@ -62,7 +63,7 @@ _MOST_WITHIN = 6  # lines whose legend stands among them
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
+def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) -> "pd.DataFrame":
     """Return the results of a sweep, or of one run folder, as one table.
 
     Parameters
@@ -71,6 +72,9 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
         What ``netsim sweep`` or ``netsim run`` wrote.
     rounds : bool
         A row for each round instead of the last one only.
+    reach : str, optional
+        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round the one from which on the column stays at or below a
+        value, or P per cent above the centralised one; a row without values where it never does.
 
     Returns
     -------
@@ -81,13 +85,13 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
     Raises
     ------
     BadInput
-        If it is neither, or damaged.
+        If it is neither, or damaged; for a target of another form, or beside ``rounds``.
     """
     import pandas as pd
 
     parts = [
         _beside({} if run.point is None else {"point": run.point, **run.given}, run.rows)
-        for run in _runs(folder, rounds)
+        for run in _runs(folder, rounds, reach=reach)
     ]
     whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return whole
@@ -103,11 +107,14 @@ class _Run:
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _runs(folder: str | Path, rounds: bool, table: str | None = None) -> list[_Run]:
+def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str | None = None) -> list[_Run]:
     """Return the runs of a sweep that are done, or a run folder's own, with all their rows or each algorithm's last.
 
-    With ``table``, the rows are those of the study's table of this name.
+    With ``table``, the rows are those of the study's table of this name; with ``reach`` those that reached a target.
     """
+    target = None if reach is None else Target.of(reach)
+    if target is not None and (rounds or table is not None):
+        raise check.refuse("reach", reach, "left out with rounds, or with numbers of a table of the study's own")
     path = Path(folder)
     places: list[tuple[str | None, Mapping[str, Any], Path]] = [(None, {}, path)]
     if (path / "sweep.json").is_file():
@@ -118,7 +125,9 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None) -> list[_R
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
         rows = folders.load(place)["rounds"] if tables is None else tables[number]
-        if not rounds and tables is None:
+        if target is not None:
+            rows = target.rows(rows, place)
+        elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
         found.append(_Run(rows, place, name, given))
     return found
@@ -131,7 +140,9 @@ def _beside(settings: Mapping[str, Any], rows: "pd.DataFrame") -> "pd.DataFrame"
     return rows
 
 
-def compare(*places: str | Path, rounds: bool = False, table: str | None = None) -> "pd.DataFrame":
+def compare(
+    *places: str | Path, rounds: bool = False, table: str | None = None, reach: str | None = None
+) -> "pd.DataFrame":
     """Return the results of several run folders or sweeps, one under another.
 
     Parameters
@@ -142,6 +153,8 @@ def compare(*places: str | Path, rounds: bool = False, table: str | None = None)
         A row for each round instead of the last one only.
     table : str, optional
         The rows of this table of the study's own instead, as "by_hops".
+    reach : str, optional
+        As in `load`.
 
     Returns
     -------
@@ -152,7 +165,7 @@ def compare(*places: str | Path, rounds: bool = False, table: str | None = None)
     Raises
     ------
     BadInput
-        If one is neither, or damaged.
+        If one is neither, or damaged; for a target as `load`.
     """
     import pandas as pd
 
@@ -160,7 +173,7 @@ def compare(*places: str | Path, rounds: bool = False, table: str | None = None)
         raise BadInput("folders = (): must be one at least")
     found = []
     for place in dict.fromkeys(map(str, places)):
-        runs = _runs(place, rounds, table)
+        runs = _runs(place, rounds, table, reach)
         found += [(place, run, settings) for run, settings in zip(runs, _settings(runs), strict=True)]
     points = any(run.point is not None for _, run, _ in found)
     differ = _differing([settings for _, _, settings in found])

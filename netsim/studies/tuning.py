@@ -21,6 +21,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.folder import load
+from netsim.studies.reach import Target
 from netsim.studies.reserve import locked, refusals
 from netsim.studies.sweeps.grid import grid
 from netsim.studies.sweeps.sweep import Sweep, sweep
@@ -97,7 +98,8 @@ class Plan:
     seeds : tuple of int
         The seeds of the trials.
     metric : str
-        The column of rounds.csv whose last value, as a mean over the seeds, is to be small.
+        The column of rounds.csv whose last value, as a mean over the seeds, is to be small, or COLUMN@TARGET: its value
+        in the round in which the target is reached.
     budget : int
         The most runs.
     """
@@ -110,6 +112,11 @@ class Plan:
     seeds: tuple[int, ...]
     metric: str
     budget: int
+
+    @property
+    def failed(self) -> str:
+        """What a run without a value did, in words."""
+        return "diverged or never reached the target" if "@" in self.metric else "diverged"
 
     def rungs(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return, for each rung, the number of candidates of each method and the seeds that are new to them.
@@ -199,7 +206,9 @@ def tune(
     budget : int
         The most runs of the study, for all conditions together.
     metric : str
-        A column of rounds.csv; its last value is to be small.
+        A column of rounds.csv; its last value is to be small. "wire_bits@test_mse=0.1" or "wire_bits@test_mse=+10%":
+        its value in the round from which on the error stays at or below that, or 10 % above the centralised one; so the
+        bits to a target error. A run that never gets there counts as one that diverged.
     jobs : int
         Number of processes.
     redo : bool
@@ -356,7 +365,7 @@ class _Search:
             **self.how,
             **{**self.plan.fixed, **when, "set": texts, "seed": list(seeds)},
         )
-        read = _metrics(done, self.plan.metric)
+        read = _metrics(done, self.plan)
         return {(place, seed): read[text, seed] for place, text in enumerate(texts) for seed in seeds}
 
     def _notes(
@@ -370,10 +379,10 @@ class _Search:
     ) -> Iterator[str]:
         at = _at(when)
         if not any(math.isfinite(error) for several in errors.values() for error in several):
-            yield f"{method}{at}: all trials diverged; there is no best setting."
+            yield f"{method}{at}: all trials {self.plan.failed}; there is no best setting."
             return
         if not math.isfinite(mean):
-            yield f"{method}{at}: each candidate left diverged on some seed; there is no best setting."
+            yield f"{method}{at}: each candidate left {self.plan.failed} on some seed; there is no best setting."
             return
         for each in self.ranges[method]:
             value, levels = candidates[best].get(each.parameter), [other[each.parameter] for other in candidates[1:]]
@@ -401,8 +410,9 @@ def _shuffled(count: int, name: tuple[str, str]) -> list[int]:
     return sorted(range(count), key=lambda level: name_key(("tune", *name, level)))
 
 
-def _metrics(done: Sweep, metric: str) -> dict[tuple[str, int], dict[str, float]]:
+def _metrics(done: Sweep, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
     """Return the metric of each method that did not diverge, by the text of ``set`` and the seed of a run."""
+    metric, _, reach = plan.metric.partition("@")
     found: dict[tuple[str, int], dict[str, float]] = {}
     ran = False
     for point in done.grid.points():
@@ -416,7 +426,11 @@ def _metrics(done: Sweep, metric: str) -> dict[tuple[str, int], dict[str, float]
             rounds = load(place)["rounds"].select_dtypes("number")
             check.one_of("metric", metric, list(rounds.columns[rounds.notna().any()]))
             ran = True
-        for method, last in summary["algorithms"].items():
+        ends = summary["algorithms"]
+        if reach:
+            reached = Target.of(reach).rows(load(place)["rounds"], place).set_index("algorithm")
+            ends = reached.astype(object).where(reached.notna(), None).to_dict("index")
+        for method, last in ends.items():
             diverged = any(str(note).startswith(f"{method} diverged") for note in summary["notes"])
             if not diverged and last.get(metric) is not None:
                 values[method] = float(last[metric])
@@ -438,6 +452,8 @@ def _plan(
     given: Mapping[str, Any],
 ) -> Plan:
     known = {each.name: each for each in study.parameters}
+    if "@" in metric:
+        Target.of(metric.partition("@")[2])
     for name in ("set", "seed"):
         if name not in known:
             raise BadInput(f"scenario = {study.name!r}: must take --{name}, so that its methods can be tuned")

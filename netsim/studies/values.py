@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import BadInput
 from netsim.util import check
+from netsim.util.datafiles import used
 
 if TYPE_CHECKING:
     from netsim.studies.study import Study
@@ -99,22 +100,45 @@ def _typed(name: str, text: str, now: Any) -> Any:
 # --- the file of best settings ----------------------------------------------------------------------------------------
 
 
-def _tuned(study: "Study", file: str, known: Known) -> dict[str, dict[str, Any]]:
+def tuned_for(files: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the first of some files of best settings that is for a run's condition: its name, all of it, its values.
+
+    Parameters
+    ----------
+    files : str
+        Paths with commas between.
+    settings : mapping
+        The run's parameters.
+
+    Raises
+    ------
+    BadInput
+        For a file that `netsim tune` did not write, a seed on which one was tuned, or a condition that none is for.
+    """
+    names = [each.strip() for each in files.split(",")]
+    every = [(name, _read(name)) for name in names]
+    for name, tuned in every:
+        if (seed := settings.get("seed")) in tuned["seeds"]:
+            raise BadInput(
+                f"seed = {seed}: must be none on which the settings of {name} were chosen ({_listed(tuned['seeds'])})"
+            )
+    for name, tuned in every:
+        here = {each: settings.get(each) for each in tuned["per"]}
+        for each in tuned["best"]:
+            if each["when"] == here:
+                return name, tuned, each["methods"]
+    wanted = {each: settings.get(each) for _, tuned in every for each in tuned["per"]}
+    there = "; ".join(dict.fromkeys(_condition(each["when"]) for _, tuned in every for each in tuned["best"]))
+    raise BadInput(f"settings = {files!r}: must be tuned for {_condition(wanted)}; it is for {there}")
+
+
+def _tuned(study: "Study", files: str, known: Known) -> dict[str, dict[str, Any]]:
     """Return the values of a file for a study's condition, of the methods that it runs; notes what the file lacks."""
-    tuned = _read(file)
-    if (seed := study.settings.get("seed")) in tuned["seeds"]:
-        raise BadInput(
-            f"seed = {seed}: must be none on which the settings of {file} were chosen ({_listed(tuned['seeds'])})"
-        )
-    here = {name: study.settings.get(name) for name in tuned["per"]}
-    found = [each["methods"] for each in tuned["best"] if each["when"] == here]
-    if not found:
-        there = "; ".join(_condition(each["when"]) for each in tuned["best"])
-        raise BadInput(f"settings = {file!r}: must be tuned for {_condition(here)}; it is for {there}")
-    study.note(*_doubts(study, file, tuned, [name for name in known if name not in found[0]]))
+    file, tuned, found = tuned_for(files, study.settings)
+    study.note(*_doubts(study, file, tuned, [name for name in known if name not in found]))
     best: dict[str, dict[str, Any]] = {}
-    for method in known.keys() & found[0].keys():
-        for name, value in found[0][method].items():
+    for method in known.keys() & found.keys():
+        for name, value in found[method].items():
             if name not in known[method]:
                 raise BadInput(f"settings = {file!r}: must be of methods as they are now; {method} has no {name}")
             best.setdefault(method, {})[name] = value
@@ -123,7 +147,7 @@ def _tuned(study: "Study", file: str, known: Known) -> dict[str, dict[str, Any]]
 
 def _read(file: str) -> dict[str, Any]:
     try:
-        tuned = json.loads(Path(file).read_text(encoding="utf-8"))
+        tuned = json.loads(used(Path(file)).read_text(encoding="utf-8"))
         if all(name in tuned for name in ("scenario", "parameters", "seeds", "per", "best")):
             return dict(tuned)
         why = "a part is missing"

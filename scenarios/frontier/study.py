@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from netsim import BadInput, Run
 from netsim.agents import OnlineCost, Squared
@@ -33,6 +32,7 @@ from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis
+from netsim.studies.reach import settled
 from netsim.studies.results import pareto
 from netsim.util import check
 
@@ -94,7 +94,8 @@ class MethodGrid(OwnProblem):
         Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between, where METHOD is a name in
         rounds.csv; "list" names what there is.
     settings : str
-        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition.
+        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several
+        with commas between, the first that was tuned for it.
     """
 
     methods: str = "DKLA,COKE,CTA"
@@ -196,13 +197,6 @@ def _own(file: str, wanted: Sequence[Method], batch: BatchStudy[FrontierSteps, S
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
-
-
-def settled(errors: ArrayLike, level: float) -> int | None:
-    """Return the first position from which on no error is above ``level``; None if the last one is."""
-    above = np.flatnonzero(~(np.asarray(errors, dtype=np.float64) <= level))
-    first = int(above[-1]) + 1 if len(above) else 0
-    return first if first < np.size(errors) else None
 
 
 def _end(study: Study, error: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import CODED, FAMILIES, KEYS, METHODS, NONE, REMEDIES, do, works
+from netsim.scenarios.packet_loss.work import CODED, FAMILIES, KEYS, METHODS, NONE, REMEDIES, do, tuned_notes, works
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.method import Method, with_values
@@ -118,7 +118,9 @@ class LossCompared(OwnProblem):
         Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between, where METHOD is a name in
         runs.csv; "list" names what there is.
     settings : str
-        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share.
+        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
+        several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
+        that was tuned for it.
     """
 
     methods: str = ",".join(FAMILIES)
@@ -188,6 +190,8 @@ def packet_loss(
     given |= {"set": families.set, "settings": families.settings, "task": families.task}
     given = {name: value for name, value in given.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, families.bits, given, chosen))
+    if families.settings is not None:
+        study.note(*tuned_notes(plan, families.settings, numbers))
     folder, reporter = Path(repeated.folder), study.reporter
     measured = do(plan, folder, numbers, repeated.jobs, reporter, redo=repeated.redo, errors=errors)
     agents = len(task.nodes) if task else size.agents or 0

@@ -13,11 +13,12 @@ from netsim.errors import BadInput
 from netsim.scenarios.tasks import baselines
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.settings import names_in
+from netsim.studies import catalogue
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
-from netsim.studies.values import parsed
+from netsim.studies.values import parsed, tuned_for
 
 CODED = "coded"
 """The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
@@ -105,6 +106,24 @@ def _values_of(text: str, names: Sequence[str]) -> str:
     """Return what a text such as "DKLA.rho=0.1,CTA.eta=0.5" gives to some methods."""
     own = [f"{method}.{name}={value}" for (method, name), value in parsed(text).items() if method in names]
     return ",".join(own)
+
+
+def tuned_notes(found: Sequence[LossWork], files: str, seeds: range) -> Iterator[str]:
+    """Yield what files of tuned settings give some sweeps, and which families are not in them.
+
+    Raises BadInput, before anything runs, where a run of theirs would: for a condition that none was tuned for, or a
+    seed on which one was.
+    """
+    coke, without = catalogue.find_study("coke"), []
+    for work in found:
+        for share in work.losses:
+            asked = coke.prepare(**{**work.settings, "loss": share}).settings
+            (values, *_) = [tuned_for(files, {**asked, "seed": seed})[2] for seed in seeds]
+            missing = [name for name in asked["algorithms"].split(",") if name not in values]
+            without += [f"{name} with {REMEDIES[work.remedy].title} at {100.0 * share:g} % loss" for name in missing]
+    yield f"Each family at the settings that were best for its share of lost frames: {files}."
+    if without:
+        yield f"Not in {files}, and so with the study's own settings: {', '.join(dict.fromkeys(without))}."
 
 
 class LossMeasurements(NamedTuple):

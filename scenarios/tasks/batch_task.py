@@ -14,7 +14,7 @@ from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
+from netsim.scenarios.tasks.diagnosis import diverged, may_diverge, silent, unheard
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
@@ -259,10 +259,18 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
         return f"{what}, {len(self.task.nodes)} agents{self.rows.partition_title}{self.channel.title}"
 
     def play(self, methods: Sequence[Method]) -> None:
-        """Run the methods on the channel's network, and give the study the centre's errors."""
+        """Run the methods on the channel's network, and give the study the centre's errors.
+
+        A method whose models outgrow their coder is left out, with a note. Raises AgentError if that leaves none.
+        """
         for method in methods:
             network = self.network_of(method)
-            method.run(self.study, network, self.task, [self.task.measure], self.rounds, watch=self.task.watch)
+            with may_diverge() as outcome:
+                method.run(self.study, network, self.task, [self.task.measure], self.rounds, watch=self.task.watch)
+            if outcome.error is not None:
+                self.study.note(f"{method.name} diverged, and is left out: {outcome.error}")
+        if not self.study.runs and outcome.error is not None:
+            raise outcome.error
         self.study.centralised = self.task.optimum()
         if isinstance(self.task, BatchTask):
             self.study.constant = {"train_mse": self.task.variance}

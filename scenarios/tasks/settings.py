@@ -390,7 +390,8 @@ class Compared:
     set : str
         Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
     settings : str
-        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition.
+        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several
+        with commas between, the first that was tuned for it.
     """
 
     algorithms: str = ""

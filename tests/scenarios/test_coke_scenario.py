@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import AgentError, BadInput
 from netsim.scenarios.coke import CokeRows
 from netsim.scenarios.data.tables import load_prepared
 from netsim.scenarios.tasks.settings import Rows
@@ -29,6 +29,19 @@ def transmissions_to_reach(rounds: pd.DataFrame, algorithm: str, level: float) -
 
 def saving(rounds: pd.DataFrame, level: float) -> float:
     return 1 - transmissions_to_reach(rounds, "COKE", level) / transmissions_to_reach(rounds, "DKLA", level)
+
+
+def test_a_method_whose_models_outgrow_their_coder_is_left_out_and_the_others_go_on() -> None:
+    small = {"agents": 4, "features": 6, "rounds": 100, "set": "LEAD.eta=40"}
+    study = run(algorithms="LEAD,DKLA", **small)
+    assert list(study.runs) == ["DKLA"]
+    (note,) = [each for each in study.notes if each.startswith("LEAD")]
+    assert note.startswith("LEAD diverged, and is left out: agent ")
+    assert "must be at most 3.40282e+38" in note
+    alone = run(algorithms="DKLA", **{name: value for name, value in small.items() if name != "set"})
+    pd.testing.assert_frame_equal(study.rounds, alone.rounds)
+    with pytest.raises(AgentError, match=r"3\.40282e\+38"):
+        run(algorithms="LEAD", **small)
 
 
 def test_the_synthetic_study_has_the_papers_shape() -> None:

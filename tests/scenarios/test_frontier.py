@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,8 @@ from netsim import BadInput
 from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of, combinations
-from netsim.scenarios.frontier.study import cheapest, settled
-from netsim.studies import Study, catalogue
+from netsim.scenarios.frontier.study import cheapest
+from netsim.studies import Study, catalogue, tune
 from netsim.studies.results import pareto
 
 needs_data = pytest.mark.skipif(
@@ -140,17 +141,6 @@ def test_the_front_is_what_no_other_point_beats() -> None:
         ]
         np.testing.assert_array_equal(pareto(points[:, 0], points[:, 1]), np.logical_not(beaten))
     assert pareto([], []).tolist() == []
-
-
-def test_settled_is_the_first_round_of_staying_below() -> None:
-    assert settled([5.0, 1.0, 3.0, 1.0, 0.5], 1.0) == 3
-    assert settled([1.0, 1.0], 1.0) == 0
-    assert settled([1.0, math.nan, 1.0], 1.0) == 2
-    assert settled([1.0, 2.0], 1.0) is None
-    assert settled([1.0, math.nan], 1.0) is None
-    errors = np.random.default_rng(1).random(50) + np.linspace(1, 0, 50)
-    first = next((k for k in range(50) if (errors[k:] <= 0.9).all()), None)
-    assert settled(errors, 0.9) == first
 
 
 def test_the_cheapest_is_within_one_percent_and_ties_go_to_the_smaller_error() -> None:
@@ -284,6 +274,24 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
         for box in boxes:
             assert panel.bbox.contains(box.x0, box.y0)
             assert panel.bbox.contains(box.x1, box.y1)
+
+
+def test_its_combinations_are_tuned_for_the_bits_to_a_target_and_run_with_what_was_best(tmp_path: Path) -> None:
+    chosen = {"methods": "DKLA,COKE,CTA", "coders": "float64,4", "censors": "none,geometric", **SMALL}
+    how = {"seeds": [100, 101], "budget": 10, "metric": "wire_bits@test_mse=+50%"}
+    ranges = ["rho=0.001:0.1:log", "eta=0.2:1:log", "v=0.1:3:log"]
+    tuned = tune("frontier", over=ranges, out=tmp_path / "tuned", **how, **chosen)
+    best = tuned.best[0]["methods"]
+    assert {"DKLA float64", "DKLA 4-bit", "COKE float64 geometric", "COKE 4-bit geometric"} <= set(best)
+    for name in best:
+        trials = tuned.table[tuned.table["method"] == name].groupby("candidate")
+        whole = trials[how["metric"]].mean()[trials[how["metric"]].count() == 2]
+        assert set(trials.get_group(whole.idxmin())["rho"].dropna()) == {*best[name].values()} & {best[name].get("rho")}
+    study = run(settings=str(tmp_path / "tuned" / "tuned.json"), **chosen)
+    for name, values in best.items():
+        used = study.origin["methods"][name]
+        assert all(used[each] == value for each, value in values.items() if each != "v")
+        assert "v" not in values or f"v={values['v']:g}" in used["censor"]
 
 
 def test_links_that_carry_nothing_have_no_winner() -> None:

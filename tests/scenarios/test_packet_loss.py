@@ -242,6 +242,56 @@ def test_runs_in_no_mean_are_counted_in_a_line() -> None:
     )
 
 
+def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]) -> str:
+    """Write a file of best settings, by loss and remedy, as `netsim tune` does."""
+    parts = [{"when": {"loss": loss, "remedy": remedy}, "methods": each} for (loss, remedy), each in best.items()]
+    about = {"scenario": "coke", "parameters": {}, "seeds": [100, 101], "per": ["loss", "remedy"]}
+    path.write_text(json.dumps({**about, "best": parts}))
+    return str(path)
+
+
+def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: Path) -> None:
+    small = {"agents": 4, "edges": 4, "rounds": 5, "features": 6, "repeats": 2, "jobs": 1, "burst": 1.0}
+    given = small | {"lost": "0.3", "methods": "CTA,DKLA", "remedies": "running-sums"}
+    plain = {(loss, "none"): {"DKLA": {"rho": rho}, "CTA": {"eta": rho}} for loss, rho in ((0.0, 0.2), (0.3, 0.05))}
+    sums = {(loss, "running-sums"): {"DKLA": {"rho": rho}} for loss, rho in ((0.0, 0.3), (0.3, 0.4))}
+    files = [tuned(tmp_path / "plain.json", plain), tuned(tmp_path / "sums.json", sums)]
+    study = run(tmp_path / "sweeps", settings=",".join(files), **given)
+    for work, best in (("none", plain), ("running-sums", sums)):
+        for (loss, _), methods in best.items():
+            for seed in (0, 1):
+                place = tmp_path / "sweeps" / work / "points" / f"loss={loss},seed={seed}" / "settings.json"
+                used = json.loads(place.read_text())["methods"]
+                assert used["DKLA"]["rho"] == methods["DKLA"]["rho"]
+                assert work != "none" or used["CTA"]["eta"] == methods["CTA"]["eta"]
+    told = f"Each family at the settings that were best for its share of lost frames: {','.join(files)}."
+    assert told in study.notes
+    assert not any(note.startswith("Not in") for note in study.notes)
+
+
+def test_settings_that_do_not_fit_are_told_before_anything_runs(tmp_path: Path) -> None:
+    small = {"agents": 4, "edges": 4, "rounds": 5, "features": 6, "repeats": 2, "jobs": 1, "burst": 1.0}
+    given = small | {"lost": "0.3", "methods": "CTA,DKLA", "remedies": "none"}
+    best = {(loss, "none"): {"DKLA": {"rho": 0.1}} for loss in (0.0, 0.3)}
+    file = tuned(tmp_path / "tuned.json", best)
+    study = run(tmp_path / "sweeps", settings=file, **given)
+    (note,) = [each for each in study.notes if each.startswith("Not in")]
+    assert note == (
+        f"Not in {file}, and so with the study's own settings: CTA with no remedy at 0 % loss, "
+        "CTA with no remedy at 30 % loss."
+    )
+    for changed, why in (
+        ({"remedies": "running-sums"}, "must be tuned for loss = 0.0, remedy = running-sums; it is for loss = 0.0"),
+        ({"lost": "0.1"}, "must be tuned for loss = 0.1, remedy = none"),
+        ({"seed": 99}, "seed = 100: must be none on which the settings of"),
+        ({"settings": str(tmp_path / "none.json")}, r"must be a tuned.json that netsim tune wrote"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            run(tmp_path / "others", **{"settings": file, **given, **changed})
+        assert why in str(caught.value)
+        assert not (tmp_path / "others").exists()
+
+
 @needs_data
 def test_on_air_quality_as_measured_by_others(tmp_path: Path) -> None:
     """In kind what a run of 1,500 rounds shows, in fewer."""

@@ -42,6 +42,16 @@ def test_a_sweep_has_a_row_for_each_point(room: Path) -> None:
     assert found["spread"].iloc[0] == found["spread"].iloc[1], "the same settings"
 
 
+def test_the_runs_of_a_pair_may_lie_in_two_folders(room: Path) -> None:
+    netsim.studies.sweep("averaging", out=room / "calm", loss=0.0, seed=[1, 2], **SMALL)
+    places = [str(room / "calm"), str(room / "sweep")]
+    title, differences = compare.paired(compare.table(places, ["spread"]), "spread", "loss=0")
+    calm, lossy = (netsim.results.load(place).set_index("seed")["spread"] for place in places)
+    assert differences["count"].tolist() == [2]
+    assert differences["difference"].iloc[0] == pytest.approx((lossy - calm).mean(), rel=1e-12)
+    assert "difference from loss = 0, seed by seed" in title
+
+
 def test_seeds_are_summarised_together(room: Path) -> None:
     places = [str(room / "a"), str(room / "sweep")]
     each = compare.table(places, ["spread"])

@@ -230,3 +230,20 @@ def test_a_seed_left_open_does_not_keep_seeds_apart(swept: Path) -> None:
     found = results.compare(swept / "run1", swept / "run2")
     assert "data_seed" not in found.columns
     assert list(results.interval(found.drop(columns="folder"), "error", ["algorithm"])["count"]) == [2, 2]
+
+
+@pytest.mark.parametrize(("reference", "sign"), [(None, 1.0), (1.0, -1.0)])
+def test_a_setting_that_was_left_open_is_a_value_like_others(reference: float | None, sign: float) -> None:
+    frame = pd.DataFrame(
+        {
+            "slot": [None, None, None, 1.0, 1.0, 1.0],
+            "seed": [0, 1, 2] * 2,
+            "algorithm": ["a"] * 6,
+            "error": [1.0, 2.0, 3.0, 1.5, 2.75, 3.25],
+        }
+    )
+    for table in (frame, frame.assign(slot=pd.Series([None] * 3 + [1.0] * 3, dtype=object))):
+        wanted = table["slot"].unique().tolist()[0] if reference is None else reference
+        (row,) = results.paired(table, "error", wanted, within="slot", by=["algorithm"]).to_dict("records")
+        assert row["count"] == 3
+        assert row["difference"] == pytest.approx(sign * 0.5, rel=1e-12)

@@ -273,6 +273,27 @@ def test_seeds_of_the_tuning_and_conditions_that_were_not_tuned_are_refused(whol
             study.execute(settings=file)
 
 
+def test_of_several_files_a_run_takes_the_first_that_was_tuned_for_its_condition(tmp_path: Path) -> None:
+    """Files of different conditions side by side; a change in the second is noticed, and a seed of either refused."""
+    for name, scale, seeds in (("one", 1.0, [100, 101]), ("two", 2.0, [200, 201])):
+        how: dict[str, Any] = {"over": ["eta=0.1:0.3"], "per": ["method", "scale"], "budget": 16, **SMALL}
+        tune(QUADRATIC, out=tmp_path / name, scale=scale, **{**how, "seeds": seeds})
+    changed = tmp_path / "two" / "tuned.json"
+    changed.write_text(changed.read_text().replace('"eta": 0.2\n', '"eta": 0.15\n'))
+    files = "one/tuned.json,two/tuned.json"
+    for scale, eta in ((1.0, 0.2), (2.0, 0.15)):
+        done = call("run", QUADRATIC, "--scale", str(scale), "--settings", files, "--out", f"run{scale}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert used(tmp_path / f"run{scale}", "descent")["eta"] == eta
+    wrong = ((("--seed", "201"), "two/tuned.json were chosen (200, 201)"), (("--scale", "3"), "for scale = 3.0"))
+    for flags, why in wrong:
+        refused = call("run", QUADRATIC, *flags, "--settings", files, "--out", "no", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert why in refused.stderr
+    changed.write_text(changed.read_text() + " ")
+    assert "two/tuned.json has changed" in call("verify", "run2.0", cwd=tmp_path).stderr
+
+
 MINE = """
 from dataclasses import dataclass
 from netsim.agents import Diffusion

@@ -1,0 +1,73 @@
+"""The round in which an error reached a target, in place of a run's last one: what it cost to get there."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from netsim.errors import BadInput
+from netsim.util import check
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def settled(errors: ArrayLike, level: float) -> int | None:
+    """Return the first position from which on no error is above ``level``; None if the last one is."""
+    above = np.flatnonzero(~(np.asarray(errors, dtype=np.float64) <= level))
+    first = int(above[-1]) + 1 if len(above) else 0
+    return first if first < np.size(errors) else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column and the value at or below which it is to stay, or how many per cent above the centralised one."""
+
+    column: str
+    value: float
+    percent: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Target":
+        """Return the target that ``COLUMN=VALUE`` or ``COLUMN=+P%`` gives; raises BadInput for another form."""
+        column, _, value = (part.strip() for part in text.partition("="))
+        percent = value.startswith("+") and value.endswith("%")
+        try:
+            number = float(value[1:-1] if percent else value)
+        except ValueError:
+            number = math.nan
+        if not column or not math.isfinite(number) or value.endswith("%") != percent:
+            raise check.refuse("reach", text, "COLUMN=VALUE, or COLUMN=+P%: P per cent above the centralised one")
+        return cls(column, number, percent)
+
+    def __str__(self) -> str:
+        above = f"{self.value:g} % above the centralised one" if self.percent else f"{self.value:g}"
+        return f"{self.column} stays at {above} or below"
+
+    def rows(self, rounds: "pd.DataFrame", place: Path) -> "pd.DataFrame":
+        """Return, of a run folder's rounds, each algorithm's row from which on it is there; no values if it never is.
+
+        Raises
+        ------
+        BadInput
+            For a column that is missing or has no numbers, or has no centralised value.
+        """
+        check.one_of("reach: column", self.column, list(rounds.select_dtypes("number").columns))
+        level, reached = self._level(place), []
+        for _, part in rounds.groupby("algorithm", sort=False):
+            first = settled(part[self.column], level)
+            reached += [] if first is None else [part.index[first]]
+        found = rounds.loc[reached].set_index("algorithm").reindex(rounds["algorithm"].unique()).reset_index()
+        return found[list(rounds.columns)]
+
+    def _level(self, place: Path) -> float:
+        if not self.percent:
+            return self.value
+        best = json.loads((place / "summary.json").read_text(encoding="utf-8"))["centralised"].get(self.column)
+        if best is None:
+            raise BadInput(f"reach: column = {self.column!r}: must have a centralised value; {place} has none")
+        return float(best) * (1.0 + self.value / 100.0)

@@ -1,0 +1,112 @@
+"""What it cost to reach a target: rounds and bits there, in tables, in comparisons and in tuning."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim import BadInput, results
+from netsim.studies import compare, sweep, tune
+from netsim.studies.reach import Target, settled
+from tests.command import ROOT, call
+
+QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
+FIRST = math.ceil(math.log(0.1) / math.log(0.8))
+"""The round in which descent with the step 0.2, which shrinks the error by 0.8 a round, is at 0.1 or below."""
+
+
+def test_settled_is_the_first_round_of_staying_below() -> None:
+    assert settled([5.0, 1.0, 3.0, 1.0, 0.5], 1.0) == 3
+    assert settled([1.0, 1.0], 1.0) == 0
+    assert settled([1.0, math.nan, 1.0], 1.0) == 2
+    assert settled([1.0, 2.0], 1.0) is None
+    assert settled([1.0, math.nan], 1.0) is None
+    errors = np.random.default_rng(1).random(50) + np.linspace(1, 0, 50)
+    first = next((k for k in range(50) if (errors[k:] <= 0.9).all()), None)
+    assert settled(errors, 0.9) == first
+
+
+def test_a_target_is_a_value_or_per_cent_above() -> None:
+    assert Target.of("error=0.1") == Target("error", 0.1)
+    assert Target.of("error = +10") == Target("error", 10.0), "a number may have its sign"
+    assert Target.of("error=+10%") == Target("error", 10.0, percent=True)
+
+
+@pytest.mark.parametrize("text", ["error", "error=", "=0.1", "error=low", "error=10%", "error=nan", "error=+x%"])
+def test_a_target_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"reach = .*: must be COLUMN=VALUE, or COLUMN=\+P%"):
+        Target.of(text)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reach") / "sweep"
+    steps = ["descent.eta=0.2", "descent.eta=0.001"]
+    sweep(QUADRATIC, out=folder, set=steps, algorithms="descent", seed=[0, 1], rounds=20)
+    return folder
+
+
+def test_the_row_is_the_first_from_which_on_the_error_stays_there(swept: Path) -> None:
+    frame = results.load(swept, reach="error=0.1")
+    assert list(frame.columns) == list(results.load(swept).columns)
+    fast, slow = (frame[frame["set"] == f"descent.eta={step}"] for step in (0.2, 0.001))
+    assert fast["round"].tolist() == [FIRST] * 2
+    assert fast["error"].to_numpy() == pytest.approx(0.8**FIRST, rel=1e-9)
+    assert slow["round"].isna().all()
+    assert slow["seed"].tolist() == [0, 1], "a run that never gets there has a row"
+    with pytest.raises(BadInput, match=r"reach = 'error=0\.1': must be left out with rounds"):
+        results.load(swept, rounds=True, reach="error=0.1")
+    with pytest.raises(BadInput, match="reach: column = 'eror': must be one of"):
+        results.load(swept, reach="eror=0.1")
+    with pytest.raises(BadInput, match="reach: column = 'error': must have a centralised value"):
+        results.load(swept, reach="error=+10%")
+
+
+def test_per_cent_are_above_the_centralised_error_of_the_same_run(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"agents": 5, "features": 8, "rounds": 60, "algorithms": "DKLA"}
+    sweep("coke", out=tmp_path / "sweep", seed=[0, 1], **small)
+    frame, every = (results.load(tmp_path / "sweep", **how) for how in ({"reach": "train_mse=+20%"}, {"rounds": True}))
+    for seed, there in zip(frame["seed"], frame["round"], strict=True):
+        summary = json.loads((tmp_path / "sweep" / "points" / f"seed={seed}" / "summary.json").read_text())
+        errors = every[every["seed"] == seed].set_index("round")["train_mse"]
+        below = errors <= 1.2 * summary["centralised"]["train_mse"]
+        assert below.loc[there:].all()
+        assert not below.loc[there - 1]
+
+
+def test_compare_shows_what_was_reached_and_over_how_many_seeds(swept: Path) -> None:
+    done = call("compare", str(swept), "--metric", "round@error=0.1", cwd=swept.parent)
+    assert done.returncode == 0, done.stderr
+    assert "Where error stays at 0.1 or below, values of round@error=0.1 over the seeds" in done.stdout
+    assert "set=descent.eta=0.001, descent: not there in 2 of 2 runs" in done.stdout
+    assert "set=descent.eta=0.2, descent: not" not in done.stdout
+    found = compare.table([str(swept)], ["round@error=0.1"])
+    together = compare.over_seeds(found, ["round@error=0.1"], "mean")
+    assert together is not None
+    assert dict(zip(together["set"], together["seeds"], strict=True)) == {"descent.eta=0.2": 2}
+
+
+def test_all_metrics_are_read_in_one_round(swept: Path) -> None:
+    found = compare.table([str(swept)], ["round@error=0.1", "error@error=0.1"])
+    assert list(found.columns)[-2:] == ["round@error=0.1", "error@error=0.1"]
+    for metrics in (["round@error=0.1", "error"], ["round@error=0.1", "error@error=0.2"]):
+        with pytest.raises(BadInput, match="must be all in the last round, or all at one target"):
+            compare.table([str(swept)], metrics)
+    with pytest.raises(BadInput, match=r"metric = 'rond@error=0\.1'"):
+        compare.table([str(swept)], ["rond@error=0.1"])
+
+
+def test_the_step_that_reaches_the_target_first_is_best(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"metric": "round@error=0.1", "seeds": [100, 101], "rounds": 20}
+    found = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "tuned", budget=16, algorithms="descent", **how)
+    assert found.best == [{"when": {}, "methods": {"descent": {"eta": pytest.approx(0.2, abs=1e-12)}}}]
+    least = found.table.loc[found.table["eta"] == found.best[0]["methods"]["descent"]["eta"], "round@error=0.1"]
+    assert set(least) == {FIRST}
+    never = {**how, "metric": "round@error=1e-9"}
+    none = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "none", budget=4, algorithms="descent", **never)
+    assert none.notes == ["descent: all trials diverged or never reached the target; there is no best setting."]
+    with pytest.raises(BadInput, match="reach = 'error'"):
+        tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "bad", **{**how, "metric": "round@error"})
