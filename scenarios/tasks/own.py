@@ -19,6 +19,9 @@ from netsim.studies import script
 from netsim.util import check
 from netsim.util.typing import Array
 
+_GONE = 1e100
+"""An element of a model that has grown without bound, of which a measure may well be NaN."""
+
 Measure = Callable[..., Mapping[str, float]]
 OTHER = "other"
 """The data set whose published settings a file's problem has: those of what is no data set of the papers."""
@@ -60,7 +63,8 @@ class OwnTask(Task):
     watch: ClassVar[Mapping[str, Callable[[Any], float]] | None] = None
 
     def __init__(self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
-        super().__init__(costs.__getitem__, graph)
+        # A cost that draws, as a ModelCost its minibatches, begins anew for each method.
+        super().__init__(lambda node: costs[node].fresh() if hasattr(costs[node], "fresh") else costs[node], graph)
         self.file, self.name, self.costs, self._measure, self._ideal = file, Path(file).stem, costs, measure, ideal
         self.size = costs[0].size
         self._shape = self.size if isinstance(self.size, tuple) else (self.size,)
@@ -90,7 +94,7 @@ class OwnTask(Task):
             raise BadInput(f"measure of {self.name}: must return numbers by column name, not {_short(found)}")
         self._check_names(numbers, _TAKEN)
         first, value = next(iter(numbers.items()))
-        if value != value and np.isfinite(models).all():
+        if value != value and np.abs(models).max() < _GONE:
             raise BadInput(f"measure of {self.name}: must return a number as {first!r} of models that are, not NaN")
         return numbers
 
