@@ -93,12 +93,12 @@ def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame, problem: str) -> str:
-    """Return a problem's table for a page: methods by networks.
+    """Return a problem's table for a page: methods, of those that are made for it, by networks.
 
     A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
     than half did, the error of the last round.
     """
-    part = table[table["problem"] == problem]
+    part = _made_for(table, problem)
     networks = list(dict.fromkeys(part["network"]))
     lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
     for method, rows in part.groupby("method", sort=False):
@@ -107,11 +107,17 @@ def markdown(table: pd.DataFrame, problem: str) -> str:
     return "\n".join(lines)
 
 
+def _made_for(table: pd.DataFrame, problem: str) -> pd.DataFrame:
+    """Return a problem's rows, of the methods that ran on some network."""
+    part = table[table["problem"] == problem]
+    return part[part["method"].isin(part.loc[part["seeds"].notna(), "method"])]
+
+
 def _cell(rows: pd.DataFrame) -> str:
     if rows.empty or pd.isna(rows["seeds"].iloc[0]):
         return "–"
     row = rows.iloc[0]
-    share = f"{row['survived']}/{row['seeds']}"
+    share = f"{int(row['survived'])}/{int(row['seeds'])}"
     if 2 * row["survived"] < row["seeds"]:
         return f"{share}, error {_number(row['error']) if row['error'] <= _FAR else f'> {_FAR}'}"
     text = f"{_number(row['kbit'])} [{_number(row['kbit_low'])}, {_number(row['kbit_high'])}]"
@@ -147,7 +153,7 @@ def _ratio(rows: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame, problem: str) -> "Figure":
     """Draw a problem's cases: for each network the kilobits that an agent of each method sends to the target."""
-    part = table[table["problem"] == problem]
+    part = _made_for(table, problem)
     methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
     figure, panels = drawing(2.0 + 1.9 * len(networks), 1.8 + 0.24 * len(methods), len(networks), sharey=True)
     ran = part[part["seeds"].notna()]
