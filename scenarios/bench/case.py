@@ -73,7 +73,11 @@ def bench_case(
     error = Axis(chosen.error, True, chosen.error_text)
     shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
-    study.figure("error", curves(shown, error, axes, title, {"target": chosen.target}))
+    study.figure(
+        "error",
+        curves(shown, error, axes, title, {"target": chosen.target}),
+        f"The {chosen.error_text} by rounds and by bits on the wire; the grey line is the target.",
+    )
 
 
 def refusal(method: Method, problem: Problem, links: Links) -> str:

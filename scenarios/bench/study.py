@@ -92,7 +92,7 @@ class Work:
 
 
 def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), check: str | None = None) -> None:
-    """A fixed suite for any method: bits and time to a target error, and survival, on ideal, lossy and real links.
+    """A fixed suite for any method: bits and time to a target error, and survival, on lossy and real links.
 
     Each method is tuned in each case by the same number of runs, on seeds of their own, and then runs on ten others.
     Cases that a method is not made for are left out, and the table says why. One method takes some minutes on two

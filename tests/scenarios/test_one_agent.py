@@ -19,6 +19,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "omkl": {"rounds": 5, "repeats": 1, "topologies": "path", "rows": 20},
     "polk": {"samples": 100, "compare": False},
     "projections": {"sweeps": 3, "examples": 20, "radius": 1.0},
+    "neural": {"data": "digits", "rounds": 20},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
 }
 BETWEEN_AGENTS = {"election": 3, "frontier": 2, "privacy": 2}
@@ -27,10 +28,14 @@ OF_ONE_AGENT = {"deep"}
 OF_TWO_AGENTS = {"generals"}
 # Their motes are given by the data, or they run other studies, or what is on the air is what they are about.
 OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
+# Its suite says how many there are.
+OF_A_SUITE = {"bench", "bench_case"}
 
 
 def test_every_study_is_here() -> None:
-    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT, *OF_TWO_AGENTS, *OF_MOTES_AND_SWEEPS} == set(catalogue.listed())
+    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT, *OF_TWO_AGENTS, *OF_MOTES_AND_SWEEPS, *OF_A_SUITE} == set(
+        catalogue.listed()
+    )
 
 
 @pytest.mark.parametrize("name", ALONE)

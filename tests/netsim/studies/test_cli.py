@@ -39,7 +39,7 @@ def test_list_names_every_scenario(tmp_path: Path) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     groups, names = [each for each in lines if each.strip() == each != ""], [each for each in lines if each[:1] == " "]
-    assert groups == ["sensor networks", "packet loss", "teaching", "papers"] or "others" in groups
+    assert groups == ["sensor networks", "packet loss", "neural networks", "teaching", "papers"] or "others" in groups
     assert sorted(each.split()[0] for each in names) == list(catalogue.listed())
     assert {"averaging", "coke"} <= set(catalogue.listed())
     for name, listed in catalogue.listed().items():
@@ -122,7 +122,7 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "cok"], "scenario = 'cok': must be one of aloha, averaging, coke, "),
+        (["run", "cok"], "scenario = 'cok': must be one of aloha, averaging, bench, "),
         (["run", "coke", "--los", "0.1"], "--loss"),
         (["run", "coke", "--loss", "1.3"], "loss = 1.3: must be a probability in [0, 1]"),
         (["run", "coke", "--loss", "many"], "--loss"),

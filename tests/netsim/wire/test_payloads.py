@@ -1,5 +1,6 @@
 """Payloads that are not netsim's own: other libraries' arrays, bfloat16, and classes that a user registers."""
 
+import importlib.util
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame
 from netsim.wire import payloads as room
 from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from tests.command import python
 
 
 @pytest.fixture(autouse=True)
@@ -343,17 +345,27 @@ def test_hostile_bytes_of_a_name_end_in_an_error() -> None:
 # --- the libraries themselves -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
 def test_trees_of_jax_arrive() -> None:
-    jax = pytest.importorskip("jax")
-    jnp = jax.numpy
-    tree = {"w": jnp.arange(6.0).reshape(2, 3), "layers": [(jnp.ones(2, jnp.bfloat16), jnp.int32(3))]}
-    for heard in exchanged(tree)[0]:
-        assert jax.tree.structure(heard) == jax.tree.structure(tree)
-        for one, other in zip(jax.tree.leaves(heard), jax.tree.leaves(tree), strict=True):
-            assert same(one, np.asarray(other))
-    assert payload_bits(tree["layers"]) == 2 * 16 + 32
-    with pytest.raises(WireError, match=r"^cannot encode a \S+Tracer: "):
-        jax.jit(encode)(jnp.ones(2))
+    # In a process of its own: JAX does not go with the processes that other tests fork.
+    python(
+        """
+        import jax, numpy as np, pytest
+        from netsim.errors import WireError
+        from netsim.wire.codec import encode, payload_bits
+        from tests.netsim.wire.test_payloads import exchanged, same
+
+        jnp = jax.numpy
+        tree = {"w": jnp.arange(6.0).reshape(2, 3), "layers": [(jnp.ones(2, jnp.bfloat16), jnp.int32(3))]}
+        for heard in exchanged(tree)[0]:
+            assert jax.tree.structure(heard) == jax.tree.structure(tree)
+            for one, other in zip(jax.tree.leaves(heard), jax.tree.leaves(tree), strict=True):
+                assert same(one, np.asarray(other))
+        assert payload_bits(tree["layers"]) == 2 * 16 + 32
+        with pytest.raises(WireError, match=r"^cannot encode a \\S+Tracer: "):
+            jax.jit(encode)(jnp.ones(2))
+        """
+    )
 
 
 def test_a_state_of_pytorch_arrives() -> None:
