@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from netsim.coders import Float
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import find_table
-from netsim.scenarios.data.samples import DIGITS, ClassSamples
+from netsim.scenarios.data.samples import DIGITS, ClassSamples, SomeRows
 from netsim.scenarios.data.tables import deal, enough
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.classes import largest_share
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MNIST = "mnist"
-_ROWS = {MNIST: 10_000}
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3
 """Algorithms up to which figures also have a curve of each one's mean model."""
@@ -42,17 +41,10 @@ _MANY_TIMES = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuralSamples(Divided, ClassSamples):
+class NeuralSamples(Divided, SomeRows, ClassSamples):
     """Which samples are learned from, and which agent gets which; of some data sets not all by default."""
 
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set."""
-        return {"rows": {**_ROWS, "other": "all"}}
-
-    def resolved(self, data: str) -> Self:
-        """Return it with the usual number of rows, if that was left open."""
-        return dataclasses.replace(self, rows=_ROWS.get(data)) if self.rows is None else self
+    USUAL_ROWS: ClassVar[Mapping[str, int]] = {MNIST: 10_000}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What the benchmark shows: a row for each case, the table of a page, and a figure for each problem."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,13 +98,7 @@ def markdown(table: pd.DataFrame, problem: str) -> str:
     A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
     than half did, the error of the last round.
     """
-    part = _made_for(table, problem)
-    networks = list(dict.fromkeys(part["network"]))
-    lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
-    for method, rows in part.groupby("method", sort=False):
-        cells = [_cell(rows[rows["network"] == network]) for network in networks]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return _pivot(_made_for(table, problem), _cell)
 
 
 def _made_for(table: pd.DataFrame, problem: str) -> pd.DataFrame:
@@ -134,11 +128,14 @@ def ratios(table: pd.DataFrame, problem: str) -> str:
     A cell has the ratio and its interval, the number of pairs if it is not that of all seeds, and * where p_holm is
     under 0.05; nothing of fewer than five pairs.
     """
-    part = table[table["problem"] == problem]
+    return _pivot(table[table["problem"] == problem], _ratio)
+
+
+def _pivot(part: pd.DataFrame, cell: Callable[[pd.DataFrame], str]) -> str:
     networks = list(dict.fromkeys(part["network"]))
     lines = [f"| method | {' | '.join(networks)} |", "|---|" + "---:|" * len(networks)]
     for method, rows in part.groupby("method", sort=False):
-        cells = [_ratio(rows[rows["network"] == network]) for network in networks]
+        cells = [cell(rows[rows["network"] == network]) for network in networks]
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

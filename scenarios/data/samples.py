@@ -1,6 +1,9 @@
 """Samples of any problem, numbers or classes: what a study asks for of a data set, and how it gets it."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +65,22 @@ class Samples(TableChoice):
         if self.rows is not None:
             check.integer("rows", self.rows, low=2, high=count)
         return drawn_rows(count, self.rows, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeRows(Samples):
+    """Which samples are learned from; of some data sets, those of ``USUAL_ROWS``, not all by default."""
+
+    USUAL_ROWS: ClassVar[Mapping[str, int]] = {}
+
+    @classmethod
+    def by_data(cls) -> dict[str, dict[str, Any]]:
+        """Return the defaults that depend on the data set."""
+        return {"rows": {**cls.USUAL_ROWS, "other": "all"}}
+
+    def resolved(self, data: str) -> Self:
+        """Return it with the usual number of rows, if there is one and it was left open."""
+        return dataclasses.replace(self, rows=self.USUAL_ROWS.get(data)) if self.rows is None else self
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from netsim import Network
 from netsim.agents import DKLA
-from netsim.scenarios.data.samples import DIGITS, Samples
+from netsim.scenarios.data.samples import DIGITS, SomeRows
 from netsim.scenarios.data.tables import AgentData, deal
 from netsim.scenarios.deep.baselines import Baseline, ceiling, deep_network
 from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
@@ -34,7 +34,6 @@ _WIDTHS = {
 }
 _USUAL_WIDTHS = "50,100"
 _DNN_WIDTHS = {"tomshardware": 25, "adult": 100, "wisdm_har": 10}
-_ROWS = {"tomshardware": 11_000}
 _TRAIN_SHARE = 0.75
 _FEWEST = 10  # rows from which a ceiling can be learned
 _PUBLISHED_AS = {"sensorless_subset": "sensor", "wisdm_har": "activity"}
@@ -43,17 +42,10 @@ _BALANCED = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperSamples(Samples):
+class PaperSamples(SomeRows):
     """Which samples are learned from, and as what; of some data sets as many as published."""
 
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set."""
-        return {"rows": {**_ROWS, "other": "all"}}
-
-    def resolved(self, data: str) -> Self:
-        """Return it with the published number of rows, if there is one and it was left open."""
-        return dataclasses.replace(self, rows=_ROWS.get(data)) if self.rows is None else self
+    USUAL_ROWS: ClassVar[Mapping[str, int]] = {"tomshardware": 11_000}
 
 
 @dataclass(frozen=True, kw_only=True)
