@@ -291,6 +291,10 @@ def test_bad_parts_are_refused() -> None:
     ]:
         with pytest.raises(BadInput, match=f"^{message}$"):
             InParts(Sign(), parts)
+    with pytest.raises(
+        BadInput, match=r"^parts = .*: must be a number of parts, or the shapes of tensors by their names"
+    ):
+        InParts(Sign(), [(2,), (3,)])  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"^coder = \['a'\]: must have the names of the parts, \['b'\]$"):
         InParts({"a": Sign()}, {"b": 2})
     with pytest.raises(BadInput, match=r"^coder = 5: must be a netsim.coders.Coder$"):
