@@ -151,7 +151,8 @@ class LowRank(Coder):
             raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore", invalid="ignore"):
             basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
-            left = _as_factor(self.coder, self.coder.encode(basis, draws))
+            # Norms of columns may be beyond the largest number where their elements are not.
+            left = _as_factor(self.coder, self.coder.encode(check.finite_array("vector's basis", basis), draws))
             right = check.finite_array("vectorᵀ · P", array.T @ left.values)
         coded = _as_factor(self.coder, self.coder.encode(right, draws))
         self._right = right

@@ -145,6 +145,8 @@ class InParts(Coder):
         if isinstance(parts, Mapping):
             self.parts = _shapes(parts)
             names = list(self.parts)
+        elif isinstance(parts, Sequence):
+            raise check.refuse("parts", parts, "a number of parts, or the shapes of tensors by their names (a dict)")
         else:
             self.parts = check.integer("parts", parts, low=1, high=MOST_PARTS)
             names = [str(number) for number in range(self.parts)]

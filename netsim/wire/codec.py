@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError, one_line
 from netsim.wire import registry
 from netsim.wire.coded import Coded
-from netsim.wire.payloads import LONGEST_NAME, Named, plain, unpacked
-
-MOST_NESTED = 32
-"""The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
-
-Decoding a level takes about 50 kB of stack and, for tuples, a copy of their items.
-"""
+from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, plain, unpacked
 
 # The other numbers belong to coded types: `netsim.wire.registry`.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12

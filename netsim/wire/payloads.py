@@ -25,6 +25,12 @@ __all__ = ["Named", "holds_numbers", "plain", "register", "unpacked"]
 
 LONGEST_NAME = 255
 
+MOST_NESTED = 32
+"""The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
+
+Decoding a level takes about 50 kB of stack and, for tuples, a copy of their items.
+"""
+
 T = TypeVar("T")
 
 # DLPack's numbers of devices whose memory the CPU reads: its own, and what CUDA and ROCm pin there.
@@ -37,8 +43,8 @@ _BFLOAT16 = "bfloat16"
 _KEPT = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
 _OWN = _KEPT | {np.ndarray, list, tuple, dict, OrderedDict}
 
-# No payload is nested deeper: the codec refuses it.
-_DEEPEST = 64
+# No payload is nested deeper. Twice the codec's limit, for a class that travels without a name is a level here only.
+_DEEPEST = 2 * MOST_NESTED
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,7 +105,7 @@ def register(
         if not callable(function) and (function is not None or what == "pack"):
             raise check.refuse(what, function, "a function of one argument")
     title = f"{kind.__module__}.{kind.__qualname__}" if name is None else name
-    if type(title) is not str or not 0 < len(title.encode("utf-8", "replace")) <= LONGEST_NAME:
+    if type(title) is not str or not 0 < _bytes_of(title) <= LONGEST_NAME:
         raise check.refuse("name", title, f"text of 1 to {LONGEST_NAME} bytes")
     if unpack is None and name is not None:
         raise BadInput(f"name = {name!r}: must go with unpack; without it what pack returns travels, and has no name")
@@ -110,6 +116,14 @@ def register(
     _packing[kind] = _Kind(pack, None if unpack is None else title)
     if unpack is not None:
         _unpacking[title] = kind, unpack
+
+
+def _bytes_of(title: str) -> int:
+    """Return how many bytes a name has; 0 for one that has none, as half of a surrogate pair."""
+    try:
+        return len(title.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _title(kind: type) -> str:
@@ -132,8 +146,11 @@ def _plain(value: Any, depth_left: int) -> Any:
     if kind is np.ndarray:
         # numpy's own types have numbers below 256.
         return value if value.dtype.num < 256 else _numpy_array(value)
-    if kind in _KEPT or kind in registry.NUMBERS or not depth_left:
+    if kind in _KEPT or kind in registry.NUMBERS:
         return value
+    if not depth_left:
+        # Here, not in the codec: what holds itself twice would double in size at each level before the codec sees it.
+        raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
         if _KEPT.issuperset(map(type, value)):
             return value
@@ -160,6 +177,8 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
     # A tensor that is packed into its copy on the CPU is what this would be if it was not registered.
     is_copy = type(content) is type(value) and _is_array(content)
+    if content is value and not is_copy:
+        raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
     content = _array(content) if is_copy else _plain(content, depth_left - 1)
     return content if known.name is None else Named(known.name, content)
 

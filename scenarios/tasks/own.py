@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from netsim import topology
+from netsim.core.records import TOTALS
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
@@ -25,8 +26,9 @@ _GONE = 1e100
 Measure = Callable[..., Mapping[str, float]]
 OTHER = "other"
 """The data set whose published settings a file's problem has: those of what is no data set of the papers."""
-_TAKEN = ("consensus_error", "dual_residual", "tracking_residual", "least_weight", "copy_error", "running_loss")
-"""Columns that the studies have of their own."""
+_OF_STUDIES = ("consensus_error", "dual_residual", "tracking_residual", "least_weight", "copy_error", "running_loss")
+_TAKEN = frozenset({*_OF_STUDIES, "round", "time_s", "algorithm", "trace_hash", *TOTALS})
+"""Columns that the studies, and all rounds, have of their own."""
 
 
 class OwnTask(Task):

@@ -124,7 +124,7 @@ class PacedChannel(Channel):
 def compute_times(text: str) -> Compute:
     """Return the compute times of a network that a text names; raises BadInput for a text that names none."""
     kind, _, rest = text.partition(":")
-    if kind != "trace":
+    if kind != "trace" or not rest:
         try:
             numbers = [float(each) for each in (rest.split(":") if rest else [text])]
         except ValueError:

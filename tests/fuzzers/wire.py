@@ -37,7 +37,8 @@ from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame
 from netsim.errors import WireError
 from netsim.wire import registry
-from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from netsim.wire.codec import decode, encode, is_mutable, payload_bits
+from netsim.wire.payloads import MOST_NESTED
 
 Rng = random.Random
 

@@ -217,7 +217,8 @@ def test_drawn_compute_times_are_the_same_for_all_methods() -> None:
         ("-0.1", "compute = -0.1: must be a number >= 0"),
         ("nan", "compute = nan: must be a number"),
         ("trace:nowhere.csv", "file = 'nowhere.csv': must be an existing file"),
-        ("trace:", "file = .*: must be"),
+        ("trace:", "compute = 'trace:': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
+        ("trace", "compute = 'trace': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
     ],
 )
 def test_a_text_that_names_no_compute_times_is_refused(compute: str, message: str) -> None:

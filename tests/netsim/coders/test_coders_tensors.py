@@ -178,6 +178,8 @@ def test_bad_settings_and_matrices_are_refused() -> None:
         LowRank(1).encode(np.full((5, 5), 1e39), rng())
     with pytest.raises(BadInput, match=r"must be finite"):
         LowRank(1).encode(np.full((5, 5), 1e308), rng())
+    with pytest.raises(BadInput, match=r"^vector's basis\[0, 0\] = (nan|inf): must be finite"):
+        LowRank(1).encode(np.full((200, 3), 5e307), rng())
     with pytest.raises(BadInput, match=r"^vector = \(4097, 4096\): must be of at most 16777216 elements$"):
         LowRank(1).encode(np.broadcast_to(0.0, (4097, 4096)), rng())
 
@@ -291,6 +293,10 @@ def test_bad_parts_are_refused() -> None:
     ]:
         with pytest.raises(BadInput, match=f"^{message}$"):
             InParts(Sign(), parts)
+    with pytest.raises(
+        BadInput, match=r"^parts = .*: must be a number of parts, or the shapes of tensors by their names"
+    ):
+        InParts(Sign(), [(2,), (3,)])  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"^coder = \['a'\]: must have the names of the parts, \['b'\]$"):
         InParts({"a": Sign()}, {"b": 2})
     with pytest.raises(BadInput, match=r"^coder = 5: must be a netsim.coders.Coder$"):

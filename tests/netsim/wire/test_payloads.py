@@ -16,7 +16,8 @@ from netsim import Agent, AgentError, BadInput, Link, Network, WireError, payloa
 from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame
 from netsim.wire import payloads as room
-from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from netsim.wire.codec import decode, encode, is_mutable, payload_bits
+from netsim.wire.payloads import MOST_NESTED
 from tests.command import python
 
 
@@ -285,7 +286,7 @@ def test_a_name_is_one_class() -> None:
         encode(Model(1, "a"))
     with pytest.raises(BadInput, match="must go with unpack"):
         payloads.register(Other, vars, name="o")
-    for name in ("", "x" * 256, 5):
+    for name in ("", "x" * 256, 5, "\ud800"):
         with pytest.raises(BadInput, match=r"^name = [^\n]+: must be text of 1 to 255 bytes$"):
             payloads.register(Other, vars, lambda parts: Other(), name=name)  # type: ignore[arg-type]
 
@@ -327,6 +328,22 @@ def test_nesting_is_limited_for_objects_too() -> None:
     circle.append(circle)
     with pytest.raises(WireError, match="nested deeper than 32"):
         encode(circle)
+
+
+def test_what_holds_itself_twice_is_refused_at_once() -> None:
+    payloads.register(Model, lambda model: [model, model], lambda parts: parts[0], name="m")
+    circle: list[Any] = [Model(1, "a")]
+    circle.extend([circle, circle])
+    for payload in (Model(1, "a"), circle):
+        with pytest.raises(WireError, match="nested deeper than 32"):
+            encode(payload)
+
+
+def test_a_pack_that_returns_its_object_is_told() -> None:
+    for name in (None, "m"):
+        payloads.register(Model, lambda model: model, None if name is None else lambda model: model, name=name)
+        with pytest.raises(WireError, match=r"^cannot encode a \S+\.Model: its pack returns the same object$"):
+            encode(Model(1, "a"))
 
 
 def test_hostile_bytes_of_a_name_end_in_an_error() -> None:

@@ -22,7 +22,8 @@ from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame, without_sender
 from netsim.errors import AgentError, BadInput, WireError
 from netsim.testing import Actor
-from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from netsim.wire.codec import decode, encode, is_mutable, payload_bits
+from netsim.wire.payloads import MOST_NESTED
 from tests.command import python
 from tests.fuzzers import wire
 from tests.fuzzers.wire import same
