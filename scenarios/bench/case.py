@@ -70,7 +70,7 @@ def bench_case(
         run = method.run(study, place, task, [task.measure], chosen.rounds)
         study.note(*filter(None, [diverged(method.name, run, chosen.error)]))
     title = f"{problem}, {network}, {len(place.graph)} agents, {seeds.text}"
-    error = Axis(chosen.error, True, chosen.error_text)
+    error = Axis(chosen.error, True)
     shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
     study.figure(

@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ NEAR = 1e-6
 """How far, relative to it, a repeated number may be from the entry's: other processors round otherwise."""
 
 _REPEATED = ("error", "reached_bits", "reached_s", "sent_bits")
+_TEXTS = [*KEYS, "settings"]
+_VALUES = re.compile(r"\w+ = [-+.\de]+(, \w+ = [-+.\de]+)*")
 
 
 def digest(runs: pd.DataFrame) -> str:
@@ -49,6 +53,7 @@ def check_entry(study: Study, folder: str) -> None:
     if about.get("version") != VERSION:
         raise _refused(folder, f"of version {VERSION} of the suite, not {about.get('version')}")
     runs, table = (_read(place, name) for name in ("bench_runs", "bench"))
+    _must_have(folder, "bench_runs", runs, ["seed", *_REPEATED])
     if digest(runs) != about.get("runs_sha256"):
         raise _refused(folder, "as netsim bench wrote it; bench_runs has changed since")
     _check_table(folder, runs, table)
@@ -72,15 +77,33 @@ def _read(place: Path, name: str) -> pd.DataFrame:
     file = find_table(place, name)
     if file is None:
         raise _refused(str(place), f"a run folder of netsim bench; it has no {name}.csv")
-    return read_table(file, text=["method", "problem", "network", "settings"])
+    return read_table(file, text=_TEXTS)
+
+
+def _must_have(folder: str, name: str, table: pd.DataFrame, numbers: Sequence[str]) -> None:
+    """Raise BadInput unless a table has rows, names only problems and networks of the suite, and holds the numbers."""
+    if table.empty:
+        raise _refused(folder, f"an entry with results; its {name} has no row")
+    for column in [*_TEXTS, *numbers]:
+        if column not in table:
+            raise _refused(folder, f"as netsim bench wrote it; its {name} has no column {column!r}")
+        if column in numbers and not pd.api.types.is_numeric_dtype(table[column]):
+            raise _refused(folder, f"as netsim bench wrote it; the column {column!r} of its {name} must hold numbers")
+    known = {"problem": PROBLEMS, "network": NETWORKS}
+    for column, names in known.items():
+        for other in sorted(set(table[column]) - set(names)):
+            raise _refused(folder, f"of the suite's {column}s, {', '.join(names)}; its {name} has {other!r}")
 
 
 def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
     """Raise BadInput unless the table of cases is that of the runs."""
-    numbers = [name for name in table.columns if name not in (*KEYS, "settings", "why")]
-    again = summarised(runs, [])[numbers].to_numpy(float, na_value=np.nan)
-    given = table[table["seeds"].notna()][numbers].to_numpy(float, na_value=np.nan)
-    if again.shape != given.shape or not np.allclose(again, given, rtol=NEAR, atol=0.0, equal_nan=True):
+    again = summarised(runs, [])
+    numbers = [name for name in again.columns if name not in (*_TEXTS, "why")]
+    _must_have(folder, "bench", table, numbers)
+    given = table[table["seeds"].notna()]
+    same = again[_TEXTS].to_numpy().tolist() == given[_TEXTS].to_numpy().tolist()
+    before, after = (each[numbers].to_numpy(float, na_value=np.nan) for each in (given, again))
+    if not same or not np.allclose(after, before, rtol=NEAR, atol=0.0, equal_nan=True):
         raise _refused(folder, "an entry whose bench.csv is that of the runs in bench_runs.csv")
 
 
@@ -96,6 +119,10 @@ def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict
         {"algorithms": method} if method in METHODS else {"algorithms": NONE, "method": _file(folder, settings, method)}
     )
     values = str(row["settings"].iloc[0])
+    if part["settings"].nunique() > 1 or not (values == OWN or _VALUES.fullmatch(values)):
+        raise _refused(
+            folder, f"an entry with one text of settings, NAME = VALUE, …, of {method} on {problem}, {network}"
+        )
     if values != OWN:
         given["set"] = ",".join(f"{method}.{each.replace(' ', '')}" for each in values.split(", "))
     rounds = catalogue.find_study("bench_case").execute(**given).rounds
@@ -117,7 +144,7 @@ def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict
 def _file(folder: str, settings: dict[str, Any], method: str) -> str:
     """Return the path of a method's file in the folder; raises BadInput unless it is the one that ran."""
     path = Path(folder) / f"{method}.py"
-    known = {Path(name).name: each for name, each in settings["files_sha256"].items()}
+    known = {Path(name).name: each for name, each in (settings.get("files_sha256") or {}).items()}
     if digest_of(str(path)) != known.get(path.name, ""):
         raise _refused(folder, f"a folder with the file {path.name} that was run")
     return str(path)

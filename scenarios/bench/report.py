@@ -152,7 +152,7 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
     """Draw a problem's cases: for each network the kilobits that an agent of each method sends to the target."""
     part = _made_for(table, problem)
     methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
-    figure, panels = drawing(2.0 + 1.9 * len(networks), 1.8 + 0.24 * len(methods), len(networks), sharey=True)
+    figure, panels = drawing(2.0 + 1.9 * len(networks), max(3.2, 1.8 + 0.24 * len(methods)), len(networks), sharey=True)
     ran = part[part["seeds"].notna()]
     means = ran["kbit"].dropna().to_numpy(float)
     low, high = (means.min() / 3, means.max() * 10) if len(means) else (1.0, 10.0)

@@ -20,7 +20,7 @@ from netsim.studies import Study
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.tuning import Range, tune
-from netsim.util.check import one_of
+from netsim.util.check import one_of, refuse
 
 _ALL = "all"
 
@@ -61,13 +61,18 @@ class Entered:
 
     def ranges(self, methods: Sequence[Method]) -> dict[str, list[str]]:
         """Return the ranges that are searched for each method; raises BadInput for one of no method."""
+        known = {each.name: settable(each) for each in methods}
         found = {
-            each.name: {name: f"{each.name}.{name}={RANGES[name]}" for name in settable(each) if name in RANGES}
-            for each in methods
+            method: {name: f"{method}.{name}={RANGES[name]}" for name in values if name in RANGES}
+            for method, values in known.items()
         }
         for text in [] if self.over is None else names_in(self.over):
             own = Range.of(text)
             name = one_of("over: method", own.method or "", found)
+            # Here rather than in the tuning: that of a user's method begins when those of the suite have run.
+            now = known[name][one_of(f"over: parameter of {name}", own.parameter, known[name])]
+            if isinstance(now, bool | str):
+                raise refuse("over", f"{name}.{own.parameter}", f"a number, unlike {now!r}")
             found[name][own.parameter] = text
         return {name: list(texts.values()) for name, texts in found.items()}
 
@@ -109,6 +114,8 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     problems = chosen_names("problems", entered.problems, PROBLEMS)
     networks = chosen_names("networks", entered.networks, NETWORKS)
     methods = entered.methods()
+    if entered.paired != Entered.paired:
+        one_of("paired", entered.paired, [each.name for each in methods])
     ranges = entered.ranges(methods)
     files = dict(zip([each.name for each in methods if each.name not in METHODS], _files(entered.method), strict=True))
     study.origin["bench"] = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 import netsim
 from netsim import Run, topology
@@ -299,7 +300,8 @@ def settable(method: Method) -> dict[str, Any]:
         for each in dataclasses.fields(part):
             if each.init:
                 found.setdefault(each.name, getattr(part, each.name))
-    return {name: value for name, value in found.items() if value is None or isinstance(value, str | float | int)}
+    plain = {name: _plain(value) for name, value in found.items()}
+    return {name: value for name, value in plain.items() if value is None or isinstance(value, str | float | int)}
 
 
 def _parts(method: Method) -> dict[str, Any]:
@@ -414,8 +416,14 @@ def _check_fields(file: str, kind: type) -> None:
             )
 
 
+def _plain(value: Any) -> Any:
+    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _text(value: Any) -> Any:
     """Return a parameter's value as stored in settings.json, without memory addresses, which differ by process."""
+    value = _plain(value)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]

@@ -17,7 +17,7 @@ from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
 from netsim.scenarios.bench.report import against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import Method, settable
 from netsim.studies import Study, catalogue
 from netsim.studies.tuning import Plan
 
@@ -263,8 +263,9 @@ def test_an_entry_is_tuned_whole_and_can_be_repeated(made: Path) -> None:
 @pytest.mark.slow
 def test_a_changed_entry_is_refused(made: Path, tmp_path: Path) -> None:
     folder = changed(made, tmp_path)
-    text = (folder / "bench_runs.csv").read_text(encoding="utf-8")
-    rewrite(folder, "bench_runs.csv", text.replace("its own", "eta = 0.3") if "its own" in text else text + text[-40:])
+    runs = pd.read_csv(folder / "bench_runs.csv")
+    runs.loc[3, "error"] *= 0.5
+    rewrite(folder, "bench_runs.csv", runs.to_csv(index=False))
     with pytest.raises(BadInput, match="as netsim bench wrote it; bench_runs has changed since"):
         check(folder)
 
@@ -300,6 +301,66 @@ def test_what_is_no_entry_is_refused(tmp_path: Path) -> None:
     study.save(tmp_path / "case")
     with pytest.raises(BadInput, match="must be a run folder of netsim bench, not of bench_case"):
         check(tmp_path / "case")
+
+
+def test_an_entry_written_by_hand_is_refused_in_one_line(tmp_path: Path) -> None:
+    rows = [("D-PSGD", "regression", "ideal", "eta = 0.1", seed, 0.5, math.nan, math.nan, 9.0) for seed in SEEDS]
+    names = ["method", "problem", "network", "settings", "seed", "error", "reached_bits", "reached_s", "sent_bits"]
+    runs = pd.DataFrame(rows, columns=names)
+    table = summarised(runs, [])
+
+    def message(runs: pd.DataFrame, table: pd.DataFrame) -> str:
+        study = catalogue.find_study("bench").prepare()
+        study.tables |= {"bench_runs": runs, "bench": table}
+        runs.to_csv(tmp_path / "runs.csv", index=False)
+        digest_of_file = digest(pd.read_csv(tmp_path / "runs.csv")) if len(runs.columns) else ""
+        study.origin["bench"] = {"version": 1, "runs_sha256": digest_of_file}
+        shutil.rmtree(tmp_path / "entry", ignore_errors=True)
+        study.save(tmp_path / "entry")
+        with pytest.raises(BadInput) as error:
+            check(tmp_path / "entry")
+        return str(error.value)
+
+    for name in runs:
+        assert f"its bench_runs has no column {name!r}" in message(runs.drop(columns=name), table)
+    assert "the column 'error' of its bench_runs must hold numbers" in message(runs.assign(error="x"), table)
+    assert "its bench_runs has no row" in message(runs[:0], table)
+    assert "loss-10, bursts, intel-lab, grenoble; its bench_runs has 'x'" in message(runs.assign(network="x"), table)
+    assert "its bench has no column 'kbit'" in message(runs, table.drop(columns="kbit"))
+    assert "the column 'error' of its bench must hold numbers" in message(runs, table.assign(error="x"))
+    for other in ({"network": "bursts"}, {"settings": "eta = 3"}, {"method": "LEAD"}):
+        assert "whose bench.csv is that of the runs" in message(runs, table.assign(**other))
+    mixed = runs.assign(settings=["eta = 0.1"] * 9 + ["eta = 0.2"])
+    for odd in (mixed, runs.assign(settings="eta = x"), runs.assign(settings="")):
+        assert "with one text of settings, NAME = VALUE, …, of D-PSGD" in message(odd, summarised(odd, []))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"over": "mine.kappa=0.1:1"}, "over: parameter of mine = 'kappa': must be one of"),
+        ({"over": "mine.unheard=0.1:1"}, "over = 'mine.unheard': must be a number, unlike 'kept'"),
+        ({"paired": "LEAD"}, "paired = 'LEAD': must be one of CTA, mine"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_anything_runs(given: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=message):
+        catalogue.find_study("bench").execute(method=MINE, algorithms="CTA", folder=str(tmp_path / "work"), **given)
+    assert not (tmp_path / "work").exists()
+
+
+def test_parameters_whose_defaults_are_numbers_of_numpy_are_searched(tmp_path: Path) -> None:
+    file = tmp_path / "scaled.py"
+    file.write_text(
+        "import numpy as np\nfrom netsim.agents import CTA\n\n\nclass Scaled(CTA):\n"
+        "    def __init__(self, cost, rounds, weights, eta=np.float32(0.25), often=np.int64(3)):\n"
+        "        super().__init__(cost, rounds, eta=eta, weights=weights)\n"
+    )
+    (method,) = chosen_methods("none", str(file))
+    assert settable(method) == {"eta": 0.25, "often": 3}
+    assert all(type(value) in (int, float) for value in settable(method).values())
+    study = case(algorithms="none", method=str(file))
+    assert study.origin["methods"]["scaled"]["often"] == 3
 
 
 def test_methods_have_names_of_their_own() -> None:
