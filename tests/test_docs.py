@@ -22,6 +22,8 @@ TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.
 SLOW = ("choosing.md", "loss.md", "sweeps.md")
+# Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
+_TRIES = {"sockets.md": 3}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -31,6 +33,17 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for left in reversed(range(_TRIES.get(page.name, 1))):
+        try:
+            run_examples(page, capsys)
+        except AssertionError:
+            if not left:
+                raise
+        else:
+            break
+
+
+def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {"__name__": page.stem}
     printed = ""
     for language, text in BLOCK.findall(page.read_text()):
