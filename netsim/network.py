@@ -22,6 +22,7 @@ from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
+from netsim.faults.words import append
 from netsim.links import latency
 from netsim.links.latency import Latency
 from netsim.links.link import Link
@@ -531,6 +532,7 @@ class Network:
             blas_threads = check.integer("blas_threads", blas_threads, low=1)
         return replace(
             self.settings,
+            faults=append(self.faults, self.graph),
             until=until,
             sample=sample,
             trace=check.flag("trace", trace),

@@ -30,6 +30,7 @@ __all__ = [
     "Join",
     "Leave",
     "LinkDown",
+    "Lose",
     "Move",
     "Partition",
     "Rewire",
@@ -287,6 +288,50 @@ class LinkDown(Fault):
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
         return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
+
+
+@dataclass(frozen=True)
+class Lose(Fault):
+    """A link loses one frame, which ends as ``lost``: the next one that is offered to it in its direction.
+
+    A broadcast's copy on this link counts, and so does a frame that is sent again. A frame that the link does not take
+    (it is cut, its queue is full) is not the one. On a `netsim.Radio` it is the next transmission of a frame, or of a
+    fragment of one, that is not understood; with acknowledgements it is sent again.
+
+    Parameters
+    ----------
+    link : (Hashable, Hashable)
+        Sender and receiver.
+    at : float
+        From when, in seconds.
+    """
+
+    link: tuple[Hashable, Hashable]
+    at: float
+    until = None
+    plural = "losses"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.link, tuple | list) and len(self.link) == 2):
+            raise check.refuse("Lose: link", self.link, "a pair (sender, receiver)")
+        check.put(self, link=tuple(self.link))
+
+    def links(self) -> Links:
+        """Return the link."""
+        return (self.link,)
+
+    def __str__(self) -> str:
+        sender, receiver = self.link
+        return f"link {sender!r} → {receiver!r} loses the next frame from {self.at:g} s"
+
+    def begin(self, player: "Player", number: int) -> None:
+        for outbox, link_index in player.outboxes(self.links()):
+            outbox.lose_next(link_index)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.edge(), sampler.span()[0])
 
 
 @dataclass(frozen=True)

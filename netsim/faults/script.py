@@ -27,8 +27,8 @@ class Faults(Sequence[Fault]):
     Parameters
     ----------
     faults : iterable of Fault
-        `Crash`, `Join`, `Leave`, `LinkDown`, `Partition`, `Straggler`, `ClockSkew`, `Jitter`, `Move`, `Rewire`. Where
-        several hold a link or an agent down, it is up again when the last of them has ended.
+        `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`, `Jitter`, `Move`,
+        `Rewire`. Where several hold a link or an agent down, it is up again when the last of them has ended.
 
     Raises
     ------
@@ -134,8 +134,8 @@ class Faults(Sequence[Fault]):
             Their mean length in seconds, exponential. Default: a tenth of ``until``.
         **counts : int
             How many of a kind: ``crashes`` (half of them keep their state), ``joins``, ``leaves``, ``cuts`` (of links,
-            half of them one way), ``partitions``, ``stragglers`` and ``jitters`` (by up to ``mean_duration`` / 10),
-            ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
+            half of them one way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up
+            to ``mean_duration`` / 10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
 
         Raises
         ------

@@ -1181,7 +1181,7 @@ cdef class Mac:
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
         """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
-        cdef bint is_ack = kind == self.ack_kind, is_target, lost = False
+        cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules = self.spend(now, end, bits, to), arrival, last = -1.0, power = 0.0
         cdef dict arrivals = {}
         cdef list reached = [], together = None
@@ -1194,6 +1194,7 @@ cdef class Mac:
             pending.energy += joules
             if self.concurs:
                 content = (without_sender(pending.frame.whole()), pending.index)
+        may_lose = not is_ack and <bint>self.bursts.matter
         self.tally.aired(self.number, kind, bits)
         self.receiver.send(now, end)
         self.emission = Emission.__new__(Emission)
@@ -1205,6 +1206,8 @@ cdef class Mac:
             signal.bits, signal.channel, signal.content = bits, channel, content
             if is_target:
                 arrival = link.cross(end, bits, is_ack, &lost)
+                if may_lose and self.bursts.loses(link.index):
+                    lost = True
                 signal.start, signal.end, signal.lost = now + (arrival - end), arrival, lost
                 if self.down and link.index in self.down:
                     signal.cause = LINK_DOWN

@@ -241,7 +241,7 @@ class Mac:
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
         # Set by the outbox: indices of cut links (the radio cannot detect a cut), inboxes that watch arrivals, links
-        # with a jitter burst.
+        # with faults that change single frames.
         self.down: set[int] = set()
         self.subscribers: dict[int, Any] = {}
         self.bursts = Bursts()
@@ -587,6 +587,7 @@ class Mac:
             is_target = index >= 0 and to in (-1, index)
             if is_target:
                 arrival, lost = paths[index].cross(end, bits)
+                lost = (not is_ack and self.bursts.loses(index)) or lost
                 # A transmission over a cut link interferes like any other, but is not received.
                 cause = LINK_DOWN if index in self.down else 0
                 signal = Signal(mac, index, now + (arrival - end), arrival, each.power * self.gain, lost, cause)

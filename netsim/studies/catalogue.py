@@ -28,7 +28,7 @@ GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
 
 # Arguments of every run besides the scenario's parameters.
-_TAKEN = ("out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
+_TAKEN = ("at", "out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ class Parameter:
     description: str
 
 
+AT = Parameter("at", str, True, None, "A fault at a time (s) of each run: TIME WHAT NODE …; see docs/faults.md.")
+"""The parameter of every study that appends faults in words (`netsim.faults.words`) to its networks' own."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A function of a study and keyword parameters.
@@ -80,6 +84,11 @@ class Scenario:
     sha256: str = ""
     """Of its file, if it has one."""
 
+    @property
+    def flags(self) -> tuple[Parameter, ...]:
+        """Its parameters, and that of every study: `AT`."""
+        return (*self.parameters, AT)
+
     def execute(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Run it and return the study; raises BadInput for an unknown parameter."""
         study = self.prepare(trace, reporter, **parameters)
@@ -87,17 +96,23 @@ class Scenario:
         return study
 
     def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
-        """Return a study for `play`; raises BadInput for an unknown parameter."""
+        """Return a study for `play`; raises BadInput for an unknown parameter.
+
+        Among the parameters may be ``at``: faults in words, which its runs have besides their networks' own.
+        """
+        from netsim.faults.words import joined
         from netsim.studies.study import Study
         from netsim.util import check
 
+        at = parameters.pop(AT.name, None)
+        more = {AT.name: joined(at)} if at else {}
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in parameters.items():
             if name not in known:
                 must_be_current(name, value)
             check.one_of("parameter", name, known)
         columns = tuple(column for registry in registries() for column in registry.columns)
-        study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
+        study = Study(self.name, known | parameters | more, columns=columns, trace=trace, reporter=reporter)
         study.origin |= self.made_of()
         return study
 
@@ -126,12 +141,14 @@ class Scenario:
     def _play(self, study: "Study", arguments: dict[str, Any]) -> None:
         from threadpoolctl import threadpool_limits
 
+        from netsim.faults.words import appending
         from netsim.studies import script
 
+        at = arguments.pop(AT.name, None)
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with threadpool_limits(limits=1), script.known(self.module):
+        with threadpool_limits(limits=1), script.known(self.module), appending(at):
             try:
                 self.function(study, **arguments)
             except BaseException as error:

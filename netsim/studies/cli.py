@@ -129,6 +129,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         no_browser: bool,
         workers: int,
         dask: str | None,
+        at: tuple[str, ...],
         **parameters: Any,
     ) -> None:
         from netsim.parallel.launch import spread
@@ -143,11 +144,14 @@ def _run_command(scenario: Scenario) -> click.Command:
         if watch and workers > 1:
             # Before an address is shown at which there would be nothing.
             raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
+        if at:
+            parameters[catalogue.AT.name] = at
         with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
             execute(scenario, parameters, reporter=reporter, session=session, **settings)
 
-    options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)
+    at = click.Option([f"--{catalogue.AT.name}"], multiple=True, help=catalogue.AT.description)
+    options = [*_options(scenario), at, *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)]
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
     return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
@@ -163,6 +167,9 @@ class _RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(self._given(list(args)))
         given = dict(words)
+        if several := [value for flag, value in words if flag == f"--{catalogue.AT.name}" and value]:
+            # In a sweep each would be a value of its own.
+            given[f"--{catalogue.AT.name}"] = "; ".join(several)
         if [flag for flag, _ in words].count("--set") > 1:
             # Click would take the last of them.
             raise BadInput("set: must be given once, several values with commas between; several flags are a sweep")
@@ -189,7 +196,7 @@ class _RunCommand(click.Command):
         """Return the command of a sweep over a parameter with these flags; nothing if it could not be run either."""
         from netsim.studies.sweeps.grid import grid
 
-        known = {each.name for each in self._scenario.parameters}
+        known = {each.name for each in self._scenario.flags}
         if over not in known:
             return ""
         kept = {name for each in self.params if each.name in known for name in _names(each)}
@@ -331,7 +338,7 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     from netsim.studies.sweeps.grid import values_of
     from netsim.util import check
 
-    known = {f"--{each.name.replace('_', '-')}": each for each in scenario.parameters}
+    known = {f"--{each.name.replace('_', '-')}": each for each in scenario.flags}
     texts: dict[str, list[str]] = {}
     words = iter(flags)
     for word in words:
@@ -345,7 +352,7 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
         elif not joined:
             value = next(words, "")
         texts.setdefault(parameter.name, []).append(value)
-    by_name = {each.name: each for each in scenario.parameters}
+    by_name = {each.name: each for each in scenario.flags}
     return {name: values_of(by_name[name], listed) for name, listed in texts.items()}
 
 

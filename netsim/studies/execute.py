@@ -102,7 +102,10 @@ def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
     try:
         scenario.play(study)
     except BaseException as error:
-        # Any error: the results so far are saved below, and then it goes on.
+        if study.partial is None and isinstance(error, BadInput):
+            # The study is whole, but is not what was asked for.
+            raise
+        # Any other error: the results so far are saved below, and then it goes on.
         stopped = error
     else:
         return

@@ -451,7 +451,7 @@ def _plan(
     metric: str,
     given: Mapping[str, Any],
 ) -> Plan:
-    known = {each.name: each for each in study.parameters}
+    known = {each.name: each for each in study.flags}
     if "@" in metric:
         Target.of(metric.partition("@")[2])
     for name in ("set", "seed"):

@@ -161,7 +161,7 @@ def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
 
 def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
-    known = {each.name: each for each in scenario.parameters}
+    known = {each.name: each for each in scenario.flags}
     try:
         for name, value in given.items():
             if name not in known and not (name in SETTINGS and value is False):

@@ -587,6 +587,8 @@ cdef class LinkStages:
         else:
             count = self.path(index).carry_sent(&self.sent, copies)
         if self.bursts.matter:
+            if self.bursts.loses(index):
+                count = 0
             self.delay_in_burst(index, copies, count)
         self.arrive(kind_id, frame, number, index, copies, count, deadline)
         if to_all and not self.on_radio:

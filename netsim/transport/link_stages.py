@@ -37,7 +37,7 @@ class LinkStages:
     down : set of int
         The indices of the links that are cut.
     bursts : Bursts
-        Bursts of jitter on the links.
+        Faults on the links that change single frames.
     """
 
     def __init__(
@@ -95,7 +95,8 @@ class LinkStages:
                 copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
             else:
                 copies = self._path(link_index).carry(sent.ends)
-            self._arrive(link_index, number, kind_id, frame, self._bursts.delayed(link_index, copies), sent, deadline)
+            copies = [] if self._bursts.loses(link_index) else self._bursts.delayed(link_index, copies)
+            self._arrive(link_index, number, kind_id, frame, copies, sent, deadline)
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)

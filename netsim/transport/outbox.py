@@ -85,7 +85,7 @@ class Outbox:
     Attributes
     ----------
     bursts : Bursts
-        Bursts of jitter on the links.
+        Faults on the links that change single frames.
     down : set of int
         The indices of the links that are cut.
     subscribers : dict
@@ -271,6 +271,11 @@ class Outbox:
     def end_jitter(self, link_index: int, number: int) -> None:
         """End a burst of jitter."""
         self.bursts.end(link_index, number)
+        self._choose_path()
+
+    def lose_next(self, link_index: int) -> None:
+        """Lose the next frame of a link."""
+        self.bursts.lose(link_index)
         self._choose_path()
 
     def _choose_path(self) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a frame once it has left: loss, latency, duplication, corruption, bursts of jitter.
+"""What becomes of a frame once it has left: loss, latency, duplication, corruption, faults of its link.
 
 agent → outbox → link → inbox → agent: you are on the link. `netsim.core.link_draws.LinkDraws` draws the outcomes of an
 agent's broadcasts over all its simple links at once. `Path` carries frames over one link one by one: over a link that
@@ -103,16 +103,22 @@ class Path:
 
 
 class Bursts:
-    """The bursts of jitter (`netsim.faults.Jitter`) on one agent's links: frames offered meanwhile take longer."""
+    """The faults on one agent's links that change single frames.
 
-    __slots__ = ("_active", "_latest", "matter")
+    In a burst of jitter (`netsim.faults.Jitter`) frames take longer; `netsim.faults.Lose` loses the next frame.
+    """
+
+    __slots__ = ("_active", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
         # By link index and the number of the fault: the most (s), and where draws come from.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
         # The latest arrival (s) on links that keep the order of frames, once they had a burst.
         self._latest: dict[int, float] = {}
-        # Whether frames must be looked at: in a burst, and after one where none may overtake those that it delayed.
+        # How many of the next frames are lost, by link index.
+        self._to_lose: dict[int, int] = {}
+        # Whether frames must be looked at: in a burst, after one where none may overtake those that it delayed, and
+        # where the next is lost.
         self.matter = False
 
     def begin(self, link_index: int, number: int, most: float, stream: Stream, fifo: bool) -> None:
@@ -127,7 +133,25 @@ class Bursts:
         del self._active[link_index][number]
         if not self._active[link_index]:
             del self._active[link_index]
-        self.matter = bool(self._active or self._latest)
+        self._settle()
+
+    def lose(self, link_index: int) -> None:
+        """Lose one more of the next frames of a link."""
+        self._to_lose[link_index] = self._to_lose.get(link_index, 0) + 1
+        self.matter = True
+
+    def loses(self, link_index: int) -> bool:
+        """Return whether a frame that a link carries now is one that it loses."""
+        if link_index not in self._to_lose:
+            return False
+        self._to_lose[link_index] -= 1
+        if not self._to_lose[link_index]:
+            del self._to_lose[link_index]
+            self._settle()
+        return True
+
+    def _settle(self) -> None:
+        self.matter = bool(self._active or self._latest or self._to_lose)
 
     def delayed(self, link_index: int, copies: Copies) -> Copies:
         """Return when the copies of a frame arrive, from when they would without a burst."""

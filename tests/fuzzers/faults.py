@@ -10,10 +10,11 @@ from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
 from tests.fuzzers.radios import RadioCase, check_air
 
-COUNTS = {"crashes": 4, "joins": 2, "leaves": 1, "cuts": 3, "partitions": 1, "stragglers": 2, "skews": 2, "jitters": 2}
+COUNTS = {"crashes": 4, "joins": 2, "leaves": 1, "cuts": 3, "partitions": 1, "stragglers": 2, "skews": 2, "jitters": 2,
+          "losses": 3}  # fmt: skip
 """The most that there may be of each kind."""
 
-_OF_EDGES = ("cuts", "partitions", "jitters")
+_OF_EDGES = ("cuts", "partitions", "jitters", "losses")
 _ONCE_EACH = ("joins", "leaves", "skews")
 
 

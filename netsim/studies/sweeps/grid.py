@@ -10,7 +10,8 @@ from typing import Any
 
 from netsim._former import must_be_current
 from netsim.errors import BadInput
-from netsim.studies.catalogue import Parameter, Scenario, flag
+from netsim.faults.words import joined
+from netsim.studies.catalogue import AT, Parameter, Scenario, flag
 from netsim.util import check
 
 MOST_POINTS = 1_000_000
@@ -61,7 +62,7 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
 
     Raises BadInput for an unknown parameter, no values, or one that the parameter cannot take.
     """
-    known = {parameter.name: parameter for parameter in scenario.parameters}
+    known = {parameter.name: parameter for parameter in scenario.flags}
     values = {}
     for name, several in given.items():
         if name not in known:
@@ -70,6 +71,8 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
         listed = _several(name, several) if isinstance(several, list | tuple | range) else [several]
         if not listed:
             raise BadInput(f"{name} = []: must be a value, or several")
+        if name == AT.name:
+            listed = [None if each is None else joined(each) for each in listed]
         # Values that are equal are one point.
         values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
     if (count := math.prod(map(len, values.values()))) > MOST_POINTS:

@@ -1,0 +1,331 @@
+"""Faults in words, as the command line takes them (``--at "1.2 crash 3 until 2"``), appended to the networks' own."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from netsim.errors import BadInput
+from netsim.faults.events import Crash, Fault, LinkDown, Lose, Partition, Straggler
+from netsim.faults.script import Faults
+
+__all__ = ["FORMS", "Order", "append", "appending", "joined", "parse"]
+
+FORMS = (
+    "TIME crash NODE [until TIME] [keeping state]",
+    "TIME restart NODE [keeping state]",
+    "TIME cut NODE-NODE [until TIME]",
+    "TIME heal NODE-NODE",
+    "TIME delay NODE by SECONDS [until TIME]",
+    "TIME lose NODE-NODE",
+    "TIME partition NODE,NODE,… [until TIME]",
+)
+"""What an order may be; times in seconds of simulated time, nodes by the text of their names."""
+
+_WORDS = re.compile(
+    r"(?P<at>\S+)\s+(?P<what>\S+)\s+(?P<target>\S.*?)(?:\s+by\s+(?P<by>\S+))?(?:\s+until\s+(?P<until>\S+))?"
+    r"(?P<keeps>\s+keeping\s+state)?"
+)
+
+# The most names that an error lists.
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Order:
+    """One fault in words, or the end of one; which nodes it names is only known with a graph.
+
+    Attributes
+    ----------
+    text : str
+        The words.
+    at, by, until : float or None
+        Its numbers, in seconds.
+    what, target : str
+        What happens, and to which nodes.
+    keeps_state : bool
+        Whether a node that returns has kept its state.
+    """
+
+    text: str
+    at: float
+    what: str
+    target: str
+    by: float | None
+    until: float | None
+    keeps_state: bool
+
+    @classmethod
+    def of(cls, text: str) -> "Order":
+        """Return the order that a text is; raises BadInput for a text that is none."""
+        text = " ".join(text.split())
+        found = _WORDS.fullmatch(text)
+        if found is None:
+            raise _refused(text, f"one of: {'; '.join(FORMS)}")
+        what, keeps = found["what"], found["keeps"] is not None
+        form = next((form for form in FORMS if form.split()[1] == what), None)
+        if form is None:
+            raise _refused(text, f"one of: {'; '.join(FORMS)}")
+        at, by, until = (_seconds(text, name, found[name]) for name in ("at", "by", "until"))
+        if (by is None) != ("by" not in form) or (until is not None and "until" not in form):
+            raise _refused(text, form)
+        if keeps and "keeping" not in form:
+            raise _refused(text, form)
+        if what == "crash" and keeps and until is None:
+            # Whether it keeps its state is told where it returns.
+            raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
+        assert at is not None
+        if until is not None and until <= at:
+            raise _refused(text, f"{form}, which ends after {at:g} s")
+        return cls(text, at, what, found["target"], by, until, keeps)
+
+    def onto(self, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+        """Return faults with this one; raises BadInput if it does not fit the graph or, to end one, the faults."""
+        return _MAKERS[self.what](self, faults, graph)
+
+    def refused(self, allowed: str) -> BadInput:
+        """Return the error for an order that cannot be carried out."""
+        return _refused(self.text, allowed)
+
+
+def _refused(text: str, allowed: str) -> BadInput:
+    return BadInput(f"at = {text!r}: must be {allowed}")
+
+
+def _seconds(text: str, name: str, word: str | None) -> float | None:
+    """Return a number of seconds; raises BadInput for another word."""
+    if word is None:
+        return None
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0 or (name == "by" and value == 0):
+        place = {"at": "begin with a time", "by": "name a delay", "until": "end at a time"}[name]
+        raise BadInput(f"at = {text!r}: must {place} in seconds, {'>' if name == 'by' else '>='} 0, not {word!r}")
+    return value
+
+
+# --- names of a graph -------------------------------------------------------------------------------------------------
+
+
+def _nodes(graph: "nx.Graph[Any]") -> dict[str, Hashable]:
+    """Return the nodes by the texts of their names; of equal texts none."""
+    found: dict[str, Hashable] = {}
+    twice = set()
+    for node in graph:
+        text = " ".join(str(node).split())
+        (twice.add(text) if text in found else found.__setitem__(text, node))
+    return {text: node for text, node in found.items() if text not in twice}
+
+
+def _shown(graph: "nx.Graph[Any]") -> str:
+    names = [str(node) for _, node in zip(range(_MOST_SHOWN), graph, strict=False)]
+    return ", ".join(names) + (f", … ({len(graph)} in all)" if len(graph) > len(names) else "")
+
+
+def _node(order: Order, graph: "nx.Graph[Any]") -> Hashable:
+    nodes = _nodes(graph)
+    if order.target not in nodes:
+        raise order.refused(f"of a node of the graph: {_shown(graph)}")
+    return nodes[order.target]
+
+
+def _link(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable]:
+    """Return the link that is named: names may hold hyphens themselves."""
+    nodes = _nodes(graph)
+    places = [place for place, letter in enumerate(order.target) if letter == "-"]
+    parts = [(order.target[:place].strip(), order.target[place + 1 :].strip()) for place in places]
+    found = [(nodes[a], nodes[b]) for a, b in parts if a in nodes and b in nodes and graph.has_edge(nodes[a], nodes[b])]
+    if len(found) != 1:
+        raise order.refused(f"of a link of the graph, NODE-NODE, of nodes {_shown(graph)}")
+    return found[0]
+
+
+def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
+    """Return the nodes that are named with commas between: names may hold commas themselves."""
+    nodes, side = _nodes(graph), []
+    words = order.target.split(",")
+    while words:
+        texts = [",".join(words[:count]).strip() for count in range(len(words), 0, -1)]
+        name = next((text for text in texts if text in nodes), None)
+        if name is None:
+            raise order.refused(f"of nodes of the graph, with commas between: {_shown(graph)}")
+        side.append(nodes[name])
+        words = words[1 + name.count(",") :]
+    if not len(set(side)) < len(graph):
+        raise order.refused("of some of the nodes, and not all")
+    return side
+
+
+# --- what each word does ----------------------------------------------------------------------------------------------
+
+
+def _holds(fault: Fault, time: float) -> bool:
+    """Return whether a fault has begun and not ended at a time (s)."""
+    return fault.begins <= time and (fault.ends is None or fault.ends > time)
+
+
+def _ended(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
+    """Return faults of which those concerned end at the time of the order."""
+    held = [fault for fault in faults if concerned(fault) and _holds(fault, order.at)]
+    if not held:
+        raise order.refused(f"of {what} at that time")
+    ending: Any = dataclasses.replace
+    ends = {id(fault): ending(fault, until=order.at, **more) for fault in held if fault.begins < order.at}
+    return Faults([ends.get(id(fault), fault) for fault in faults if id(fault) in ends or fault not in held])
+
+
+def _crash(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    return Faults([*faults, Crash(_node(order, graph), order.at, order.until, keeps_state=order.keeps_state)])
+
+
+def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    node = _node(order, graph)
+
+    def concerned(fault: Fault) -> bool:
+        return isinstance(fault, Crash) and fault.agent == node
+
+    return _ended(order, faults, concerned, "a node that has crashed, and is down", keeps_state=order.keeps_state)
+
+
+def _cut(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    return Faults([*faults, LinkDown(*_link(order, graph), order.at, order.until)])
+
+
+def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    link = _link(order, graph)
+
+    def concerned(fault: Fault) -> bool:
+        if isinstance(fault, Partition):
+            return link in fault.cut(graph)
+        return isinstance(fault, LinkDown) and (link in fault.links() or link[::-1] in fault.links())
+
+    return _ended(order, faults, concerned, "a link that is cut")
+
+
+def _delay(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    assert order.by is not None
+    return Faults([*faults, Straggler(_node(order, graph), order.by, order.at, order.until)])
+
+
+def _lose(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    return Faults([*faults, Lose(_link(order, graph), order.at)])
+
+
+def _partition(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    return Faults([*faults, Partition(_side(order, graph), order.at, order.until)])
+
+
+_MAKERS: dict[str, Callable[[Order, Faults, "nx.Graph[Any]"], Faults]] = {
+    "crash": _crash,
+    "restart": _restart,
+    "cut": _cut,
+    "heal": _heal,
+    "delay": _delay,
+    "lose": _lose,
+    "partition": _partition,
+}
+
+
+# --- texts of several -------------------------------------------------------------------------------------------------
+
+
+def _orders(texts: str | Iterable[str]) -> list[Order]:
+    """Return the orders of texts, each of one or of several with semicolons between, in order of time."""
+    several = [texts] if isinstance(texts, str) else list(texts)
+    if not all(isinstance(text, str) for text in several):
+        raise BadInput(f"at = {several!r}: must be a text, or a list of texts, such as '1.2 crash 3'")
+    parts = [part for text in several for part in text.split(";")]
+    # An order that ends a fault comes after it.
+    return sorted((Order.of(part) for part in parts), key=lambda order: order.at)
+
+
+def joined(texts: str | Sequence[str]) -> str:
+    """Return texts as one, with semicolons between; raises BadInput for a text that is no order."""
+    return "; ".join(order.text for order in _orders(texts))
+
+
+def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
+    """Return faults that are told in words, appended to a network's own.
+
+    Parameters
+    ----------
+    texts : str or iterable of str
+        Each one of `FORMS`, or several with semicolons between. A ``restart`` ends a `Crash`, and ``heal`` a `LinkDown`
+        or a `Partition`, also of the network's own.
+    graph : networkx Graph
+        The network's; its nodes are found by the text of their names.
+    own : iterable of Fault
+        The network's own.
+
+    Raises
+    ------
+    BadInput
+        If a text is no order, or does not fit the graph.
+    """
+    faults = Faults(own)
+    for order in _orders(texts):
+        faults = order.onto(faults, graph)
+    faults.must_fit(graph)
+    return faults
+
+
+# --- appended in every run --------------------------------------------------------------------------------------------
+
+
+class _Appended:
+    """Orders that the runs of a program carry out, and for each that none could, why."""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        self._orders = orders
+        self._fit: set[Order] = set()
+        self._why: dict[Order, BadInput] = {}
+
+    def to(self, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+        for order in self._orders:
+            try:
+                faults = order.onto(faults, graph)
+                self._fit.add(order)
+            except BadInput as error:
+                self._why.setdefault(order, error)
+        return faults
+
+    def must_have_fit(self) -> None:
+        """Raise BadInput for the first order that fitted no run."""
+        for order, why in self._why.items():
+            if order not in self._fit:
+                raise why
+
+
+_APPENDED: ContextVar[_Appended | None] = ContextVar("APPENDED", default=None)
+
+
+@contextmanager
+def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
+    """Append faults in words to the networks' own in all runs inside the context whose graphs have their nodes.
+
+    Raises BadInput at once for a text that is no order, and at the end for one that fitted none of the runs.
+    """
+    if not texts:
+        yield
+        return
+    appended = _Appended(_orders(texts))
+    token = _APPENDED.set(appended)
+    try:
+        yield
+    finally:
+        _APPENDED.reset(token)
+    appended.must_have_fit()
+
+
+def append(faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    """Return a network's faults for a run: with those that are to be appended."""
+    appended = _APPENDED.get()
+    return faults if appended is None else appended.to(faults, graph)

@@ -1,0 +1,236 @@
+"""Faults in words: what ``--at`` takes, and what comes of it in a run, a sweep and `netsim verify`."""
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+import netsim
+from netsim import BadInput, Faults, Link, Network, Radio, topology
+from netsim.faults import Crash, LinkDown, Lose, Partition, Straggler
+from netsim.faults.words import FORMS, joined, parse
+from netsim.studies.catalogue import find_study
+from tests.command import call, python
+
+RING = topology.ring(8)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("1.2 crash 3 until 2", Crash(3, 1.2, until=2)),
+        ("1.2 crash 3", Crash(3, 1.2)),
+        ("1.2 crash 3 until 2 keeping state", Crash(3, 1.2, until=2, keeps_state=True)),
+        ("2 cut 3-4 until 3", LinkDown(3, 4, 2, until=3)),
+        ("1 delay 3 by 0.1 until 2", Straggler(3, 0.1, at=1, until=2)),
+        ("1 lose 3-4", Lose((3, 4), 1)),
+        ("0.08 partition 0,1 until 0.26", Partition([0, 1], at=0.08, until=0.26)),
+        ("  0.08   partition 0, 1", Partition([0, 1], at=0.08)),
+    ],
+)
+def test_each_form_is_a_fault(text: str, fault: netsim.faults.Fault) -> None:
+    assert parse(text, RING) == Faults([fault])
+    assert parse([text], RING, [Crash(7, at=5)]) == Faults([fault, Crash(7, at=5)])
+
+
+def test_a_restart_ends_a_crash_and_heal_a_cut() -> None:
+    assert parse("1.2 crash 3; 2 restart 3", RING) == Faults([Crash(3, 1.2, until=2)])
+    assert parse(["2 restart 3 keeping state", "1.2 crash 3"], RING) == Faults([Crash(3, 1.2, 2, keeps_state=True)])
+    # Either end of the link, and a partition that cuts it; other faults stay.
+    assert parse(["2 cut 3-4", "2.5 heal 4-3"], RING) == Faults([LinkDown(3, 4, 2, until=2.5)])
+    assert parse(["1 partition 0,1", "3 heal 1-2"], RING) == Faults([Partition([0, 1], 1, until=3)])
+    own = [Crash(3, at=1, until=9), Crash(4, at=1)]
+    assert parse("2 restart 3", RING, own) == Faults([Crash(3, at=1, until=2), Crash(4, at=1)])
+
+
+def test_nodes_are_found_by_the_text_of_their_names() -> None:
+    grid = nx.grid_2d_graph(2, 2)
+    assert parse("1 crash (0, 1)", grid) == Faults([Crash((0, 1), 1)])
+    assert parse("1 lose (0, 0)-(0, 1)", grid) == Faults([Lose(((0, 0), (0, 1)), 1)])
+    assert parse("1 partition (0, 0),(1, 1)", grid) == Faults([Partition([(0, 0), (1, 1)], 1)])
+    named = nx.Graph([("a-b", "c"), ("c", "d e")])
+    assert parse("1 cut a-b-c", named) == Faults([LinkDown("a-b", "c", 1)])
+    assert parse("1 crash d e until 2", named) == Faults([Crash("d e", 1, until=2)])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 crsh 3", "must be one of: TIME crash"),
+        ("crash 3", "must be one of: TIME crash"),
+        ("x crash 3", "must begin with a time in seconds, >= 0, not 'x'"),
+        ("-1 crash 3", "must begin with a time in seconds"),
+        ("1 crash 3 until 0.5", "which ends after 1 s"),
+        ("1 crash 99", "must be of a node of the graph: 0, 1, 2"),
+        ("1 crash 3 by 2", "must be TIME crash NODE"),
+        ("1 crash 3 keeping state", "with until"),
+        ("1 delay 3", "must be TIME delay NODE by SECONDS"),
+        ("1 delay 3 by 0", "must name a delay in seconds, > 0, not '0'"),
+        ("1 cut 3-5", "must be of a link of the graph"),
+        ("1 restart 3", "must be of a node that has crashed"),
+        ("1 heal 3-4", "must be of a link that is cut"),
+        ("1 partition 0,x", "must be of nodes of the graph"),
+        ("1 partition 0,1,2,3,4,5,6,7", "must be of some of the nodes, and not all"),
+        ("", "must be one of"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse([text], RING)
+    assert str(caught.value).startswith(f"at = {text!r}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_form_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/faults.md").read_text()
+    for form in FORMS:
+        assert form in page
+
+
+def test_joined_is_one_text_in_order_of_time() -> None:
+    assert joined(["2  restart 3", "1 crash 3"]) == "1 crash 3; 2 restart 3"
+    assert joined("2 restart 3;1 crash 3") == "1 crash 3; 2 restart 3"
+
+
+# --- losing one frame -------------------------------------------------------------------------------------------------
+
+
+class Teller(netsim.Agent):
+    """Says its name in each round, to all or to each, and notes whom it heard."""
+
+    def __init__(self, to_all: bool = True) -> None:
+        self.to_all = to_all
+        self.heard: dict[int, list[int]] = {}
+
+    async def run(self) -> None:
+        async for k in self.rounds(5):
+            if self.to_all:
+                await self.broadcast("hello", k)
+            else:
+                for name in self.neighbors:
+                    await self.send(name, "hello", k)
+            self.heard[k] = sorted(frame.sender for frame in await self.collect())
+
+
+def told(faults: list[netsim.faults.Fault], to_all: bool = True, workers: int = 1, **more: object) -> netsim.Run:
+    network = Network(topology.ring(4), Link(latency=0.1, rate=1e9), faults=faults, **more)  # type: ignore[arg-type]
+    return network.run({node: Teller(to_all) for node in network.graph}, trace=True, workers=workers)
+
+
+@pytest.mark.parametrize("to_all", [True, False])
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+def test_one_frame_is_lost_in_one_direction(to_all: bool, medium: str) -> None:
+    run = told([Lose((0, 1), at=1.5)], to_all, medium=medium)
+    assert [run.agents[1].heard[k] for k in range(1, 6)] == [[0, 2], [0, 2], [2], [0, 2], [0, 2]]
+    assert all(run.agents[0].heard[k] == [1, 3] for k in range(1, 6))
+    assert run.ledger.table([])["lost"].item() == 1
+    ended = run.trace.table()
+    lost = ended[ended["event"] == "lost"]
+    assert lost[["sender", "receiver", "time_s"]].to_numpy().tolist() == [[0, 1, 2.0]]
+
+
+def test_two_lose_two_and_a_cut_link_loses_none() -> None:
+    assert told([Lose((0, 1), at=1.5)] * 2).ledger.table([])["lost"].item() == 2
+    run = told([Lose((0, 1), at=1.5), LinkDown(0, 1, at=1.5, until=3.5)])
+    # The frames that the link does not take are not the one.
+    assert [run.agents[1].heard[k] for k in range(1, 6)] == [[0, 2], [0, 2], [2], [2], [2]]
+    assert (run.ledger.table([])["lost"].item(), run.ledger.table([])["link_down"].item()) == (1, 4)
+
+
+def test_a_loss_is_the_same_over_two_workers() -> None:
+    faults = [Lose((0, 1), at=1.5), Lose((3, 2), at=2.5)]
+    assert told(faults).trace_hash == told(faults, workers=2).trace_hash
+
+
+def test_on_a_radio_a_transmission_is_lost_and_sent_again_if_acknowledged() -> None:
+    radio = {"rate": 250e3}
+
+    def play(acks: bool) -> netsim.Run:
+        network = Network(
+            topology.path(2), Link(**radio), medium=Radio(acks=acks), faults=[Lose((0, 1), at=1.5)], seed=3
+        )
+        return network.run({node: Teller(to_all=False) for node in network.graph}, trace=True)
+
+    assert play(acks=False).ledger.table([])["lost"].item() == 1
+    assert play(acks=False).agents[1].heard[3] == []
+    assert play(acks=True).ledger.table([])["lost"].item() == 0
+    assert play(acks=True).agents[1].heard[3] == [0]
+
+
+def test_both_cores_lose_the_same() -> None:
+    code = """
+        from tests.netsim.faults.test_words import Lose, Radio, told
+        for medium in ("wires", "radio", Radio(acks=False)):
+            print(told([Lose((0, 1), at=1.5), Lose((2, 1), at=0)], medium=medium).trace_hash)
+    """
+    assert python(code) == python(code, NETSIM_CORE="python") != ""
+
+
+def test_it_is_saved_loaded_drawn_and_checked(tmp_path: Path) -> None:
+    script = Faults([Lose((0, 1), at=1.5)])
+    script.save(tmp_path / "script.json")
+    assert Faults.load(tmp_path / "script.json") == script
+    assert str(script) == "link 0 → 1 loses the next frame from 1.5 s"
+    assert all(isinstance(each, Lose) for each in Faults.draw(RING, until=9, losses=4))
+    with pytest.raises(BadInput, match="Lose: link"):
+        Network(RING, faults=[Lose((0, 2), at=1)])
+    with pytest.raises(BadInput, match="Lose: link"):
+        Lose(3, at=1)  # type: ignore[arg-type]
+
+
+# --- in studies -------------------------------------------------------------------------------------------------------
+
+STUDY = """
+from netsim import Agent, Link, Network, topology
+
+class Talker(Agent):
+    async def run(self):
+        async for _ in self.rounds(5):
+            await self.broadcast("x", 1)
+
+def mine(study, *, agents: int = 4) -> None:
+    for name, count in (("small", 3), ("large", agents)):
+        graph = topology.ring(count)
+        study.run(name, Network(graph, Link(latency=0.1)), {i: Talker() for i in graph}, [], 5)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(STUDY)
+    return tmp_path
+
+
+def test_a_study_has_the_faults_in_the_runs_that_have_the_nodes(place: Path) -> None:
+    done = call("run", "mine.py", "--at", "2.5 restart 3", "--at", "1.5 crash 3", "--out", "out", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((place / "out/settings.json").read_text())["parameters"]["at"] == "1.5 crash 3; 2.5 restart 3"
+    usual = find_study(str(place / "mine.py")).execute()
+    study = find_study(str(place / "mine.py")).execute(at=["1.5 crash 3", "2.5 restart 3"])
+    assert "at" not in usual.settings
+    assert study.runs["small"].trace_hash == usual.runs["small"].trace_hash
+    assert study.runs["large"].trace_hash != usual.runs["large"].trace_hash
+    assert study.runs["large"].ledger.table([])["receiver_down"].item() > 0
+    assert call("verify", "out", cwd=place).stdout.startswith("out: identical")
+    assert "--at '1.5 crash 3; 2.5 restart 3'" in call("show", "out", cwd=place).stdout
+
+
+def test_a_node_that_no_run_has_is_an_error_in_one_line(place: Path) -> None:
+    done = call("run", "mine.py", "--at", "1.5 crash 9", "--out", "out", cwd=place)
+    assert done.returncode == 2
+    assert "netsim: at = '1.5 crash 9': must be of a node of the graph: 0, 1, 2" in done.stderr
+    assert not (place / "out").exists()
+    done = call("run", "mine.py", "--at", "1.5 crsh 9", cwd=place)
+    assert done.stderr.startswith("netsim: at = '1.5 crsh 9': must be one of")
+
+
+def test_a_sweep_varies_it(place: Path) -> None:
+    words = ["--at", "1.5 crash 3; 2.5 restart 3", "--at", "1.5 cut 0-1"]
+    done = call("sweep", "mine.py", *words, "--out", "sweep", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 points" in done.stdout
+    table = (place / "sweep/points.csv").read_text()
+    assert "1.5 crash 3; 2.5 restart 3" in table
+    assert "1.5 cut 0-1" in table
