@@ -189,10 +189,10 @@ def grouped() -> dict[str, dict[str, Entry]]:
 def find_study(name: str) -> Scenario:
     """Return a scenario by its name, or by the path of a Python file that defines one.
 
-    In a file it is the one function whose first parameter is called ``study``. Raises BadInput if there is none of that
-    name, or the file cannot be used.
+    In a file it is the one function whose first parameter is called ``study``, or what `netsim.studies.plain` makes of
+    it. Raises BadInput if there is none of that name, or the file cannot be used.
     """
-    from netsim.studies import script
+    from netsim.studies import plain, script
     from netsim.util import check
 
     if not name.endswith(".py"):
@@ -201,20 +201,22 @@ def find_study(name: str) -> Scenario:
         return _describe(name, getattr(importlib.import_module(place), function))
     module = script.new_module(name)
     with script.known(module):
-        sha256 = script.execute("scenario", name, module)
+        sha256, runs = plain.execute_up_to_a_run(name, module)
         found = [each for each in script.defined(module).values() if _is_scenario(each)]
-        if len(found) != 1:
-            raise BadInput(
-                f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}"
-            )
-        return dataclasses.replace(_describe(name, found[0]), module=module, sha256=sha256)
+        scenario = _describe(name, found[0]) if len(found) == 1 and not runs else None
+        if scenario is None and (runs or not found):
+            scenario = plain.scenario_of(name, module, runs, _describe)
+        if scenario is None:
+            raise BadInput(f"scenario = {name!r}: must define {plain.FORMS}; of the first it has {len(found)}")
+        return dataclasses.replace(scenario, module=module, sha256=sha256)
 
 
 def raised(scenario: Scenario, error: BaseException) -> str:
     """Return one line on the error that a scenario's own code raised, and its place."""
     from netsim.studies import script
 
-    where = script.where(error, scenario.function.__code__.co_filename)
+    file = scenario.module.__file__ if scenario.module else scenario.function.__code__.co_filename
+    where = script.where(error, str(file))
     return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
 

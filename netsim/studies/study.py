@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim.engine.build import Settings
+from netsim.engine.launch import BACKEND
 from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
@@ -147,6 +149,30 @@ class Study:
                 raise
         self.runs[algorithm] = run
         return run
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        """Store each run of a network inside the context, too: as ``run``, ``run 2`` and so on."""
+        before = BACKEND.get()
+
+        def play(network: Network, settings: Settings, result: Run) -> Run:
+            name = f"run {len(self.runs) + 1}" if self.runs else "run"
+            if not self.runs:
+                self.begin()
+            settings = dataclasses.replace(settings, trace=settings.trace or self._trace)
+            try:
+                run = network.play(settings, result) if before is None else before(network, settings, result)
+            except BaseException as error:
+                self._failed = name, error
+                raise
+            self.runs[name] = run
+            return run
+
+        token = BACKEND.set(play)
+        try:
+            yield
+        finally:
+            BACKEND.reset(token)
 
     @contextmanager
     def _live_view(self, algorithm: str, network: Network, length: float | None) -> Iterator[None]:

@@ -1,0 +1,119 @@
+"""A Python file that is no study, run as one: a function `make`, a network and its agents, or a script that runs them.
+
+* ``def make(*, loss: float = 0.1, seed: int = 1)`` returns ``(network, agents)``, or with a mapping of arguments of
+  `Network.run` as a third: its parameters are the study's.
+* ``network`` and ``agents`` at the file's top are run.
+* A script that calls `Network.run` itself is executed, and each of its runs is one of the study's.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput
+from netsim.studies import script
+
+if TYPE_CHECKING:
+    from netsim.engine.build import Settings
+    from netsim.network import Network
+    from netsim.run import Run
+    from netsim.studies.catalogue import Scenario
+    from netsim.studies.study import Study
+
+__all__ = ["execute_up_to_a_run", "scenario_of"]
+
+FORMS = "one function whose first parameter is `study`, a function `make`, or a network that it runs"
+"""What a file must define."""
+
+
+class _Runs(BaseException):
+    """A script runs a network."""
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    from netsim.engine.launch import BACKEND
+
+    def stop(network: "Network", settings: "Settings", result: "Run") -> "Run":
+        raise _Runs
+
+    token = BACKEND.set(stop)
+    try:
+        yield
+    finally:
+        BACKEND.reset(token)
+
+
+def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
+    """Execute a file as a module until it runs a network; return its SHA-256, and whether it does."""
+    with _stopping():
+        try:
+            return script.execute("scenario", file, module), False
+        except _Runs:
+            return hashlib.sha256(Path(file).read_bytes()).hexdigest(), True
+
+
+def scenario_of(
+    file: str, module: ModuleType, runs: bool, describe: Callable[[str, Callable[..., Any]], "Scenario"]
+) -> "Scenario | None":
+    """Return the scenario of a file that is no study; None if it is none of the forms either."""
+    make = script.defined(module).get("make")
+    if runs:
+        found = describe(file, _script_of(file))
+    elif callable(make):
+        found = dataclasses.replace(describe(file, make), function=_played(file, make))
+    elif {"network", "agents"} <= vars(module).keys():
+        found = describe(file, _defined_of(file))
+    else:
+        return None
+    title = (module.__doc__ or "").strip().partition("\n")[0]
+    return dataclasses.replace(found, title=found.title or title)
+
+
+def _script_of(file: str) -> Callable[..., None]:
+    def runs_itself(study: "Study") -> None:
+        with study.capture():
+            _executed(file)
+
+    return runs_itself
+
+
+def _defined_of(file: str) -> Callable[..., None]:
+    def runs_network(study: "Study") -> None:
+        # Agents must be new for each run.
+        with study.capture():
+            found = vars(_executed(file))
+            _run(file, "network, agents", (found["network"], found["agents"]))
+
+    return runs_network
+
+
+def _played(file: str, make: Callable[..., Any]) -> Callable[..., None]:
+    def runs_made(study: "Study", **parameters: Any) -> None:
+        with study.capture():
+            _run(file, "make", make(**parameters))
+
+    return runs_made
+
+
+def _executed(file: str) -> ModuleType:
+    module = script.new_module(file)
+    with script.known(module):
+        script.execute("scenario", file, module)
+    return module
+
+
+def _run(file: str, what: str, made: Any) -> None:
+    """Run what a file made."""
+    from netsim.network import Network
+
+    more: Any = made[2] if isinstance(made, tuple) and len(made) == 3 else {}
+    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(more, Mapping)):
+        raise BadInput(f"{file}: {what} must be (network, agents), or with a mapping of arguments of Network.run")
+    if not isinstance(made[0], Network):
+        raise BadInput(f"{file}: {what} must begin with a netsim.Network, not {type(made[0]).__name__}")
+    made[0].run(made[1], **more)
