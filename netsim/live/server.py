@@ -4,6 +4,7 @@ The server listens on the loopback. Its address holds a token that cannot be gue
 loopback as its host: so no page of another site reaches it by a name of its own.
 """
 
+import json
 import re
 import secrets
 import threading
@@ -29,7 +30,7 @@ from netsim.replay.render import About
 from netsim.run import Run
 from netsim.util import check
 
-__all__ = ["ViewServer", "live_view"]
+__all__ = ["Answer", "Loopback", "ViewServer", "live_view"]
 
 __getattr__ = former_names(__name__)
 
@@ -52,6 +53,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+_NOTHING = (HTTPStatus.NOT_FOUND, "text/plain", "nothing here")
 
 Answer = tuple[HTTPStatus, str, str]
 """A status, a type of content (of a redirection: the new place), and a text."""
@@ -126,7 +129,7 @@ class ViewServer:
         self._views: list[RunView] = []
         self._over = self._answered_over = False
         self._asked = time.monotonic()
-        self._http = _HTTPServer(self._answer)
+        self._http = Loopback("watch", self._answer)
         self.address = self._http.address
         report(f"watch it at {self.address}")
         if check.flag("browser", browser):
@@ -203,24 +206,52 @@ class ViewServer:
         return HTTPStatus.OK, "application/json", as_json(news | {"runs": runs, "over": self._over})
 
 
-class _HTTPServer(ThreadingHTTPServer):
+class Loopback(ThreadingHTTPServer):
+    """Serves this machine only, below an address with a token, in threads of its own until it is closed.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    answer : callable
+        Returns the answer to what stands behind the token in the address of a GET; None: nothing is there.
+    act : callable, optional
+        Returns the answer to a POST of a JSON value by a page of its own. Others are refused.
+
+    Attributes
+    ----------
+    address : str
+        The address, with the token and a slash at its end.
+
+    Raises
+    ------
+    NetsimError
+        If there is no free port.
+    """
+
     daemon_threads = True
     # The end does not wait for threads that wait for a browser.
     block_on_close = False
 
-    def __init__(self, answer: Callable[[str], Answer | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        answer: Callable[[str], Answer | None],
+        act: Callable[[str, Any], Answer | None] | None = None,
+    ) -> None:
         try:
             super().__init__(("127.0.0.1", 0), _Handler)
         except OSError as error:
-            raise NetsimError(f"watch: 127.0.0.1 has no free port ({error.strerror or one_line(error)})") from None
+            raise NetsimError(f"{name}: 127.0.0.1 has no free port ({error.strerror or one_line(error)})") from None
         port = self.server_address[1]
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.token, self.answer = secrets.token_urlsafe(24), answer
+        self.token, self.answer, self.act = secrets.token_urlsafe(24), answer, act
         self.address = f"http://127.0.0.1:{port}/{self.token}/"
         self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        """Serve no more."""
         self.shutdown()
         self.server_close()
         self._thread.join()
@@ -234,16 +265,49 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "netsim", ""
     # Seconds after which a browser that sends nothing is dropped.
     timeout = 60
-    server: _HTTPServer
+    server: Loopback
 
     def do_GET(self) -> None:
-        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            self._reply((HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not the name of this machine's loopback"))
+        if self._is_ours():
+            rest = self._behind_token()
+            self._reply((self.server.answer(rest) if rest is not None else None) or _NOTHING)
+
+    def do_POST(self) -> None:
+        # What is not read would be taken for the next request.
+        self.close_connection = True
+        if not self._is_ours():
             return
+        rest, act = self._behind_token(), self.server.act
+        if rest is None or act is None:
+            self._reply(_NOTHING)
+            return
+        host = self.headers["Host"]
+        if self.headers.get_all("Origin", []) != [f"http://{host}"]:
+            self._reply((HTTPStatus.FORBIDDEN, "text/plain", "not from a page of this server"))
+            return
+        size = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != "application/json" or not re.fullmatch(r"\d{1,6}", size, re.ASCII):
+            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON of less than a megabyte"))
+            return
+        try:
+            asked = json.loads(self.rfile.read(int(size)))
+        except (ValueError, RecursionError):
+            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON"))
+            return
+        self._reply(act(rest, asked) or _NOTHING)
+
+    def _is_ours(self) -> bool:
+        """Return whether a request names the loopback as its host; refuse another one."""
+        if self.headers.get_all("Host", []) in [[host] for host in self.server.hosts]:
+            return True
+        self._reply((HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not the name of this machine's loopback"))
+        return False
+
+    def _behind_token(self) -> str | None:
+        """Return what stands behind the token in the address; None: it is another token."""
         token, slash, rest = self.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(), self.server.token.encode())
-        found = self.server.answer(rest) if known and slash else None
-        self._reply(found or (HTTPStatus.NOT_FOUND, "text/plain", "nothing here"))
+        return rest if known and slash else None
 
     def _reply(self, answer: Answer) -> None:
         status, kind, text = answer

@@ -66,6 +66,13 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     BadInput
         If a column is missing, of another length, or points outside of ``meta``; or if they are not sorted.
     """
+    return page_of(*packed_parts(meta, columns), asks=asks)
+
+
+def packed_parts(
+    meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, object]]:
+    """Return the meta as a page reads it, and all columns packed; arguments and errors are those of `html`."""
     events = _checked(meta, columns)
     states, curves = meta["states"], meta["curves"]
     for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):
@@ -76,14 +83,24 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     for index, values in enumerate(curves.get("columns", {}).values()):
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
     names = {"states": list(states["values"]), "curves": list(curves.get("columns", {}))}
+    return {**meta, **names}, pack(events)
+
+
+def page_of(
+    meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = ""
+) -> str:
+    """Return the page of what `packed_parts` returns; ``style`` and ``script`` come behind its own.
+
+    Without ``packed`` it starts nothing: its script calls ``start`` when there is a run.
+    """
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),
-        "style": _file("uplot/uPlot.min.css") + _file("page.css"),
-        "meta": as_json({**meta, **names}),
-        "packed": as_json(pack(events)),
+        "style": _file("uplot/uPlot.min.css") + _file("page.css") + style,
+        "meta": as_json(meta),
+        "packed": as_json(packed),
         "uplot": _file("uplot/uPlot.iife.min.js"),
-        "script": "\n".join(_file(f"{name}.js") for name in _SCRIPTS),
+        "script": "\n".join([*(_file(f"{name}.js") for name in _SCRIPTS), script]),
     }
     page = _file("page.html")
     # Split by all marks before any is filled in: a part may contain what looks like a mark.

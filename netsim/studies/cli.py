@@ -150,11 +150,15 @@ def _run_command(scenario: Scenario) -> click.Command:
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
             execute(scenario, parameters, reporter=reporter, session=session, **settings)
 
-    at = click.Option([f"--{catalogue.AT.name}"], multiple=True, help=catalogue.AT.description)
-    options = [*_options(scenario), at, *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)]
+    options = [*_options(scenario), _at(), *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)]
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
     return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
+
+
+def _at() -> click.Option:
+    """Return the option that appends faults in words."""
+    return click.Option([f"--{catalogue.AT.name}"], multiple=True, help=catalogue.AT.description)
 
 
 class _RunCommand(click.Command):
@@ -248,6 +252,33 @@ def list_them() -> None:
 @app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
     """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
+
+
+# --- lab --------------------------------------------------------------------------------------------------------------
+
+
+def _lab_command(scenario: Scenario) -> click.Command:
+    def call(no_browser: bool, at: tuple[str, ...], **parameters: Any) -> None:
+        from netsim.faults.words import joined
+        from netsim.laboratory.server import LabServer
+
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        lines = Reporter()
+        browser = terminal and not no_browser
+        with LabServer(scenario.name, parameters, at=joined(at), browser=browser, report=lines.line) as server:
+            lines.line("Ctrl-C ends it")
+            server.wait()
+
+    browser = _made((("--no-browser", bool, False, "Only print the address."),))
+    title = scenario.function.__doc__ and scenario.title
+    return click.Command(
+        scenario.name, callback=call, params=[*_options(scenario), _at(), *browser], help=title, short_help=title
+    )
+
+
+@app.group("lab", cls=_Scenarios, make=_lab_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
+def lab() -> None:
+    """Poke a run in the browser: cut links and crash nodes by a click; each fault starts a branch that repeats."""
 
 
 @app.command(

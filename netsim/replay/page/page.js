@@ -7,6 +7,8 @@ class Page {
     this.events = new Events(columns, meta);
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
+    // Ends what it listens to: a lab shows one run after the other.
+    this.gone = new AbortController();
     this.measure();
     this.states = new States(this);
     this.player = new Player(this);
@@ -160,9 +162,18 @@ class Page {
     }, { passive: false });
     part("wider").addEventListener("click", () => (this.views.sequence.zoom(1.5), this.draw()));
     part("narrower").addEventListener("click", () => (this.views.sequence.zoom(1 / 1.5), this.draw()));
-    document.addEventListener("keydown", (event) => this.key(event));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint());
-    new ResizeObserver(() => this.resize()).observe(part("stage"));
+    const { signal } = this.gone;
+    document.addEventListener("keydown", (event) => this.key(event), { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint(), { signal });
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(part("stage"));
+  }
+
+  // Show no more: another page takes its place.
+  leave() {
+    this.player.playing = false;
+    this.observer.disconnect();
+    this.gone.abort();
   }
 
   repaint() {

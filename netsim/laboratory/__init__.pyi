@@ -1,0 +1,3 @@
+from .notebook import lab
+
+__all__ = ["lab"]

@@ -1,0 +1,14 @@
+"""The page of a lab: that of a replay, with settings beside it on the left and branches on the right."""
+
+from importlib.resources import files
+
+from netsim.replay.html import page_of
+
+__all__ = ["page"]
+
+
+def page(study: str, title: str, *, framed: bool = False) -> str:
+    """Return the page of a lab on a study; ``framed``: it asks the page that holds it, instead of its server."""
+    style, script = ((files("netsim.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js"))
+    meta = {"title": f"Lab: {study}", "lab": {"study": study, "about": title, "framed": framed}}
+    return page_of(meta, None, asks=not framed, style=style, script=script)

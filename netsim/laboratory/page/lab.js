@@ -1,0 +1,566 @@
+// A lab: settings on the left, branches on the right, and a menu on the map whose faults start new branches.
+
+const LAB_TABS = ["branches", "settings"], LAB_PANELS = ["curves", "counts", "inspector"];
+// Real milliseconds after which a program that does not answer is asked again, and how often.
+const LAB_AGAIN = 1000, LAB_PATIENCE = 5;
+
+// Questions to the server that served the page.
+const overHTTP = {
+  state: (seen) => fetch(`state?seen=${seen}`, { cache: "no-store" }).then((answer) => answer.json()),
+  run: (branch, place) => fetch(`branch/${branch}/${place}`, { cache: "no-store" }).then((answer) => answer.json()),
+  act: (what, asked) => fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) }).then((answer) => answer.json()),
+};
+
+// The same questions to the page that holds this one in a frame, as in a notebook.
+function overFrame() {
+  const open = new Map();
+  let number = 0;
+  window.addEventListener("message", ({ source, data }) => {
+    if (source !== window.parent || !data || data.replay !== "answer" || !open.has(data.number)) return;
+    open.get(data.number)(data.answer);
+    open.delete(data.number);
+  });
+  const ask = (what, asked) => new Promise((done) => {
+    open.set(++number, done);
+    window.parent.postMessage({ replay: "ask", number, what, asked }, "*");
+  });
+  return { state: (seen) => ask("state", { seen }), run: (branch, place) => ask("run", { branch, place }), act: ask };
+}
+
+// An instant just after a time, in a few digits: what is seen at the time has happened, and a fault comes after it.
+function instantAfter(time, span) {
+  if (!(time > 0)) return "0";
+  const digits = Math.max(0, 5 - Math.floor(Math.log10(span)));
+  return String(Number(((Math.floor(time * 10 ** digits + 1e-6) + 1) / 10 ** digits).toFixed(digits)));
+}
+
+class Lab {
+  constructor(root, meta) {
+    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, current: 0, place: 0 });
+    this.server = meta.lab.framed ? overFrame() : overHTTP;
+    this.state = { branches: [], controls: [], settings: {}, file_error: "" };
+    // What of the current branch is shown, and what is to happen once it is there.
+    this.shown = "";
+    this.begin = { time: 0, play: false };
+    root.dataset.lab = "branches";
+    root.querySelector("[data-part=title]").textContent = meta.title;
+    root.querySelector("[data-part=clock]").textContent = "";
+    this.tabs = element("nav", "", { class: "lab-tabs" });
+    for (const name of LAB_TABS) {
+      const tab = element("button", capital(name), { type: "button" });
+      tab.addEventListener("click", () => this.tab(name));
+      this.tabs.append(tab);
+    }
+    this.left = element("aside", "", { class: "lab-left", "aria-label": "Settings" });
+    this.right = element("aside", "", { class: "lab-right", "aria-label": "Branches" });
+    this.said = element("p", "", { class: "lab-said" });
+    this.said.setAttribute("role", "status");
+    root.append(this.tabs, this.left, this.right);
+    this.buildRight();
+    this.tab("branches");
+    window.addEventListener("keydown", (event) => this.key(event), { capture: true });
+    document.addEventListener("pointerdown", (event) => this.menu && !this.menu.contains(event.target) && this.close());
+    this.ready = new Promise((done) => (this.firstShown = done));
+    this.listen();
+  }
+
+  tab(name) {
+    this.root.dataset.lab = name;
+    [...this.tabs.children].forEach((tab, i) => tab.setAttribute("aria-pressed", String(LAB_TABS[i] === name)));
+  }
+
+  // --- what is new --------------------------------------------------------------------------------------------------
+
+  async listen() {
+    let failures = 0;
+    while (failures < LAB_PATIENCE) {
+      try {
+        const state = await this.server.state(this.seen);
+        failures = 0;
+        this.seen = state.version;
+        await this.take(state);
+      } catch (error) {
+        if (failures++ === 0) console.warn(error);
+        await new Promise((done) => setTimeout(done, LAB_AGAIN));
+      }
+    }
+    this.say("The lab's program has gone. What is here can be read and played.", true);
+  }
+
+  async take(state) {
+    const before = JSON.stringify(this.state.controls);
+    this.state = state;
+    if (!this.branch) this.choose(0);
+    if (JSON.stringify(state.controls) !== before) this.buildLeft();
+    this.showSettings();
+    await this.show();
+    this.showBranches();
+  }
+
+  get branch() {
+    return this.state.branches.find(({ number }) => number === this.current);
+  }
+
+  get run() {
+    const { runs } = this.branch || { runs: [] };
+    return runs[Math.min(this.place, runs.length - 1)];
+  }
+
+  // Show the run of the current branch, once it is there.
+  async show() {
+    const { branch, run } = this;
+    if (!branch || !run) return;
+    const key = `${branch.number} ${branch.edition} ${run.name}`;
+    if (key === this.shown) return;
+    this.shown = key;
+    const data = await this.server.run(branch.number, branch.runs.indexOf(run));
+    const columns = await unpack(data.packed);
+    // Meanwhile another branch may have been chosen.
+    if (key === this.shown) this.open(data.meta, columns);
+  }
+
+  open(meta, columns) {
+    const { root, page: old } = this, fresh = this.parts.cloneNode(true), kept = old && keptOf(old);
+    if (old) old.leave();
+    for (const each of [...root.children]) if (![this.tabs, this.left, this.right].includes(each)) each.remove();
+    root.prepend(...fresh.children);
+    const page = (this.page = new Page(root, { ...meta, title: `Lab: ${meta.title}`, lab: this.about }, columns));
+    this.addPanels();
+    this.listenTo(page);
+    root.dataset.ready = "";
+    if (kept) keep(page, kept);
+    const { time, play } = this.begin;
+    page.resize();
+    page.player.seek(time === null ? (kept ? kept.time : 0) : time);
+    if (play || (kept && kept.playing)) page.player.play();
+    this.begin = { time: null, play: false };
+    Object.assign(window.replay, handle(page));
+    this.firstShown(page);
+  }
+
+  // The page's own panels, of which each is shown when it is asked for.
+  addPanels() {
+    const views = this.root.querySelector("header .buttons");
+    for (const name of LAB_PANELS) {
+      if (!this.root.querySelector(`.panel.${name}`)) continue;
+      const button = element("button", capital(name), { type: "button" });
+      const show = () => button.setAttribute("aria-pressed", String(this.opened.has(name)));
+      this.opened ||= new Set();
+      button.dataset.panel = name;
+      button.addEventListener("click", () => this.panel(name));
+      views.append(button);
+      show();
+    }
+    this.root.dataset.panels = [...this.opened].join(" ");
+  }
+
+  panel(name, open = !this.opened.has(name)) {
+    if (open) this.opened.clear();
+    this.opened[open ? "add" : "delete"](name);
+    this.root.dataset.panels = [...this.opened].join(" ");
+    for (const button of this.root.querySelectorAll("[data-panel]")) button.setAttribute("aria-pressed", String(this.opened.has(button.dataset.panel)));
+    this.page.resize();
+  }
+
+  // --- settings -----------------------------------------------------------------------------------------------------
+
+  buildLeft() {
+    const fields = this.state.controls.map((control) => this.field(control));
+    const hint = element("p", "A change runs every branch again. Same settings and seed, same run.", { class: "lab-hint" });
+    this.fields = fields;
+    // What the study chooses by itself is folded.
+    const open = fields.filter((_, i) => !this.state.controls[i].optional), folded = fields.filter((field) => !open.includes(field));
+    const more = element("details", ""), boxes = (some) => some.map(({ box }) => box);
+    more.append(element("summary", `${folded.length} more`), ...boxes(folded));
+    this.left.replaceChildren(element("h2", "Settings"), ...boxes(open), ...(folded.length ? [more] : []), hint);
+    if (!fields.length) hint.textContent = "It has no parameters: a function make(*, loss: float = 0.1) has.";
+  }
+
+  // A parameter's control: {box, read the settings into it}.
+  field(control) {
+    const { name, label, sort, optional } = control, box = element("div", "", { class: `lab-field ${sort}`, title: control.help });
+    const heading = element("label", label), set = (value) => this.set(name, value), write = [];
+    const input = (type, more = {}) => {
+      const made = element("input", "", { type, name, ...more });
+      made.setAttribute("aria-label", type === "range" ? `${label}, slider` : label);
+      return made;
+    };
+    const number = () => {
+      const typed = input("number", { step: "any", placeholder: optional ? "left open" : "" });
+      typed.addEventListener("change", () => set(typed.value === "" ? null : Number(typed.value)));
+      write.push((value) => (typed.value = value === null ? "" : value));
+      return typed;
+    };
+    if (sort === "switch") {
+      const tick = input("checkbox");
+      tick.addEventListener("change", () => set(tick.checked));
+      write.push((value) => (tick.checked = value));
+      heading.append(tick);
+      box.append(heading);
+    } else if (sort === "choice") {
+      const list = element("select", "", { name });
+      list.append(...control.choices.map((choice) => element("option", choice, { value: choice })));
+      list.addEventListener("change", () => set(list.value));
+      write.push((value) => (list.value = value));
+      heading.append(list);
+      box.append(heading);
+    } else if (sort === "text") {
+      const typed = input("text", { placeholder: optional ? "left open" : "" });
+      typed.addEventListener("change", () => set(typed.value === "" ? null : typed.value));
+      write.push((value) => (typed.value = value === null ? "" : value));
+      heading.append(typed);
+      box.append(heading);
+    } else {
+      const typed = number();
+      heading.append(typed);
+      box.append(heading);
+      if (sort === "slider") {
+        const { low, high, step } = control, slide = input("range", { min: low, max: high, step });
+        slide.addEventListener("input", () => (typed.value = slide.value));
+        slide.addEventListener("change", () => set(Number(slide.value)));
+        write.push((value) => {
+          slide.max = Math.max(high, value);
+          slide.min = Math.min(low, value);
+          slide.value = value;
+        });
+        box.append(slide);
+      }
+      if (sort === "seed") {
+        const die = element("button", "⚄", { type: "button", title: "Another seed", class: "lab-die" });
+        die.setAttribute("aria-label", `Another ${label.toLowerCase()}`);
+        die.addEventListener("click", () => set(Math.floor(Math.random() * 10000)));
+        heading.append(die);
+      }
+    }
+    return { box, read: (settings) => write.forEach((act) => act(settings[name])) };
+  }
+
+  showSettings() {
+    // What is being typed stays.
+    for (const field of this.fields || []) if (!field.box.contains(document.activeElement) || document.activeElement.type === "range" || document.activeElement.tagName === "BUTTON") field.read(this.state.settings);
+  }
+
+  set(name, value) {
+    this.begin = { time: null, play: false };
+    this.act("settings", { values: { [name]: value }, branch: this.current });
+  }
+
+  // --- branches -----------------------------------------------------------------------------------------------------
+
+  buildRight() {
+    const button = (text, act, more = {}) => {
+      const made = element("button", text, { type: "button", ...more });
+      made.addEventListener("click", act);
+      return made;
+    };
+    const head = element("div", "", { class: "lab-head" });
+    head.append(element("h2", "Branches"), element("span", "each repeats exactly", { class: "lab-soft" }));
+    this.runs = element("select", "", { hidden: true, "aria-label": "Run of the study" });
+    this.runs.addEventListener("change", () => this.choosePlace(Number(this.runs.value)));
+    this.tree = element("ul", "", { class: "lab-tree" });
+    this.command = element("pre", "");
+    this.hash = element("p", "", { class: "lab-hash" });
+    const copied = (what) => async () => {
+      const text = this.branch[what];
+      this.command.textContent = text;
+      await navigator.clipboard.writeText(text).then(() => this.say("Copied."), () => this.say("It stands above: the browser did not let it be copied."));
+    };
+    const buttons = element("div", "", { class: "lab-row" });
+    buttons.append(
+      button("Copy", copied("command"), { title: "Copy the command that repeats this branch" }),
+      button("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
+      button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" }),
+    );
+    this.right.append(head, this.runs, this.tree, element("h2", "This branch again"), this.command, this.hash, buttons, this.said);
+  }
+
+  // Branches with their depths, each after the one that it leaves.
+  ordered() {
+    const { branches } = this.state, found = [];
+    const visit = (branch, depth) => {
+      found.push({ branch, depth });
+      for (const each of branches) if (each.parent === branch.number) visit(each, depth + 1);
+    };
+    if (branches.length) visit(branches[0], 0);
+    return found;
+  }
+
+  showBranches() {
+    const rows = this.ordered(), { branch, run } = this, held = document.activeElement && document.activeElement.dataset.branch;
+    const last = new Map();
+    this.tree.replaceChildren(...rows.map(({ branch: each, depth }, i) => {
+      const item = element("li", ""), chosen = each.number === this.current;
+      item.style.setProperty("--depth", Math.min(depth, 6));
+      if (depth) item.className = "child";
+      if (chosen) item.setAttribute("aria-current", "true");
+      // The line from the branch that it leaves.
+      item.style.setProperty("--up", i - (last.get(each.parent) ?? i));
+      last.set(each.number, i);
+      item.append(this.card(each, i, chosen));
+      if (each.parent >= 0) {
+        const drop = element("button", "×", { type: "button", class: "lab-drop", title: `Delete this branch${rows.some((row) => row.branch.parent === each.number) ? ", and those that leave it" : ""}` });
+        drop.setAttribute("aria-label", `Delete ${each.name}`);
+        drop.addEventListener("click", () => this.drop(each));
+        item.append(drop);
+      }
+      return item;
+    }));
+    if (held) this.tree.querySelector(`[data-branch="${held}"]`)?.focus();
+    const shared = branch ? branch.runs : [];
+    this.runs.hidden = shared.length < 2;
+    this.runs.replaceChildren(...shared.map(({ name }, i) => element("option", `Run: ${name}`, { value: i })));
+    this.runs.value = String(Math.min(this.place, shared.length - 1));
+    if (!branch) return;
+    this.command.textContent = branch.command;
+    this.hash.textContent = branch.hash ? `trace hash ${branch.hash}` : "";
+    this.showTrouble(branch, run);
+  }
+
+  card(branch, place, chosen) {
+    const card = element("button", "", { type: "button", class: "lab-card" }), numbers = element("span", "", { class: "lab-numbers" });
+    card.dataset.branch = branch.number;
+    const title = element("b", branch.name);
+    if (place < 9) title.append(element("kbd", String(place + 1)));
+    card.append(title, numbers);
+    card.addEventListener("click", () => this.choose(branch.number));
+    const facts = [], run = branch.runs[Math.min(this.place, branch.runs.length - 1)];
+    if (branch.state === "running") facts.push(branch.progress || "simulating …");
+    if (branch.state === "waiting") facts.push("waits");
+    if (branch.state === "cancelled") facts.push("cancelled");
+    if (run) {
+      const { messages, bits, ended_at: end, last } = run.figures;
+      if (last) facts.push(`${last.name} ${last.text}`);
+      facts.push(`${messages.toLocaleString("en")} messages`, bitsText(bits), `ends at ${short(end, 4)} s`);
+    }
+    numbers.append(...facts.map((fact, i) => element("span", fact, run && run.figures.last && i === facts.length - 4 ? { class: "news" } : {})));
+    if (branch.error && branch.state === "failed") numbers.append(element("span", "✕ failed", { class: "warn" }));
+    return card;
+  }
+
+  // Errors of the user's file and agents, and a run that takes its time.
+  showTrouble(branch, run) {
+    const text = this.state.file_error || (branch.state === "failed" ? branch.error : "");
+    const old = this.root.querySelector(".lab-trouble");
+    if (old) old.remove();
+    const busy = branch.state === "running" || branch.state === "waiting", held = branch.state === "cancelled";
+    if (!text && !busy && !held) return;
+    const box = element("div", "", { class: `lab-trouble${text ? " wrong" : ""}` });
+    box.setAttribute("role", text ? "alert" : "status");
+    box.append(element("span", text || (held ? `${branch.name}: cancelled` : `Simulating ${branch.name}${branch.progress ? ` · ${branch.progress}` : " …"}`)));
+    if (busy || held) {
+      const stop = element("button", held ? "Run it" : "Cancel", { type: "button" });
+      stop.addEventListener("click", () => this.act("cancel", { branch: branch.number }));
+      box.append(stop);
+    } else if (!run) {
+      this.root.querySelector("[data-part=clock]").textContent = "";
+    }
+    this.root.querySelector("main").append(box);
+  }
+
+  choose(number, begin = { time: null, play: false }) {
+    this.current = number;
+    this.begin = begin;
+    if (!this.state.branches.length) return;
+    this.showBranches();
+    this.show();
+  }
+
+  choosePlace(place) {
+    this.place = place;
+    this.begin = { time: null, play: false };
+    this.show();
+    this.showBranches();
+  }
+
+  drop(branch) {
+    if (branch.number === this.current) this.current = branch.parent;
+    this.act("delete", { branch: branch.number });
+  }
+
+  save() {
+    const { name, script, state } = this.branch;
+    if (state !== "done") return this.say("This branch has not been simulated to its end.", true);
+    const file = `${`${this.about.study.split(/[\\/]/).pop().replace(/\.py$/, "")} ${name}`.replace(/[^A-Za-z0-9.]+/g, "_")}.py`;
+    const link = element("a", "", { href: URL.createObjectURL(new Blob([script], { type: "text/x-python" })), download: file });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    this.say(`Saved as ${file}: run it with Python.`);
+  }
+
+  async act(what, asked) {
+    try {
+      const answer = await this.server.act(what, asked);
+      this.say(answer.error || "", Boolean(answer.error));
+      if (answer.error) this.showSettings();
+      return answer.error ? null : answer.branch;
+    } catch (error) {
+      this.say("The lab's program does not answer.", true);
+      return null;
+    }
+  }
+
+  say(text, wrong = false) {
+    this.said.textContent = text;
+    this.said.classList.toggle("warn", wrong);
+  }
+
+  // --- faults -------------------------------------------------------------------------------------------------------
+
+  async fault(what, target, more = "") {
+    const { page } = this, at = instantAfter(page.player.time, page.span);
+    this.close();
+    if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
+    const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });
+    // It runs on from there.
+    if (branch !== null) this.choose(branch, { time: Number(at), play: true });
+  }
+
+  // Whether a fault holds at the time shown: the branch's own words, and the network's script.
+  holds(kinds, concerned, ends, target) {
+    const { time } = this.page.player, { faults = [] } = this.page.meta;
+    if (faults.some((fault) => kinds.includes(fault.what) && concerned(fault) && fault.begin <= time && (fault.end === null || fault.end > time))) return true;
+    const said = this.branch.at.split("; ").map((text) => text.match(/^(\S+) (\S+) (\S+)(?:.* until (\S+))?/)).filter((found) => found && Number(found[1]) <= time);
+    let held = false;
+    for (const [, , what, on, until] of said) if (target(on)) held = ends[0] === what ? !(until && Number(until) <= time) : ends[1] === what ? false : held;
+    return held;
+  }
+
+  // The menu's entries for an agent or a link: {text, key, act, warn}.
+  entries(target) {
+    const { agents } = this.page.meta, inspect = { text: "Inspect", key: "i", act: () => this.inspect(target) };
+    if (target.agent !== undefined) {
+      const i = target.agent, name = agents[i];
+      const down = this.holds(["Crash"], (fault) => fault.agents.includes(i), ["crash", "restart"], (on) => on === name);
+      const first = down
+        ? [{ text: "Restart, memory lost", key: "r", act: () => this.fault("restart", name) }, { text: "Restart, memory kept", key: "k", act: () => this.fault("restart", name, " keeping state") }]
+        : [{ text: "Crash now", key: "c", warn: true, act: () => this.fault("crash", name) }];
+      return [...first, { text: "Delay each message by", key: "l", seconds: this.delay(), act: (seconds) => this.fault("delay", name, ` by ${seconds}`) }, inspect];
+    }
+    const [a, b] = target.link.map((i) => agents[i]), pair = target.link;
+    const cut = this.holds(["LinkDown", "Partition", "SetLink"], (fault) => fault.links.some(([i, j]) => pair.includes(i) && pair.includes(j)), ["cut", "heal"], (on) => on === `${a}-${b}` || on === `${b}-${a}`);
+    return [
+      cut ? { text: "Heal now", key: "h", act: () => this.fault("heal", `${a}-${b}`) } : { text: "Cut now", key: "x", warn: true, act: () => this.fault("cut", `${a}-${b}`) },
+      { text: `Lose the next frame ${a} → ${b}`, key: "n", act: () => this.fault("lose", `${a}-${b}`) },
+      { text: `Lose the next frame ${b} → ${a}`, key: "m", act: () => this.fault("lose", `${b}-${a}`) },
+      inspect,
+    ];
+  }
+
+  // A delay that can be seen: of a round, or of the run.
+  delay() {
+    const { round_period: period, rounds } = this.page.meta;
+    return Number(((rounds > 0 ? period : this.page.span) / (rounds > 0 ? 2 : 20)).toPrecision(1));
+  }
+
+  inspect(target) {
+    this.close();
+    this.page.choose(target);
+    this.panel("inspector", true);
+  }
+
+  openMenu(target, x, y) {
+    this.close();
+    if (!target) return;
+    this.page.player.pause();
+    const { agents } = this.page.meta, name = target.agent !== undefined ? `Agent ${agents[target.agent]}` : `Link ${target.link.map((i) => agents[i]).join("–")}`;
+    const menu = (this.menu = element("div", "", { class: "lab-menu" }));
+    menu.setAttribute("role", "menu");
+    const title = element("h3", name);
+    title.append(element("span", ` after ${short(this.page.player.time, 6)} s`, { class: "lab-soft" }));
+    menu.append(title);
+    this.pressable = this.entries(target);
+    for (const entry of this.pressable) {
+      const row = element("div", "", { class: "lab-entry" }), item = element("button", entry.text, { type: "button", class: entry.warn ? "warn" : "" });
+      item.setAttribute("role", "menuitem");
+      row.append(item);
+      if (entry.seconds !== undefined) {
+        entry.field = element("input", "", { type: "number", min: 0, step: "any", value: entry.seconds, "aria-label": "Seconds" });
+        row.append(entry.field, element("span", "s"));
+      }
+      entry.press = () => entry.act(entry.field ? entry.field.value : undefined);
+      item.append(element("kbd", entry.key));
+      item.addEventListener("click", entry.press);
+      menu.append(row);
+    }
+    menu.append(element("p", "A fault starts a new branch.", { class: "lab-soft" }));
+    this.root.append(menu);
+    const { width, height } = menu.getBoundingClientRect();
+    menu.style.left = `${Math.max(4, Math.min(x + 6, innerWidth - width - 6))}px`;
+    menu.style.top = `${Math.max(4, Math.min(y + 6, innerHeight - height - 6))}px`;
+    menu.querySelector("button").focus({ preventScroll: true });
+  }
+
+  close() {
+    if (this.menu) this.menu.remove();
+    this.menu = null;
+  }
+
+  // --- keys and pointers --------------------------------------------------------------------------------------------
+
+  listenTo(page) {
+    const map = page.part("map");
+    const open = (event) => {
+      event.preventDefault();
+      this.openMenu(page.views.map.pick(event.offsetX, event.offsetY), event.clientX, event.clientY);
+    };
+    map.addEventListener("click", open);
+    map.addEventListener("contextmenu", open);
+  }
+
+  key(event) {
+    const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.page) return;
+    const done = (act) => {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      act();
+    };
+    if (this.menu) {
+      const items = [...this.menu.querySelectorAll("[role=menuitem]")], at = items.indexOf(document.activeElement);
+      if (event.key === "Escape") return done(() => this.close());
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") return done(() => items[(at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length].focus());
+      const entry = typing ? event.key === "Enter" && this.pressable.find(({ field }) => field === event.target) : this.pressable.find(({ key }) => key === event.key);
+      if (entry) return done(entry.press);
+      // Keys of the page wait until the menu is closed.
+      if (event.key.length === 1 && event.key !== " ") event.stopImmediatePropagation();
+      return;
+    }
+    if (typing) return;
+    const rows = this.ordered();
+    if (/^[1-9]$/.test(event.key) && rows[event.key - 1]) done(() => this.choose(rows[event.key - 1].branch.number));
+    else if (event.key === "Enter" && this.page.chosen && ["BODY", "CANVAS"].includes(event.target.tagName)) done(() => this.openAtChosen());
+  }
+
+  // The menu of what is chosen, beside it.
+  openAtChosen() {
+    const { page } = this, { agent, link } = page.chosen, { x, y } = page.views.map, box = page.part("map").getBoundingClientRect();
+    const at = (places) => (link ? (places[link[0]] + places[link[1]]) / 2 : places[agent]);
+    if (agent !== undefined || link) this.openMenu(page.chosen, box.left + at(x) + 10, box.top + at(y) + 10);
+  }
+}
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+function bitsText(bits) {
+  for (const [unit, size] of [["Gbit", 1e9], ["Mbit", 1e6], ["kbit", 1e3]]) if (bits >= size) return `${short(bits / size, 2)} ${unit}`;
+  return `${bits} bit`;
+}
+
+// What of a page's state goes on in the next one, and taking it up.
+function keptOf(page) {
+  const { time, speed, playing } = page.player;
+  return { time, speed, playing, view: page.view, chosen: page.chosen, agents: String(page.meta.agents) };
+}
+
+function keep(page, { speed, view, chosen, agents }) {
+  page.player.speed = speed;
+  if (page.views[view]) page.view = view;
+  if (chosen && String(page.meta.agents) === agents) page.chosen = chosen;
+  page.showControls();
+}
+
+// The lab's first page, once its main run is there.
+function openLab(root, meta) {
+  window.lab = new Lab(root, meta);
+  return window.lab.ready;
+}

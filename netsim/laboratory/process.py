@@ -1,0 +1,65 @@
+"""A worker process that simulates branches one after the other, and can be ended in the middle of one."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+__all__ = ["Cancelled", "Worker"]
+
+
+class Cancelled(Exception):  # noqa: N818  names that say what happened
+    """The worker was ended."""
+
+
+class Worker:
+    """Simulates branches in a process of its own, which is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def simulate(self, request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+        """Return what `netsim.laboratory.worker.simulate` does; raises Cancelled if the process ended before."""
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                found = json.loads(line)
+                if "done" in found:
+                    done: dict[str, Any] = found["done"]
+                    return done
+                progress(found["progress"])
+        except (OSError, ValueError):
+            # It was ended while it wrote or read.
+            pass
+        self.end()
+        raise Cancelled
+
+    def _started(self) -> "subprocess.Popen[str]":
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                command = [sys.executable, "-m", "netsim.laboratory.worker"]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+                )
+            return self._process
+
+    def end(self) -> None:
+        """End the process, if there is one; the next branch has a new one."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()

@@ -1,0 +1,280 @@
+"""The lab of a study or a script, served to this machine only: `netsim lab`."""
+
+import json
+import re
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from netsim.errors import BadInput
+from netsim.laboratory.controls import controls
+from netsim.laboratory.page import page
+from netsim.laboratory.process import Cancelled, Worker
+from netsim.laboratory.tree import Branch, Source, Tree
+from netsim.live.server import Answer, Loopback
+from netsim.replay.html import as_json
+from netsim.studies import catalogue
+from netsim.util import check
+
+__all__ = ["LabServer"]
+
+# Real seconds for which a question about news waits for them, and between two looks at a file.
+_PATIENCE, _LOOK = 20.0, 0.5
+
+
+class LabServer:
+    """Serves the lab at ``address`` until it is closed.
+
+    Parameters
+    ----------
+    study : str
+        A study's name, or the path of a Python file (`netsim.studies.find_study`).
+    settings : mapping
+        Values of its parameters to begin with.
+    at : str
+        Faults in words of a first branch, besides the main run.
+    browser : bool
+        Whether to open the browser; the address is printed in any case.
+    report : callable
+        Called with lines for the user.
+
+    Raises
+    ------
+    BadInput
+        If there is no such study, or a fault is none.
+    NetsimError
+        If there is no free port.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        settings: Mapping[str, Any],
+        *,
+        at: str = "",
+        browser: bool = True,
+        report: Callable[[str], None] = print,
+    ) -> None:
+        scenario = catalogue.find_study(study)
+        self._tree = Tree(Source(study, scenario.parameters), settings)
+        self._title = scenario.title
+        self._file = Path(study) if study.endswith(".py") else None
+        self._changed_at = self._mtime()
+        self._file_error = ""
+        for order in at.split("; ") if at else []:
+            self._tree.grow(list(self._tree.branches.values())[-1], order)
+        self._first = max(self._tree.branches)
+        # Its lock guards all above; ``_version`` counts changes, which questions wait for.
+        self._news = threading.Condition()
+        self._version, self._running, self._over = 1, -1, False
+        self._worker = Worker()
+        self._http = Loopback("lab", self._answer, self._act)
+        self.address = self._http.address
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._simulate, self._watch)]
+        for thread in self._threads:
+            thread.start()
+        report(f"the lab is at {self.address}")
+        if browser:
+            with suppress(webbrowser.Error):
+                webbrowser.open(self.address)
+
+    def __enter__(self) -> "LabServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self) -> None:
+        """Serve until a Ctrl-C."""
+        with suppress(KeyboardInterrupt), self._news:
+            while not self._over:
+                # In steps: on some systems nothing else lets a Ctrl-C through.
+                self._news.wait(0.5)
+
+    def close(self) -> None:
+        """Serve no more, and end what is simulated."""
+        with self._news:
+            self._over = True
+            self._news.notify_all()
+        self._worker.end()
+        self._http.close()
+        for thread in self._threads:
+            thread.join()
+
+    # --- simulating ---------------------------------------------------------------------------------------------------
+
+    def _simulate(self) -> None:
+        """Simulate the branches that wait, one after the other."""
+        while True:
+            with self._news:
+                branch = self._tree.waiting(self._first)
+                while branch is None and not self._over:
+                    self._news.wait()
+                    branch = self._tree.waiting(self._first)
+                if self._over or branch is None:
+                    return
+                branch.state, self._running = "running", branch.number
+                request = self._tree.request(branch)
+                self._changed()
+            self._simulate_one(branch, request)
+
+    def _simulate_one(self, branch: Branch, request: dict[str, Any]) -> None:
+        def progress(text: str) -> None:
+            with self._news:
+                branch.progress = text
+                self._changed()
+
+        try:
+            result = self._worker.simulate(request, progress)
+        except Cancelled:
+            result = None
+        with self._news:
+            # Meanwhile it may have been deleted, or settings may be others.
+            if self._running == branch.number and branch.state == "running":
+                if result is None:
+                    branch.state, branch.error = "cancelled", "cancelled, or its process ended"
+                else:
+                    self._tree.take(branch, result)
+            self._running = -1
+            self._changed()
+
+    def _changed(self) -> None:
+        self._version += 1
+        self._news.notify_all()
+
+    def _again(self) -> None:
+        """Simulate all branches anew, in a new process: modules of the user's may have changed."""
+        self._running = -1
+        self._tree.again()
+        self._worker.end()
+        self._changed()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _mtime(self) -> float:
+        with suppress(OSError):
+            if self._file is not None:
+                return self._file.stat().st_mtime
+        return 0.0
+
+    def _watch(self) -> None:
+        """Take up the file when it is edited."""
+        while self._file is not None:
+            with self._news:
+                self._news.wait_for(lambda: self._over, _LOOK)
+                if self._over:
+                    return
+            now = self._mtime()
+            if now in (0.0, self._changed_at):
+                continue
+            self._changed_at = now
+            self._reload()
+
+    def _reload(self) -> None:
+        try:
+            scenario = catalogue.find_study(str(self._file))
+        except BadInput as error:
+            with self._news:
+                self._file_error = str(error)
+                self._changed()
+            return
+        with self._news:
+            self._file_error = ""
+            known = {each.name for each in scenario.parameters}
+            source = Source(str(self._file), scenario.parameters)
+            usual = {each.name: each.default for each in scenario.parameters}
+            kept = {name: value for name, value in self._tree.settings.items() if name in known}
+            self._tree.source, self._tree.settings = source, usual | kept
+            self._again()
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, rest: str) -> Answer | None:
+        """Return the answer to a GET: the page, what has changed, or a run of a branch."""
+        if not rest:
+            return HTTPStatus.OK, "text/html", page(self._tree.source.study, self._title)
+        if found := re.fullmatch(r"state\?seen=(\d{1,9})", rest, re.ASCII):
+            return HTTPStatus.OK, "application/json", self._state(int(found[1]))
+        if found := re.fullmatch(r"branch/(\d{1,9})/(\d{1,9})", rest, re.ASCII):
+            return self._run(int(found[1]), int(found[2]))
+        return None
+
+    def _state(self, seen: int) -> str:
+        """Return what a page shows of all branches, once there is something new."""
+        with self._news:
+            end = time.monotonic() + _PATIENCE
+            while self._version == seen and not self._over and (left := end - time.monotonic()) > 0:
+                self._news.wait(left)
+            state = {"version": self._version, "controls": controls(self._tree.source.parameters)}
+            return as_json(state | self._tree.as_dict() | {"file_error": self._file_error})
+
+    def _run(self, number: int, place: int) -> Answer | None:
+        with self._news:
+            branch = self._tree.branches.get(number)
+            runs = [] if branch is None or branch.result is None else branch.result["runs"]
+            return (HTTPStatus.OK, "application/json", runs[place]["data"]) if place < len(runs) else None
+
+    # --- what is asked to be done -------------------------------------------------------------------------------------
+
+    def _act(self, rest: str, asked: Any) -> Answer | None:
+        """Do what a page asks for; its answer is an object with the ``branch`` to show, or the ``error``."""
+        acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
+        if rest not in acts or not isinstance(asked, dict):
+            return None
+        try:
+            with self._news:
+                found = acts[rest](asked)
+        except BadInput as error:
+            return HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)})
+        return HTTPStatus.OK, "application/json", json.dumps({"branch": found})
+
+    def _fault(self, asked: dict[str, Any]) -> int:
+        """Start a branch by a fault in words."""
+        text = asked.get("text")
+        if not isinstance(text, str):
+            raise check.refuse("text", text, "a fault in words")
+        branch = self._tree.grow(self._tree.get(asked.get("branch")), text)
+        self._first = branch.number
+        self._changed()
+        return branch.number
+
+    def _set(self, asked: dict[str, Any]) -> int:
+        """Change settings, and simulate all branches anew."""
+        values = asked.get("values")
+        if not isinstance(values, dict):
+            raise check.refuse("values", values, "an object of settings")
+        new = {name: self._tree.source.checked(name, value) for name, value in values.items()}
+        if any(self._tree.settings[name] != value for name, value in new.items()):
+            self._tree.settings |= new
+            if asked.get("branch") in self._tree.branches:
+                self._first = asked["branch"]
+            self._again()
+        return self._first
+
+    def _delete(self, asked: dict[str, Any]) -> int:
+        """Delete a branch, and those that leave it."""
+        branch = self._tree.get(asked.get("branch"))
+        self._tree.delete(branch)
+        if self._running not in self._tree.branches:
+            self._running = -1
+            self._worker.end()
+        self._changed()
+        return branch.parent
+
+    def _cancel(self, asked: dict[str, Any]) -> int:
+        """End the simulation of a branch, or take it up again."""
+        branch = self._tree.get(asked.get("branch"))
+        if branch.state == "running":
+            branch.state, branch.error = "cancelled", "cancelled"
+            self._worker.end()
+        elif branch.state == "waiting":
+            branch.state = "cancelled"
+        elif branch.state == "cancelled":
+            branch.state, branch.error = "waiting", ""
+        self._changed()
+        return branch.number

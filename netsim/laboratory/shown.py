@@ -1,0 +1,72 @@
+"""What a page shows of the runs of a study: their frames, packed, and a few figures."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from netsim.replay.html import as_json, packed_parts
+from netsim.replay.render import About, parts
+from netsim.run import Run
+from netsim.studies.study import COLUMNS, title_of
+
+__all__ = ["shown"]
+
+MOST = 200_000
+"""Frames of a run that the page shows at most."""
+
+# Columns of rounds.csv that say nothing of what a run is about.
+_USUAL = {*COLUMNS, "link_messages", "duplicated"}
+# Agents that a figure names.
+_MOST_NAMED = 3
+
+
+def shown(study: str, runs: Mapping[str, Run], command: str) -> list[dict[str, Any]]:
+    """Return of each run its ``name``, ``hash``, ``figures``, and ``data``: the page's meta and columns, in JSON."""
+    found = []
+    for name, run in runs.items():
+        states = None if run.watch is None else run.states
+        about = About(title_of(study, name), command)
+        meta, columns = parts(run.trace, about=about, most=MOST, rounds=run.rounds, states=states)
+        whole, packed = packed_parts(meta, columns)
+        data = as_json({"meta": whole, "packed": packed})
+        found.append({"name": name, "hash": run.trace_hash, "figures": figures(run), "data": data})
+    return found
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """Return what a branch shows of a run: messages, bits on the wire, its end in s, and a last value with its name."""
+    transmissions, bits = run.ledger.transmissions, run.ledger.wire_bits
+    return {"messages": transmissions, "bits": bits, "ended_at": run.ended_at, "last": _last(run)}
+
+
+def _last(run: Run) -> dict[str, str] | None:
+    """Return the last value of the first watched state or, without one, of the first column of the study's own."""
+    if run.watch is not None and len(states := run.states):
+        name = next((str(each) for each in states.columns if each not in ("algorithm", "time_s", "agent", "sent")), "")
+        if name:
+            last = states.groupby("agent", sort=False)[name].last().dropna()
+            return {"name": name, "text": _together(last.to_dict())} if len(last) else None
+    rows = run.rounds
+    for name in rows.columns:
+        if name not in _USUAL and name not in run.ledger.causes and rows[name].dtype.kind in "if":
+            value = rows[name].dropna()
+            if len(value):
+                return {"name": str(name), "text": f"{float(value.iloc[-1]):.4g}"}
+    return None
+
+
+def _together(values: Mapping[Any, Any]) -> str:
+    """Return the agents' last values in few words: one for all, a range, or who has the rarest word."""
+    numbers = [value for value in values.values() if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) == len(values):
+        low, high = min(numbers), max(numbers)
+        if not math.isfinite(low) or not math.isfinite(high) or low == high:
+            return f"{low:.4g}"
+        return f"{low:.4g} to {high:.4g}"
+    by_word: dict[str, list[str]] = {}
+    for agent, word in values.items():
+        by_word.setdefault(str(word), []).append(str(agent))
+    word, agents = min(by_word.items(), key=lambda item: len(item[1]))
+    if len(by_word) == 1:
+        return f"{word}: all"
+    return f"{word}: {', '.join(agents) if len(agents) <= _MOST_NAMED else len(agents)}"

@@ -1,0 +1,202 @@
+"""The branches of a lab: each the same run with faults appended, and how each is repeated."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from netsim.errors import BadInput
+from netsim.faults.words import Order, joined
+from netsim.studies.catalogue import Parameter, flag
+from netsim.util import check
+
+__all__ = ["Branch", "Source", "Tree"]
+
+MOST = 200
+"""Branches that a lab has at most."""
+
+
+@dataclass
+class Branch:
+    """One run with its faults.
+
+    Attributes
+    ----------
+    number, parent : int
+        Its own number, and that of the branch from which it starts; −1 of the main run.
+    at : str
+        Its faults in words, those of its parent among them.
+    name : str
+        What was done, and when.
+    since : float
+        When it leaves its parent, in seconds.
+    state : str
+        "waiting", "running", "done", "failed" or "cancelled".
+    edition : int
+        How often it was simulated.
+    result : dict or None
+        What the simulation returned.
+    """
+
+    number: int
+    parent: int
+    at: str
+    name: str
+    since: float
+    state: str = "waiting"
+    progress: str = ""
+    error: str = ""
+    edition: int = 0
+    result: dict[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is run: a study's name or a file's path, and its parameters; how one repeats it."""
+
+    study: str
+    parameters: tuple[Parameter, ...]
+
+    def command(self, settings: Mapping[str, Any], at: str) -> str:
+        """Return the command that repeats a branch."""
+        return " ".join(["netsim run", shlex.quote(self.study), *self._flags(settings), *_at(at)])
+
+    def sweep(self, settings: Mapping[str, Any], at: str) -> str:
+        """Return the command of a sweep that has the branch as one of its points: with and without its faults."""
+        seeds = any(each.name == "seed" for each in self.parameters)
+        flags = [*self._flags({name: value for name, value in settings.items() if name != "seed" or not seeds})]
+        varied = ["--seed", f"{settings['seed']}:{settings['seed'] + 20}"] if seeds else []
+        words = ["netsim sweep", shlex.quote(self.study), *flags, *_at(at), *varied]
+        return " ".join([*words, "--out", "sweeps/lab"])
+
+    def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
+        """Return a Python script that repeats a branch, and says if it is another run."""
+        values = [f"{key}={value!r}" for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()]
+        return (
+            f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at))}"""\n\n'
+            "from netsim.studies import find_study\n\n"
+            f"study = find_study({self.study!r}).execute(\n    {', '.join(['trace=True', *values])}\n)\n"
+            f'assert study.trace_hash == "{trace_hash}", study.trace_hash\n'
+            "print(study.rounds.groupby(\"algorithm\").last())\n"
+        )
+
+    def checked(self, name: str, value: Any) -> Any:
+        """Return a setting as the study takes it; raises BadInput for one that it cannot have."""
+        known = {each.name: each for each in self.parameters}
+        parameter = known[check.one_of("setting", name, known)]
+        if value is None or value == "":
+            return parameter.default if parameter.kind is str and not parameter.optional else None
+        try:
+            if parameter.kind is bool:
+                return bool(value)
+            if parameter.kind is int and float(value) != int(float(value)):
+                raise ValueError
+            return parameter.kind(float(value)) if parameter.kind is int else parameter.kind(value)
+        except (TypeError, ValueError, OverflowError):
+            raise check.refuse(name, value, {int: "a whole number", float: "a number"}.get(parameter.kind, "text")) from None
+
+    def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {each.name: each.default for each in self.parameters}
+        return {name: value for name, value in settings.items() if value != usual[name] and value is not None}
+
+    def _flags(self, settings: Mapping[str, Any]) -> list[str]:
+        return [flag(name, value) for name, value in self._changed(settings).items()]
+
+
+def _at(at: str) -> list[str]:
+    return [word for text in at.split("; ") if text for word in ("--at", shlex.quote(text))]
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\", "/").replace('"', "'")
+
+
+class Tree:
+    """The branches, in the order in which they were made; the first is the main run, which has no faults."""
+
+    def __init__(self, source: Source, settings: Mapping[str, Any]) -> None:
+        self.source = source
+        self.settings = {each.name: each.default for each in source.parameters} | dict(settings)
+        self.branches = {0: Branch(0, -1, "", "main run", 0.0)}
+        self._made = 1
+
+    def get(self, number: Any) -> Branch:
+        """Return a branch; raises BadInput if there is none of that number."""
+        found = self.branches.get(number) if isinstance(number, int) else None
+        if found is None:
+            raise check.refuse("branch", number, f"one of {', '.join(map(str, self.branches))}")
+        return found
+
+    def grow(self, parent: Branch, text: str) -> Branch:
+        """Return the branch that leaves another one by a fault in words: a new one, unless there is one already."""
+        order = Order.of(text)
+        at = joined([parent.at, order.text] if parent.at else order.text)
+        for each in self.branches.values():
+            if each.at == at:
+                return each
+        if len(self.branches) >= MOST:
+            raise BadInput(f"branches = {MOST + 1}: must be at most {MOST}; delete some")
+        branch = Branch(self._made, parent.number, at, _named(order), order.at)
+        self.branches[branch.number] = branch
+        self._made += 1
+        return branch
+
+    def delete(self, branch: Branch) -> None:
+        """Delete a branch, and those that leave it; the main run stays."""
+        if branch.parent < 0:
+            raise check.refuse("branch", branch.number, "another one than the main run")
+        for each in [each for each in self.branches.values() if each.parent == branch.number]:
+            self.delete(each)
+        self.branches.pop(branch.number, None)
+
+    def again(self) -> None:
+        """Let all branches be simulated anew."""
+        for branch in self.branches.values():
+            branch.state, branch.progress, branch.error, branch.result = "waiting", "", "", None
+
+    def waiting(self, first: int) -> Branch | None:
+        """Return the next branch to simulate, ``first`` before others."""
+        chosen = [each for each in self.branches.values() if each.state == "waiting"]
+        return next((each for each in chosen if each.number == first), chosen[0] if chosen else None)
+
+    def request(self, branch: Branch) -> dict[str, Any]:
+        """Return the arguments of `netsim.laboratory.worker.simulate` for a branch."""
+        settings, command = dict(self.settings), self.source.command(self.settings, branch.at)
+        return {"study": self.source.study, "settings": settings, "at": branch.at, "command": command}
+
+    def take(self, branch: Branch, result: dict[str, Any]) -> None:
+        """Give a branch what its simulation returned."""
+        branch.result, branch.error, branch.edition = result, result["error"], branch.edition + 1
+        branch.state = "failed" if branch.error else "done"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a page shows of all branches, without their runs."""
+        return {"settings": self.settings, "branches": [self._row(each) for each in self.branches.values()]}
+
+    def _row(self, branch: Branch) -> dict[str, Any]:
+        result = branch.result or {"runs": [], "hash": ""}
+        name, at = f"{branch.name}", branch.at
+        return {
+            "number": branch.number,
+            "parent": branch.parent,
+            "name": name,
+            "at": at,
+            "since": branch.since,
+            "state": branch.state,
+            "progress": branch.progress,
+            "error": branch.error,
+            "edition": branch.edition,
+            "hash": result["hash"],
+            "runs": [{key: run[key] for key in ("name", "hash", "figures")} for run in result["runs"]],
+            "command": self.source.command(self.settings, at),
+            "sweep": self.source.sweep(self.settings, at),
+            "script": self.source.script(self.settings, at, name, result["hash"]),
+        }
+
+
+def _named(order: Order) -> str:
+    """Return a branch's name: what is done, to whom, and when."""
+    by = "" if order.by is None else f" by {order.by:g} s"
+    words = {"lose": "lose next frame"}.get(order.what, order.what)
+    target = order.target.replace("-", "–") if order.what in ("cut", "heal", "lose") else order.target
+    return f"{words} {target}{by} at {order.at:g} s"

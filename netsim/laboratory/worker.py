@@ -1,0 +1,90 @@
+"""The process in which a lab's branches are simulated: requests come in as lines of JSON, and answers go out so.
+
+What a study or a script prints goes to standard error: standard output is for the answers.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from netsim.errors import NetsimError, one_line
+from netsim.studies import catalogue
+from netsim.studies.catalogue import Scenario
+from netsim.studies.terminal import Reporter
+
+__all__ = ["main", "simulate"]
+
+# Real seconds between two lines on how far a run is.
+_EVERY = 0.2
+
+Answer = Callable[[dict[str, Any]], None]
+
+
+class _Told(Reporter):
+    """Tells how far runs are, and prints nothing."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(quiet=True)
+        self._answer, self._next = answer, 0.0
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+        def tell(number: int) -> None:
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _EVERY
+                self._answer({"progress": f"{label}: {unit}{number} of {total}"})
+
+        yield tell
+
+
+def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer: Answer) -> dict[str, Any]:
+    """Run a study with faults in words; return its runs as `netsim.laboratory.shown.shown` does, and its hash.
+
+    With an ``error`` in one line, where it failed: then the runs are those up to there.
+    """
+    from netsim.laboratory.shown import shown
+
+    scenario: Scenario | None = None
+    played = None
+    error = ""
+    try:
+        scenario = catalogue.find_study(study)
+        faults = {catalogue.AT.name: at} if at else {}
+        played = scenario.prepare(trace=True, reporter=_Told(answer), **settings, **faults)
+        scenario.play(played)
+    except Exception as failed:
+        if scenario is None or isinstance(failed, NetsimError):
+            error = one_line(failed)
+        else:
+            error = catalogue.why(scenario, failed)
+    runs = {} if played is None else played.runs
+    found = shown(study, runs, command)
+    return {"runs": found, "hash": "" if played is None or not runs else played.trace_hash, "error": error}
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    # A study may print, also from a library's own code: both go to standard error from here on.
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # As for a script that is run: the modules beside it can be imported.
+    sys.path.insert(0, "")
+
+    def answer(what: dict[str, Any]) -> None:
+        own.write(json.dumps(what) + "\n")
+        own.flush()
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        with contextlib.redirect_stdout(sys.stderr):
+            done = simulate(**request, answer=answer)
+        answer({"done": done})
+
+
+if __name__ == "__main__":
+    main()
