@@ -35,6 +35,7 @@ from .recorder import Recorder
 from .round_agent import RoundAgent
 from .run import Run
 from .studies import results
+from .studies.laboratory.notebook import lab
 from .wire import payloads
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "errors",
     "export",
     "faults",
+    "lab",
     "latency",
     "links",
     "live",

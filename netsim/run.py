@@ -1,6 +1,5 @@
 """The results of a run: a row for each round, the ledger, the trace."""
 
-import importlib.util
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -250,9 +249,7 @@ class Run:
         BadInput
             If anywidget is not installed, the trace was not kept, or an argument cannot be used.
         """
-        if importlib.util.find_spec("anywidget") is None:
-            how = "run pip install '.[notebook]' in netsim's checkout"
-            raise BadInput(f"widget: requires anywidget, which is not installed: {how}")
+        check.installed("widget", "anywidget", "notebook")
         height = check.integer("height", height, low=200)
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts

@@ -275,10 +275,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         # What is not read would be taken for the next request.
         self.close_connection = True
+        if self.server.act is None:
+            self.send_error(HTTPStatus.NOT_IMPLEMENTED)
+            return
         if not self._is_ours():
             return
-        rest, act = self._behind_token(), self.server.act
-        if rest is None or act is None:
+        rest = self._behind_token()
+        if rest is None:
             self._reply(_NOTHING)
             return
         host = self.headers["Host"]
@@ -294,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON"))
             return
-        self._reply(act(rest, asked) or _NOTHING)
+        self._reply(self.server.act(rest, asked) or _NOTHING)
 
     def _is_ours(self) -> bool:
         """Return whether a request names the loopback as its host; refuse another one."""

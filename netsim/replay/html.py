@@ -86,9 +86,7 @@ def packed_parts(
     return {**meta, **names}, pack(events)
 
 
-def page_of(
-    meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = ""
-) -> str:
+def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = "") -> str:
     """Return the page of what `packed_parts` returns; ``style`` and ``script`` come behind its own.
 
     Without ``packed`` it starts nothing: its script calls ``start`` when there is a run.

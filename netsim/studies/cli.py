@@ -129,7 +129,6 @@ def _run_command(scenario: Scenario) -> click.Command:
         no_browser: bool,
         workers: int,
         dask: str | None,
-        at: tuple[str, ...],
         **parameters: Any,
     ) -> None:
         from netsim.parallel.launch import spread
@@ -144,8 +143,6 @@ def _run_command(scenario: Scenario) -> click.Command:
         if watch and workers > 1:
             # Before an address is shown at which there would be nothing.
             raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
-        if at:
-            parameters[catalogue.AT.name] = at
         with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
             execute(scenario, parameters, reporter=reporter, session=session, **settings)
@@ -260,7 +257,7 @@ def run() -> None:
 def _lab_command(scenario: Scenario) -> click.Command:
     def call(no_browser: bool, at: tuple[str, ...], **parameters: Any) -> None:
         from netsim.faults.words import joined
-        from netsim.laboratory.server import LabServer
+        from netsim.studies.laboratory.server import LabServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
         lines = Reporter()

@@ -6,6 +6,7 @@ precision or slow down later computations.
 
 import difflib
 import functools
+import importlib.util
 import inspect
 import math
 import numbers
@@ -43,6 +44,13 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
         # Python refuses to convert integers of thousands of digits to text.
         shown = f"<{type(value).__name__}>"
     return BadInput(f"{name} = {shown}: must be {allowed}")
+
+
+def installed(name: str, package: str, extra: str) -> None:
+    """Raise BadInput if a package that ``name`` needs is not installed; ``extra`` is the one of netsim that has it."""
+    if importlib.util.find_spec(package) is None:
+        how = f"run pip install '.[{extra}]' in netsim's checkout"
+        raise BadInput(f"{name}: requires {package}, which is not installed: {how}")
 
 
 def called(name: str, value: object) -> None:

@@ -13,7 +13,9 @@ function render({ model, el }) {
   const set = (state) => frame.contentWindow && frame.contentWindow.postMessage({ replay: "set", state }, "*");
   const receive = (event) => {
     if (event.source !== frame.contentWindow || !event.data) return;
-    const { replay, state } = event.data;
+    const { replay, state, number, what, asked } = event.data;
+    // A lab's page asks Python.
+    if (replay === "ask") model.send({ number, what, asked });
     // The page chooses what Python left open.
     if (replay === "ready") set(Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]).filter(([, value]) => value !== null)));
     if (replay !== "state") return;
@@ -24,6 +26,7 @@ function render({ model, el }) {
   };
   const changes = TRAITS.map((name) => [`change:${name}`, () => receiving || set({ [name]: model.get(name) })]);
   changes.push(["change:height", size]);
+  changes.push(["msg:custom", ({ number, answer }) => frame.contentWindow && frame.contentWindow.postMessage({ replay: "answer", number, answer: JSON.parse(answer) }, "*")]);
   window.addEventListener("message", receive);
   for (const [event, act] of changes) model.on(event, act);
   size();

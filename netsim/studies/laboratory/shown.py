@@ -49,9 +49,8 @@ def _last(run: Run) -> dict[str, str] | None:
     rows = run.rounds
     for name in rows.columns:
         if name not in _USUAL and name not in run.ledger.causes and rows[name].dtype.kind in "if":
-            value = rows[name].dropna()
-            if len(value):
-                return {"name": str(name), "text": f"{float(value.iloc[-1]):.4g}"}
+            value = rows[name].iloc[-1:].dropna()
+            return {"name": str(name), "text": f"{float(value.iloc[0]):.4g}" if len(value) else "–"}
     return None
 
 

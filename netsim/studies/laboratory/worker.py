@@ -43,11 +43,11 @@ class _Told(Reporter):
 
 
 def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer: Answer) -> dict[str, Any]:
-    """Run a study with faults in words; return its runs as `netsim.laboratory.shown.shown` does, and its hash.
+    """Run a study with faults in words; return its runs as `netsim.studies.laboratory.shown.shown` does, and its hash.
 
     With an ``error`` in one line, where it failed: then the runs are those up to there.
     """
-    from netsim.laboratory.shown import shown
+    from netsim.studies.laboratory.shown import shown
 
     scenario: Scenario | None = None
     played = None

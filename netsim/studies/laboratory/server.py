@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from netsim.errors import BadInput
-from netsim.laboratory.controls import controls
-from netsim.laboratory.page import page
-from netsim.laboratory.process import Cancelled, Worker
-from netsim.laboratory.tree import Branch, Source, Tree
 from netsim.live.server import Answer, Loopback
 from netsim.replay.html import as_json
 from netsim.studies import catalogue
+from netsim.studies.laboratory.controls import controls
+from netsim.studies.laboratory.page import page
+from netsim.studies.laboratory.process import Cancelled, Worker
+from netsim.studies.laboratory.tree import Branch, Source, Tree
 from netsim.util import check
 
 __all__ = ["LabServer"]

@@ -24,7 +24,7 @@ function overFrame() {
     open.set(++number, done);
     window.parent.postMessage({ replay: "ask", number, what, asked }, "*");
   });
-  return { state: (seen) => ask("state", { seen }), run: (branch, place) => ask("run", { branch, place }), act: ask };
+  return { state: (seen) => ask("state", { seen }), run: (branch, place) => ask("run", { branch, place }).then(({ data }) => JSON.parse(data)), act: ask };
 }
 
 // An instant just after a time, in a few digits: what is seen at the time has happened, and a fault comes after it.
@@ -269,7 +269,7 @@ class Lab {
     buttons.append(
       button("Copy", copied("command"), { title: "Copy the command that repeats this branch" }),
       button("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
-      button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" }),
+      (this.toSweep = button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" })),
     );
     this.right.append(head, this.runs, this.tree, element("h2", "This branch again"), this.command, this.hash, buttons, this.said);
   }
@@ -312,6 +312,7 @@ class Lab {
     this.runs.value = String(Math.min(this.place, shared.length - 1));
     if (!branch) return;
     this.command.textContent = branch.command;
+    this.toSweep.hidden = !branch.sweep;
     this.hash.textContent = branch.hash ? `trace hash ${branch.hash}` : "";
     this.showTrouble(branch, run);
   }
@@ -381,6 +382,8 @@ class Lab {
     const { name, script, state } = this.branch;
     if (state !== "done") return this.say("This branch has not been simulated to its end.", true);
     const file = `${`${this.about.study.split(/[\\/]/).pop().replace(/\.py$/, "")} ${name}`.replace(/[^A-Za-z0-9.]+/g, "_")}.py`;
+    // A frame may not write files.
+    if (this.about.framed) return (this.command.textContent = script), this.say("Copy it: a notebook’s frame writes no files.");
     const link = element("a", "", { href: URL.createObjectURL(new Blob([script], { type: "text/x-python" })), download: file });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);

@@ -23,7 +23,7 @@ class Worker:
         self._lock = threading.Lock()
 
     def simulate(self, request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-        """Return what `netsim.laboratory.worker.simulate` does; raises Cancelled if the process ended before."""
+        """Return what `netsim.studies.laboratory.worker.simulate` does; raises Cancelled if its process ended."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -45,7 +45,7 @@ class Worker:
     def _started(self) -> "subprocess.Popen[str]":
         with self._lock:
             if self._process is None or self._process.poll() is not None:
-                command = [sys.executable, "-m", "netsim.laboratory.worker"]
+                command = [sys.executable, "-m", "netsim.studies.laboratory.worker"]
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
                 )

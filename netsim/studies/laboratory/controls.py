@@ -48,7 +48,9 @@ def _sort(parameter: Parameter) -> dict[str, Any]:
     if parameter.kind is bool:
         return {"sort": "switch"}
     if parameter.kind is str:
-        listed = [] if _FREE.search(parameter.description) else list(dict.fromkeys(_CHOICE.findall(parameter.description)))
+        listed = (
+            [] if _FREE.search(parameter.description) else list(dict.fromkeys(_CHOICE.findall(parameter.description)))
+        )
         if len(listed) > 1 and parameter.default in listed:
             return {"sort": "choice", "choices": listed}
         return {"sort": "text"}
@@ -64,7 +66,11 @@ def _range(parameter: Parameter, default: float, whole: bool) -> dict[str, float
     """Return the range of a number's slider: 0 to 1 of a share, else up to some times the default."""
     if whole:
         least = _LEAST.search(parameter.description)
-        return {"low": min(int(least[1]) if least else 1, int(default)), "high": max(10, _TIMES * int(default)), "step": 1}
+        return {
+            "low": min(int(least[1]) if least else 1, int(default)),
+            "high": max(10, _TIMES * int(default)),
+            "step": 1,
+        }
     if 0 <= default <= 1 and (_SHARE.search(parameter.description) or parameter.name in _SHARES):
         return {"low": 0, "high": 1, "step": 0.01}
     high = _round(_TIMES * abs(default)) or 1.0

@@ -9,6 +9,8 @@ __all__ = ["page"]
 
 def page(study: str, title: str, *, framed: bool = False) -> str:
     """Return the page of a lab on a study; ``framed``: it asks the page that holds it, instead of its server."""
-    style, script = ((files("netsim.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js"))
+    style, script = (
+        (files("netsim.studies.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js")
+    )
     meta = {"title": f"Lab: {study}", "lab": {"study": study, "about": title, "framed": framed}}
     return page_of(meta, None, asks=not framed, style=style, script=script)

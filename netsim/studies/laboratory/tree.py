@@ -62,22 +62,24 @@ class Source:
         return " ".join(["netsim run", shlex.quote(self.study), *self._flags(settings), *_at(at)])
 
     def sweep(self, settings: Mapping[str, Any], at: str) -> str:
-        """Return the command of a sweep that has the branch as one of its points: with and without its faults."""
+        """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
         seeds = any(each.name == "seed" for each in self.parameters)
         flags = [*self._flags({name: value for name, value in settings.items() if name != "seed" or not seeds})]
         varied = ["--seed", f"{settings['seed']}:{settings['seed'] + 20}"] if seeds else []
-        words = ["netsim sweep", shlex.quote(self.study), *flags, *_at(at), *varied]
+        words = ["netsim sweep", shlex.quote(self.study), *flags, *([] if not at else ["--at", shlex.quote(at)]), *varied]
         return " ".join([*words, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
         """Return a Python script that repeats a branch, and says if it is another run."""
-        values = [f"{key}={value!r}" for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()]
+        values = [
+            f"{key}={value!r}" for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()
+        ]
         return (
             f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at))}"""\n\n'
             "from netsim.studies import find_study\n\n"
             f"study = find_study({self.study!r}).execute(\n    {', '.join(['trace=True', *values])}\n)\n"
             f'assert study.trace_hash == "{trace_hash}", study.trace_hash\n'
-            "print(study.rounds.groupby(\"algorithm\").last())\n"
+            'print(study.rounds.groupby("algorithm").last())\n'
         )
 
     def checked(self, name: str, value: Any) -> Any:
@@ -93,7 +95,9 @@ class Source:
                 raise ValueError
             return parameter.kind(float(value)) if parameter.kind is int else parameter.kind(value)
         except (TypeError, ValueError, OverflowError):
-            raise check.refuse(name, value, {int: "a whole number", float: "a number"}.get(parameter.kind, "text")) from None
+            raise check.refuse(
+                name, value, {int: "a whole number", float: "a number"}.get(parameter.kind, "text")
+            ) from None
 
     def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         usual = {each.name: each.default for each in self.parameters}
@@ -160,7 +164,7 @@ class Tree:
         return next((each for each in chosen if each.number == first), chosen[0] if chosen else None)
 
     def request(self, branch: Branch) -> dict[str, Any]:
-        """Return the arguments of `netsim.laboratory.worker.simulate` for a branch."""
+        """Return the arguments of `netsim.studies.laboratory.worker.simulate` for a branch."""
         settings, command = dict(self.settings), self.source.command(self.settings, branch.at)
         return {"study": self.source.study, "settings": settings, "at": branch.at, "command": command}
 

@@ -1,0 +1,171 @@
+"""`netsim.lab` in a notebook: the page of a lab as a widget, which asks Python for each branch."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.faults.words import appending
+from netsim.network import Agents, Network
+from netsim.replay.html import as_json
+from netsim.run import Probe, Run
+from netsim.studies.laboratory.tree import Source, Tree
+from netsim.util import check
+
+if TYPE_CHECKING:
+    from netsim.studies.laboratory.widget import LabWidget
+
+__all__ = ["Desk", "lab"]
+
+
+def lab(
+    network: Network,
+    agents: Agents | Callable[[], Agents],
+    probes: Sequence[Probe] = (),
+    *,
+    until: float | None = None,
+    sample: float | None = None,
+    height: int = 640,
+) -> "LabWidget":
+    """Show a run in a notebook that one can poke: a click crashes a node or cuts a link, in a branch of its own.
+
+    Parameters
+    ----------
+    network : Network
+        What is run, with its own faults and what it watches.
+    agents : mapping or callable
+        {node: Agent}, of which each branch has deep copies; or a function that returns new ones.
+    probes, until, sample
+        As `Network.run` takes them.
+    height : int
+        Of the widget, in pixels, at least 200.
+
+    Returns
+    -------
+    LabWidget
+        The widget; ``widget.run(branch)`` is the `Run` of a branch, by its number on the page.
+
+    Raises
+    ------
+    BadInput
+        If anywidget is not installed, an argument cannot be used, or agents cannot be copied.
+    """
+    if not isinstance(network, Network):
+        raise check.refuse("network", network, "a netsim.Network; a study has the command netsim lab")
+    check.installed("lab", "anywidget", "notebook")
+    from netsim.studies.laboratory.widget import LabWidget
+
+    height = check.integer("height", height, low=200)
+    return LabWidget(Desk(network, _maker(agents), probes, {"until": until, "sample": sample}), height)
+
+
+def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
+    """Return a function that returns new agents."""
+    if callable(agents):
+        return agents
+    if not isinstance(agents, Mapping):
+        raise check.refuse("agents", agents, "a mapping {node: Agent}, or a function that returns one")
+    try:
+        kept = copy.deepcopy(dict(agents))
+        copy.deepcopy(kept)
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise BadInput(
+            f"agents: must be such that they can be copied, or a function that returns them ({why})"
+        ) from None
+    return lambda: copy.deepcopy(kept)
+
+
+@dataclass(frozen=True)
+class _InPython(Source):
+    """How a branch is repeated in Python."""
+
+    def command(self, settings: Mapping[str, Any], at: str) -> str:
+        """Return the lines that repeat a branch."""
+        run = "run = network.run(agents)  # new agents"
+        return f"with netsim.faults.words.appending({at!r}):\n    {run}" if at else run
+
+    def sweep(self, settings: Mapping[str, Any], at: str) -> str:
+        """Return nothing: a sweep is one of a study."""
+        return ""
+
+    def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
+        """Return the lines that repeat a branch, and say if it is another run."""
+        return f"# {name}\n{self.command(settings, at)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
+
+
+class Desk:
+    """Simulates the branches of a lab in this process, and answers the questions of its page.
+
+    Parameters
+    ----------
+    network : Network
+        What is run.
+    make : callable
+        Returns new agents.
+    probes, options
+        As `Network.run` takes them.
+
+    Attributes
+    ----------
+    runs : dict
+        The run of each branch, by its number.
+    """
+
+    def __init__(
+        self, network: Network, make: Callable[[], Agents], probes: Sequence[Probe], options: Mapping[str, Any]
+    ) -> None:
+        self._network, self._make, self._probes, self._options = network, make, probes, options
+        self._tree, self._version = Tree(_InPython("network", ()), {}), 1
+        self.runs: dict[int, Run] = {}
+        self._simulate()
+
+    @property
+    def version(self) -> int:
+        """How often something has changed."""
+        return self._version
+
+    def answer(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question of the page, as `netsim.studies.laboratory.server.LabServer` gives it."""
+        if what == "state":
+            return {"version": self._version, "controls": [], "file_error": "", **self._tree.as_dict()}
+        try:
+            if what == "run":
+                result = self._tree.get(asked.get("branch")).result
+                return {"data": result["runs"][0]["data"] if result and result["runs"] else None}
+            if what == "fault":
+                branch = self._tree.grow(self._tree.get(asked.get("branch")), str(asked.get("text")))
+                self._simulate()
+                return {"branch": branch.number}
+            if what == "delete":
+                branch = self._tree.get(asked.get("branch"))
+                self._tree.delete(branch)
+                self.runs = {number: run for number, run in self.runs.items() if number in self._tree.branches}
+                self._version += 1
+                return {"branch": branch.parent}
+        except BadInput as error:
+            return {"error": str(error)}
+        return {"error": f"{what}: there is no such question"}
+
+    def _simulate(self) -> None:
+        """Simulate the branches that wait."""
+        from netsim.studies.laboratory.shown import shown
+
+        while (branch := self._tree.waiting(0)) is not None:
+            error, run = "", None
+            try:
+                with appending(branch.at):
+                    run = self._network.run(self._make(), self._probes, trace=True, **self._options)
+            except NetsimError as failed:
+                error, run = one_line(failed), getattr(failed, "run", None)
+            found = {} if run is None else {"run": run}
+            runs = shown("run", found, self._tree.source.command({}, branch.at))
+            self._tree.take(branch, {"runs": runs, "hash": "" if run is None else run.trace_hash, "error": error})
+            if run is not None:
+                self.runs[branch.number] = run
+            self._version += 1
+
+    def as_json(self, what: str, asked: Mapping[str, Any]) -> str:
+        """Return `answer` as JSON."""
+        return as_json(self.answer(what, asked))

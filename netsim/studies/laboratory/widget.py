@@ -1,0 +1,63 @@
+"""The widget of a lab in a notebook (anywidget): its page in a frame, whose questions go to Python as messages."""
+
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from netsim.errors import BadInput
+from netsim.replay.notebook import LOWEST, Replay
+from netsim.run import Run
+from netsim.studies.laboratory.page import page
+
+if TYPE_CHECKING:
+    from netsim.studies.laboratory.notebook import Desk
+
+__all__ = ["LabWidget"]
+
+
+class LabWidget(anywidget.AnyWidget):
+    """The page of a lab.
+
+    Parameters
+    ----------
+    desk : Desk
+        What simulates the branches.
+    height : int
+        In pixels, at least 200.
+
+    Attributes
+    ----------
+    height : int
+        As given.
+    """
+
+    _esm = Replay._esm
+    page = traitlets.Unicode().tag(sync=True)
+    height = traitlets.Int(min=LOWEST).tag(sync=True)
+
+    def __init__(self, desk: "Desk", height: int) -> None:
+        self._desk = desk
+        # Questions for news, which wait until there are some.
+        self._waiting: list[int] = []
+        super().__init__(page=page("network", "", framed=True), height=height)
+        self.on_msg(self._receive)
+
+    def run(self, branch: int = 0) -> Run:
+        """Return the run of a branch, by its number; raises BadInput if it has none."""
+        if branch not in self._desk.runs:
+            raise BadInput(f"branch = {branch!r}: must be one of {', '.join(map(str, self._desk.runs))}")
+        return self._desk.runs[branch]
+
+    def _receive(self, widget: Any, message: Any, buffers: Any) -> None:
+        """Answer a question of the page."""
+        number, what, asked = message["number"], message["what"], message["asked"]
+        if what == "state" and asked.get("seen") == self._desk.version:
+            self._waiting.append(number)
+            return
+        self.send({"number": number, "answer": self._desk.as_json(what, asked)})
+        if what != "state" and self._waiting:
+            state = self._desk.as_json("state", {})
+            for each in self._waiting:
+                self.send({"number": each, "answer": state})
+            self._waiting.clear()

@@ -1,0 +1,222 @@
+"""The server of a lab: who may ask, what branches come of it, and that each repeats what its command says."""
+
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from netsim.replay.html import as_json
+from netsim.studies.catalogue import find_study
+from netsim.studies.laboratory.server import LabServer
+from netsim.studies.laboratory.worker import simulate
+from tests.command import call
+
+MAKE = '''"""A sum that all get to know."""
+from netsim import Agent, Link, Network, topology
+
+
+class Adder(Agent):
+    def __init__(self, value):
+        self.value = value
+
+    async def run(self):
+        async for k in self.rounds(8):
+            await self.broadcast("x", self.value)
+            for frame in await self.collect():
+                self.value += frame.payload / 4
+
+
+def make(*, agents: int = 4, loss: float = 0.1, seed: int = 1):
+    graph = topology.ring(agents)
+    network = Network(graph, Link(latency=0.1, loss=loss), seed=seed)
+    network.watch(["value"])
+    return network, {i: Adder(float(i)) for i in graph}
+'''
+
+
+class Client:
+    """Asks a lab as its page does."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.host, self.path, self.seen = parts.netloc, parts.path, 0
+
+    def ask(
+        self, method: str, rest: str, body: Any = None, headers: dict[str, str] | None = None, path: str | None = None
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        given = {"Content-Type": "application/json", "Origin": f"http://{self.host}"} if method == "POST" else {}
+        text = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, (self.path if path is None else path) + rest, text, given | (headers or {}))
+            answer = connection.getresponse()
+            content = answer.read().decode()
+        finally:
+            connection.close()
+        return answer.status, json.loads(content) if content.startswith("{") else content
+
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the state once it holds."""
+        deadline = time.monotonic() + 60
+        self.seen = 0
+        while True:
+            _, state = self.ask("GET", f"state?seen={self.seen}")
+            self.seen = state["version"]
+            if holds(state):
+                return dict(state)
+            assert time.monotonic() < deadline, state
+
+    def settled(self) -> dict[str, Any]:
+        """Return the state once all is simulated, as numbers of branches to what is known of them."""
+        state = self.until(lambda state: all(row["state"] in ("done", "failed") for row in state["branches"]))
+        return state | {"by_number": {row["number"]: row for row in state["branches"]}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "adder.py"
+    path.write_text(MAKE)
+    return path
+
+
+@pytest.fixture
+def client(file: Path) -> Iterator[Client]:
+    with LabServer(str(file), {}, browser=False, report=lambda line: None) as server:
+        yield Client(server.address)
+
+
+def test_only_its_own_page_may_act(client: Client) -> None:
+    fault = {"branch": 0, "text": "2.5 crash 1"}
+    assert client.ask("GET", "")[0] == 200
+    assert client.ask("GET", "", path="/another-token/")[0] == 404
+    assert client.ask("GET", "", headers={"Host": "example.org"})[0] == 421
+    assert client.ask("POST", "fault", fault, path="/another-token/")[0] == 404
+    assert client.ask("POST", "fault", fault, headers={"Host": "example.org"})[0] == 421
+    for origin in ("http://example.org", "null", f"https://{client.host}"):
+        assert client.ask("POST", "fault", fault, headers={"Origin": origin})[0] == 403
+    assert client.ask("POST", "fault", fault, headers={"Content-Type": "text/plain"})[0] == 400
+    assert client.ask("POST", "quit", fault)[0] == 404
+    assert client.ask("GET", "branch/0/9")[0] == 404
+    assert len(client.settled()["branches"]) == 1
+
+
+def test_a_branch_is_what_its_command_makes(client: Client, file: Path, tmp_path: Path) -> None:
+    assert client.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"}) == (200, {"branch": 1})
+    assert client.ask("POST", "fault", {"branch": 1, "text": "4.5 restart 1"}) == (200, {"branch": 2})
+    assert client.ask("POST", "fault", {"branch": 0, "text": "3 lose 0-1"}) == (200, {"branch": 3})
+    rows = client.settled()["by_number"]
+    assert len({row["hash"] for row in rows.values()}) == 4
+    for number, row in rows.items():
+        at = [] if not row["at"] else ["--at", row["at"]]
+        done = call("run", str(file), *at, "--out", str(tmp_path / f"out{number}"), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads((tmp_path / f"out{number}" / "summary.json").read_text())
+        assert summary["trace_hash"] == row["hash"]
+        exec(compile(row["script"], "script", "exec"), {})
+
+
+def test_whatever_was_clicked_before_a_branch_is_the_same(client: Client, file: Path) -> None:
+    for text in ("1.5 cut 0-1", "2.5 crash 1", "3 delay 2 by 0.2"):
+        client.ask("POST", "fault", {"branch": 0, "text": text})
+    client.ask("POST", "settings", {"values": {"loss": 0.5}, "branch": 0})
+    client.ask("POST", "delete", {"branch": 1})
+    client.ask("POST", "settings", {"values": {"loss": 0.1}, "branch": 0})
+    rows = client.settled()["by_number"]
+    assert list(rows) == [0, 2, 3]
+    assert rows[2]["hash"] == find_study(str(file)).execute(at="2.5 crash 1").trace_hash
+
+
+def test_before_the_fault_a_branch_is_its_parent(file: Path) -> None:
+    when = 3.55
+    usual = find_study(str(file)).execute(trace=True).runs["run"].trace.table()
+    for text in ("crash 1", "cut 0-1", "lose 0-1", "delay 2 by 0.2", "partition 0,1"):
+        branch = find_study(str(file)).execute(trace=True, at=f"{when} {text}").runs["run"].trace.table()
+        before, now = (table[table["time_s"] < when].reset_index(drop=True) for table in (usual, branch))
+        assert before.equals(now)
+        assert not usual.equals(branch)
+
+
+def test_what_cannot_be_is_said_and_nothing_changes(client: Client) -> None:
+    for what, asked, words in (
+        ("fault", {"branch": 0, "text": "2 crsh 1"}, "at = '2 crsh 1': must be one of"),
+        ("fault", {"branch": 7, "text": "2 crash 1"}, "branch = 7"),
+        ("fault", {"branch": 0}, "text = None"),
+        ("settings", {"values": {"agents": 2.5}}, "agents = 2.5: must be a whole number"),
+        ("settings", {"values": {"agent": 2}}, "setting"),
+        ("delete", {"branch": 0}, "another one than the main run"),
+    ):
+        status, answer = client.ask("POST", what, asked)
+        assert status == 400
+        assert words in answer["error"]
+    assert client.ask("POST", "fault", {"branch": 0, "text": "2 crash 9"})[0] == 200
+    rows = client.settled()["by_number"]
+    assert rows[0]["state"] == "done"
+    assert rows[1]["error"] == "at = '2 crash 9': must be of a node of the graph: 0, 1, 2, 3"
+
+
+def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(client: Client, file: Path) -> None:
+    client.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"})
+    first = client.settled()["by_number"]
+    file.write_text(MAKE.replace("frame.payload / 4", "frame.paylod / 4"))
+    os.utime(file, (1, 1))
+    state = client.until(lambda state: all(row["state"] == "failed" for row in state["branches"]))
+    assert "adder.py" in state["branches"][0]["error"]
+    assert "line 13" in state["branches"][0]["error"]
+    # What there was up to the error can be seen.
+    assert state["branches"][0]["runs"][0]["figures"]["messages"] > 0
+    file.write_text("def make(:\n")
+    os.utime(file, (2, 2))
+    assert "SyntaxError (adder.py, line 1)" in client.until(lambda state: bool(state["file_error"]))["file_error"]
+    file.write_text(MAKE.replace("loss: float", "noise: float = 0.0, loss: float"))
+    os.utime(file, (3, 3))
+    client.until(lambda state: any(control["name"] == "noise" for control in state["controls"]))
+    assert {row["hash"] for row in client.settled()["branches"]} == {row["hash"] for row in first.values()}
+
+
+def test_a_long_run_is_cancelled_and_taken_up_again(client: Client, file: Path) -> None:
+    client.settled()
+    endless = MAKE.replace("self.rounds(8)", "self.rounds(8 if self.value < 99 else 10**9)").replace(
+        "float(i)) for i", "float(i) + (agents - 4) * 99) for i"
+    )
+    file.write_text(endless)
+    os.utime(file, (1, 1))
+    client.ask("POST", "settings", {"values": {"agents": 5}, "branch": 0})
+    client.until(lambda state: state["branches"][0]["state"] == "running" and state["settings"]["agents"] == 5)
+    assert client.ask("POST", "cancel", {"branch": 0})[0] == 200
+    client.until(lambda state: state["branches"][0]["state"] == "cancelled")
+    client.ask("POST", "settings", {"values": {"agents": 4}, "branch": 0})
+    assert client.settled()["branches"][0]["state"] == "done"
+
+
+def test_a_script_that_runs_networks_shows_them_all(tmp_path: Path) -> None:
+    file = tmp_path / "twice.py"
+    file.write_text(
+        MAKE.partition("def make")[0]
+        + "graph = topology.ring(4)\nprint('hello')\n"
+        + "for loss in (0, 0.5):\n    Network(graph, Link(loss=loss)).run({i: Adder(1.0) for i in graph})\n"
+    )
+    found = simulate(str(file), {}, "2.5 crash 1", "", lambda what: None)
+    assert [run["name"] for run in found["runs"]] == ["run", "run 2"]
+    assert found["error"] == ""
+    assert found["hash"] == find_study(str(file)).execute(at="2.5 crash 1").trace_hash
+    data = json.loads(found["runs"][1]["data"])
+    assert data["meta"]["ended_at"] == 8
+    assert as_json(data)
+    assert np.isfinite(found["runs"][0]["figures"]["ended_at"])
+
+
+def test_network_and_agents_at_the_top_are_run(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(MAKE.replace("def make(", "def _make(") + "\n\nnetwork, agents = _make()\n")
+    (tmp_path / "made.py").write_text(MAKE)
+    found = simulate(str(file), {}, "", "", lambda what: None)
+    assert found["hash"] == find_study(str(tmp_path / "made.py")).execute().trace_hash
+    (tmp_path / "none.py").write_text("x = 1\n")
+    assert "or a network that it runs" in simulate(str(tmp_path / "none.py"), {}, "", "", lambda what: None)["error"]
