@@ -26,6 +26,7 @@ const model = window.model = {
   },
   save_changes: () => window.saved.push({ ...values, page: "" }),
   on: (event, act) => (heard[event] ||= []).push(act),
+  heard,
   off: (event, act) => (heard[event] = heard[event].filter((each) => each !== act)),
 };
 window.values = values, window.keys = keys;

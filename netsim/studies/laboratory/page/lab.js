@@ -39,8 +39,8 @@ class Lab {
     Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, current: 0, place: 0 });
     this.server = meta.lab.framed ? overFrame() : overHTTP;
     this.state = { branches: [], controls: [], settings: {}, file_error: "" };
-    // What of the current branch is shown, and what is to happen once it is there.
-    this.shown = "";
+    // What of the current branch is to be shown, what is, and what is to happen once it is there.
+    this.shown = this.loaded = "";
     this.begin = { time: 0, play: false };
     root.dataset.lab = "branches";
     root.querySelector("[data-part=title]").textContent = meta.title;
@@ -116,11 +116,14 @@ class Lab {
     const data = await this.server.run(branch.number, branch.runs.indexOf(run));
     const columns = await unpack(data.packed);
     // Meanwhile another branch may have been chosen.
-    if (key === this.shown) this.open(data.meta, columns);
+    if (key !== this.shown) return;
+    this.open(data.meta, columns);
+    this.loaded = key;
   }
 
   open(meta, columns) {
     const { root, page: old } = this, fresh = this.parts.cloneNode(true), kept = old && keptOf(old);
+    this.close();
     if (old) old.leave();
     for (const each of [...root.children]) if (![this.tabs, this.left, this.right].includes(each)) each.remove();
     root.prepend(...fresh.children);

@@ -1,0 +1,194 @@
+"""The lab in a real browser: a click starts a branch, which its command repeats to the byte."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netsim
+from netsim import BadInput, Link, Network, topology
+from netsim.studies.laboratory.notebook import Desk
+from netsim.studies.laboratory.server import LabServer
+from tests import chromium
+from tests.command import call
+from tests.netsim.replay.test_replay_widget import HARNESS, until
+from tests.netsim.studies.laboratory.test_server import MAKE
+from tests.recorded import Average
+
+
+@pytest.fixture(scope="module")
+def election() -> Iterator[LabServer]:
+    with LabServer("election", {}, browser=False, report=lambda line: None) as server:
+        yield server
+
+
+def at(place: str) -> str:
+    """Return the place of an agent or of a link's middle in the window, for `Lab.openMenu`."""
+    box = "document.querySelector('[data-part=map]').getBoundingClientRect()"
+    return f"(() => {{ const box = {box}, places = {place}; return [box.left + places[0], box.top + places[1]]; }})()"
+
+
+def click(page: chromium.Page, place: str) -> None:
+    x, y = page.run(at(place))
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+def shown(page: chromium.Page, number: int) -> None:
+    """Wait until a branch is shown."""
+    until(page, f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done' && lab.loaded.startsWith('{number} ')")
+
+
+@pytest.mark.slow
+def test_crash_the_leader_to_be_run_on_save_and_repeat(
+    election: LabServer, browser: chromium.Page, tmp_path: Path
+) -> None:
+    browser.look(1400, 850)
+    browser.open(election.address)
+    shown(browser, 0)
+    assert "leader 11" in browser.run("document.querySelector('.lab-card').textContent")
+    # The leader-to-be.
+    browser.run("replay.seek(0.05)")
+    click(browser, "replay.place(11)")
+    assert "Agent 11" in browser.run("document.querySelector('.lab-menu').textContent")
+    browser.press("c", "c")
+    shown(browser, 1)
+    # It runs on from there, as its parent did up to there.
+    until(browser, "replay.state().time > 0.055")
+    assert browser.run("lab.branch.at").endswith(" crash 11")
+    assert 0.05 < float(browser.run("lab.branch.at").split()[0]) < 0.0501
+    # Branches are chosen by their numbers.
+    browser.press("1", "1")
+    shown(browser, 0)
+    browser.press("2", "2")
+    shown(browser, 1)
+    # The fault is not in the parent: another one at the same instant is a branch beside it.
+    browser.press("1", "1")
+    shown(browser, 0)
+    browser.run("replay.pause(); replay.seek(0.02); lab.openMenu({link: [3, 4]}, 400, 300)")
+    browser.press("x", "x")
+    shown(browser, 2)
+    assert browser.run("lab.branch.parent") == 0
+    # What is printed repeats it.
+    for number in (1, 2):
+        browser.run(f"lab.choose({number})")
+        command, trace_hash = browser.run("[lab.branch.command, lab.branch.hash]")
+        out = tmp_path / str(number)
+        done = call(*shlex.split(command)[1:], "--out", str(out), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((out / "summary.json").read_text())["trace_hash"] == trace_hash
+        assert trace_hash in browser.run("document.querySelector('.lab-hash').textContent")
+        exec(compile(browser.run("lab.branch.script"), "script", "exec"), {})
+    # It is deleted by its cross.
+    browser.run("document.querySelector('[data-branch=\"2\"]').nextSibling.click()")
+    until(browser, "lab.state.branches.length === 2")
+    assert browser.output == []
+
+
+@pytest.mark.slow
+def test_settings_run_all_branches_again(browser: chromium.Page, tmp_path: Path) -> None:
+    file = tmp_path / "adder.py"
+    file.write_text(MAKE)
+    with LabServer(str(file), {}, at="2.5 crash 1", browser=False, report=lambda line: None) as server:
+        browser.look(1400, 850)
+        browser.open(server.address)
+        until(browser, "lab.state.branches.every(({state}) => state === 'done')")
+        before = browser.run("lab.state.branches.map(({hash}) => hash)")
+        change = "const field = document.querySelector('[name=agents][type=range]'); field.value = 6;"
+        browser.run(f"(() => {{ {change} field.dispatchEvent(new Event('change')); }})()")
+        until(browser, "lab.page.meta.agents.length === 6")
+        until(browser, "lab.state.branches.every(({state}) => state === 'done')")
+        assert browser.run("lab.state.branches[1].command").endswith("--agents 6 --at '2.5 crash 1'")
+        assert not set(before) & set(browser.run("lab.state.branches.map(({hash}) => hash)"))
+        # An error of an agent is shown with its line.
+        file.write_text(MAKE.replace("frame.payload / 4", "frame.paylod / 4"))
+        until(browser, "document.querySelector('.lab-trouble.wrong')")
+        assert "adder.py, line 13" in browser.run("document.querySelector('.lab-trouble').textContent")
+        assert browser.output == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_cut_on_any_width(width: int, election: LabServer, browser: chromium.Page) -> None:
+    browser.look(width, 844)
+    browser.open(election.address)
+    shown(browser, 0)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    browser.run("lab.openMenu({agent: 5}, 200, 300)")
+    box = browser.run("(({left, right, bottom}) => [left, right, bottom])(lab.menu.getBoundingClientRect())")
+    assert box[0] >= 0
+    assert box[1] <= width
+    assert box[2] <= 844
+    browser.press("Escape")
+    assert browser.run("document.querySelector('.lab-menu')") is None
+
+
+# --- in a notebook ----------------------------------------------------------------------------------------------------
+
+
+def network(**more: Any) -> Network:
+    return Network(topology.ring(5), Link(latency=0.03, loss=0.1), round_period=0.1, seed=7, **more)
+
+
+def agents() -> dict[Any, Average]:
+    return {node: Average(10) for node in range(5)}
+
+
+@pytest.mark.parametrize("given", [agents, agents()], ids=["made", "copied"])
+def test_a_notebooks_branches_are_runs_with_the_faults(given: dict[Any, Average] | Callable[[], dict[Any, Average]]) -> None:
+    pytest.importorskip("anywidget")
+    widget = netsim.lab(network(), given)
+    widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])
+    assert widget.run(0).trace_hash == network().run(agents()).trace_hash
+    faulty = network(faults=[netsim.faults.Crash(2, 0.35)])
+    assert widget.run(1).trace_hash == faulty.run(agents()).trace_hash
+    with pytest.raises(BadInput, match="branch = 7"):
+        widget.run(7)
+    widget.close()
+
+
+def test_what_is_no_network_or_has_run_is_refused() -> None:
+    pytest.importorskip("anywidget")
+    with pytest.raises(BadInput, match="network = "):
+        netsim.lab("election", agents())  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="agents = "):
+        netsim.lab(network(), 3)  # type: ignore[arg-type]
+    desk = Desk(network(), lambda: {}, [], {})
+    assert "one for each node" in desk.answer("state", {})["branches"][0]["error"]
+
+
+@pytest.mark.slow
+def test_a_widget_asks_python(browser: chromium.Page, tmp_path: Path) -> None:
+    pytest.importorskip("anywidget")
+    widget = netsim.lab(network(), agents)
+    sent: list[dict[str, Any]] = []
+    widget.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+    texts = [json.dumps(each).replace("<", "\\u003c") for each in ({"page": widget.page, "height": 600}, widget._esm)]
+    path = tmp_path / "notebook.html"
+    path.write_text(HARNESS.replace("STATE", texts[0]).replace("SOURCE", texts[1]), encoding="utf-8")
+    browser.look(1400, 850)
+    browser.open(path, ready="model.asked = [], model.send = (what) => model.asked.push(what)")
+
+    def serve() -> None:
+        for asked in browser.run("model.asked.splice(0)"):
+            widget._receive(widget, asked, [])
+        for answer in sent:
+            browser.run(f"model.heard['msg:custom'].forEach((act) => act({json.dumps(answer)}))")
+        sent.clear()
+
+    frame = "document.querySelector('iframe')"
+    for _ in range(4):
+        until(browser, "model.asked.length > 0")
+        serve()
+        if widget._waiting:
+            break
+    # Its frame is of another origin: what is in it is seen, not read.
+    assert widget._waiting
+    browser.run(f"{frame}.focus()")
+    browser.screenshot(tmp_path / "widget.png")
+    assert (tmp_path / "widget.png").stat().st_size > 30_000
+    assert browser.output == []
+    widget.close()
