@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from netsim.core.records import TOTALS
 from netsim.replay.html import as_json, packed_parts
 from netsim.replay.render import About, parts
 from netsim.run import Run
@@ -15,7 +16,7 @@ MOST = 200_000
 """Frames of a run that the page shows at most."""
 
 # Columns of rounds.csv that say nothing of what a run is about.
-_USUAL = {*COLUMNS, "link_messages", "duplicated"}
+_USUAL = {*COLUMNS, *TOTALS}
 # Agents that a figure names.
 _MOST_NAMED = 3
 

@@ -176,7 +176,9 @@ class Lab {
     const more = element("details", ""), boxes = (some) => some.map(({ box }) => box);
     more.append(element("summary", `${folded.length} more`), ...boxes(folded));
     this.left.replaceChildren(element("h2", "Settings"), ...boxes(open), ...(folded.length ? [more] : []), hint);
-    if (!fields.length) hint.textContent = "It has no parameters: a function make(*, loss: float = 0.1) has.";
+    if (!fields.length) hint.textContent = "It has no parameters: those of a function make(*, loss: float = 0.1) would stand here.";
+    // A notebook has its settings in Python.
+    this.root.toggleAttribute("data-bare", this.about.framed);
   }
 
   // A parameter's control: {box, read the settings into it}.
