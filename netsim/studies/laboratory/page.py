@@ -1,6 +1,7 @@
 """The page of a lab: that of a replay, with settings beside it on the left and branches on the right."""
 
 from importlib.resources import files
+from pathlib import Path
 
 from netsim.replay.html import page_of
 
@@ -12,5 +13,5 @@ def page(study: str, title: str, *, framed: bool = False) -> str:
     style, script = (
         (files("netsim.studies.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js")
     )
-    meta = {"title": f"Lab: {study}", "lab": {"study": study, "about": title, "framed": framed}}
+    meta = {"title": f"Lab: {Path(study).name}", "lab": {"study": study, "about": title, "framed": framed}}
     return page_of(meta, None, asks=not framed, style=style, script=script)

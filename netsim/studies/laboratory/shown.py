@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from netsim.core.records import TOTALS
@@ -26,7 +27,7 @@ def shown(study: str, runs: Mapping[str, Run], command: str) -> list[dict[str, A
     found = []
     for name, run in runs.items():
         states = None if run.watch is None else run.states
-        about = About(title_of(study, name), command)
+        about = About(title_of(Path(study).name, name), command)
         meta, columns = parts(run.trace, about=about, most=MOST, rounds=run.rounds, states=states)
         whole, packed = packed_parts(meta, columns)
         data = as_json({"meta": whole, "packed": packed})
