@@ -1,6 +1,7 @@
 """A worker process that simulates branches one after the other, and can be ended in the middle of one."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -45,7 +46,7 @@ class Worker:
     def _started(self) -> "subprocess.Popen[str]":
         with self._lock:
             if self._process is None or self._process.poll() is not None:
-                command = [sys.executable, "-m", "netsim.studies.laboratory.worker"]
+                command = [sys.executable, "-m", "netsim.studies.laboratory.worker", str(os.getpid())]
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
                 )

@@ -50,7 +50,9 @@ def _last(run: Run) -> dict[str, str] | None:
             return {"name": name, "text": _together(last.to_dict())} if len(last) else None
     rows = run.rounds
     for name in rows.columns:
-        if name not in _USUAL and name not in run.ledger.causes and rows[name].dtype.kind in "if":
+        if name in _USUAL or name in run.ledger.causes:
+            continue
+        if rows[name].dtype.kind in "if" or rows[name].isna().all():
             value = rows[name].iloc[-1:].dropna()
             return {"name": str(name), "text": f"{float(value.iloc[0]):.4g}" if len(value) else "–"}
     return None

@@ -66,7 +66,13 @@ class Source:
         seeds = any(each.name == "seed" for each in self.parameters)
         flags = [*self._flags({name: value for name, value in settings.items() if name != "seed" or not seeds})]
         varied = ["--seed", f"{settings['seed']}:{settings['seed'] + 20}"] if seeds else []
-        words = ["netsim sweep", shlex.quote(self.study), *flags, *([] if not at else ["--at", shlex.quote(at)]), *varied]
+        words = [
+            "netsim sweep",
+            shlex.quote(self.study),
+            *flags,
+            *([] if not at else ["--at", shlex.quote(at)]),
+            *varied,
+        ]
         return " ".join([*words, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:

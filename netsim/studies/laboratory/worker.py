@@ -6,6 +6,7 @@ What a study or a script prints goes to standard error: standard output is for t
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 from netsim.errors import NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
+from netsim.studies.deploy.processes import die_with
 from netsim.studies.terminal import Reporter
 
 __all__ = ["main", "simulate"]
@@ -68,7 +70,11 @@ def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until there are no more, or the process that began this one has ended."""
+    # A Ctrl-C is for the server, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if len(sys.argv) > 1:
+        die_with(int(sys.argv[1]))
     # A study may print, also from a library's own code: both go to standard error from here on.
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -27,11 +27,20 @@ function overFrame() {
   return { state: (seen) => ask("state", { seen }), run: (branch, place) => ask("run", { branch, place }).then(({ data }) => JSON.parse(data)), act: ask };
 }
 
-// An instant just after a time, in a few digits: what is seen at the time has happened, and a fault comes after it.
-function instantAfter(time, span) {
+// The time shown, in as few digits as tell it from other events: what is seen has happened, and a fault comes after it.
+function instantOf(page) {
+  const { events, player: { time }, span, columns } = page, changes = columns["state times"] || [];
   if (!(time > 0)) return "0";
-  const digits = Math.max(0, 5 - Math.floor(Math.log10(span)));
-  return String(Number(((Math.floor(time * 10 ** digits + 1e-6) + 1) / 10 ** digits).toFixed(digits)));
+  // Faults happen before all else at their instant: at the next event is early enough, at the last one too early.
+  const seen = countUpTo(changes, time), later = events.later(time), next = Math.min(later > time ? later : Infinity, seen < changes.length ? changes[seen] : Infinity);
+  const before = events.earlier(Math.min(next, span * 2)), last = Math.max(before >= 0 ? before : -1, seen ? changes[seen - 1] : -1);
+  for (let digits = Math.max(0, 2 - Math.floor(Math.log10(span))); digits < 17; digits++) {
+    for (const rounded of [Math.round, (value) => Math.floor(value) + 1]) {
+      const found = Number((rounded(time * 10 ** digits) / 10 ** digits).toFixed(digits));
+      if (found > last && found <= next) return String(found);
+    }
+  }
+  return String(next);
 }
 
 class Lab {
@@ -132,7 +141,13 @@ class Lab {
     this.listenTo(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
-    const { time, play } = this.begin;
+    const { time, play } = this.begin, show = page.showControls.bind(page);
+    // A lab runs where a replay plays.
+    page.showControls = () => {
+      show();
+      if (!page.player.playing) page.part("play").textContent = "▶ Run";
+    };
+    page.showControls();
     page.resize();
     page.player.seek(time === null ? (kept ? kept.time : 0) : time);
     if (play || (kept && kept.playing)) page.player.play();
@@ -415,7 +430,7 @@ class Lab {
   // --- faults -------------------------------------------------------------------------------------------------------
 
   async fault(what, target, more = "") {
-    const { page } = this, at = instantAfter(page.player.time, page.span);
+    const { page } = this, at = instantOf(page);
     this.close();
     if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
     const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });

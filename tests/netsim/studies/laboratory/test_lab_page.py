@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,10 @@ def click(page: chromium.Page, place: str) -> None:
 
 def shown(page: chromium.Page, number: int) -> None:
     """Wait until a branch is shown."""
-    until(page, f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done' && lab.loaded.startsWith('{number} ')")
+    until(
+        page,
+        f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done' && lab.loaded.startsWith('{number} ')",
+    )
 
 
 @pytest.mark.slow
@@ -59,7 +63,17 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(
     # It runs on from there, as its parent did up to there.
     until(browser, "replay.state().time > 0.055")
     assert browser.run("lab.branch.at").endswith(" crash 11")
-    assert 0.05 < float(browser.run("lab.branch.at").split()[0]) < 0.0501
+    # What was seen has happened, and what comes next has not.
+    assert 0.05 <= float(browser.run("lab.branch.at").split()[0]) < 0.053
+    # Saved by its button, as a user would.
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    buttons = "[...document.querySelectorAll('.lab-right button')]"
+    browser.run(f"{buttons}.find((each) => each.textContent === 'Save as script').click()")
+    deadline = time.monotonic() + 30
+    while not (saved := list(tmp_path.glob("election_crash_11*.py"))):
+        assert time.monotonic() < deadline, list(tmp_path.iterdir())
+        time.sleep(0.05)
+    exec(compile(saved[0].read_text(), "saved", "exec"), {})
     # Branches are chosen by their numbers.
     browser.press("1", "1")
     shown(browser, 0)
@@ -138,7 +152,9 @@ def agents() -> dict[Any, Average]:
 
 
 @pytest.mark.parametrize("given", [agents, agents()], ids=["made", "copied"])
-def test_a_notebooks_branches_are_runs_with_the_faults(given: dict[Any, Average] | Callable[[], dict[Any, Average]]) -> None:
+def test_a_notebooks_branches_are_runs_with_the_faults(
+    given: dict[Any, Average] | Callable[[], dict[Any, Average]],
+) -> None:
     pytest.importorskip("anywidget")
     widget = netsim.lab(network(), given)
     widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])

@@ -24,7 +24,7 @@ def test_a_fault_starts_a_branch_and_changes_none() -> None:
     assert (crash.name, both.name) == ("crash 3 at 0.05 s", "cut 0–1 at 0.02 s")
     # What was done already is the same branch.
     assert lab.grow(main, "0.05  crash 3") is crash
-    with pytest.raises(BadInput, match="at = '0.05 crsh 3'"):
+    with pytest.raises(BadInput, match=r"^at = '0\.05 crsh 3'"):
         lab.grow(main, "0.05 crsh 3")
 
 
