@@ -40,10 +40,8 @@ def click(page: chromium.Page, place: str) -> None:
 
 def shown(page: chromium.Page, number: int) -> None:
     """Wait until a branch is shown."""
-    until(
-        page,
-        f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done' && lab.loaded.startsWith('{number} ')",
-    )
+    is_done = f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done'"
+    until(page, f"{is_done} && lab.loaded.startsWith('{number} ')")
 
 
 @pytest.mark.slow
