@@ -480,16 +480,18 @@ class Sheet {
     const most = view.tall ? view.width - 16 : 260;
     let { text } = word;
     while (this.wide(text, font) > most && text.length > 4) text = `${text.slice(0, -2).trimEnd()}…`;
-    const w = this.wide(text, font) + 8, h = size + 5, below = word.kind === "note" || word.kind === "clock";
+    const w = this.wide(text, font) + 8, h = size + 5, small = word.kind === "minor" || word.kind === "clock", below = word.kind === "note" || word.kind === "clock";
     const up = (k) => y - 7 - k * (h + 3), down = (k) => y + 7 + (k - 1) * (h + 3), rows = [];
     for (const k of [1, 2, 3]) rows.push(below ? [down(k), up(k)] : [up(k), down(k)]);
     const tries = [];
     if (view.tall) for (const dy of [-h / 2, 7, -h - 7, h + 10, -2 * h - 10]) tries.push([x + 8, y + dy], [x - w - 8, y + dy]);
     else for (const side of [0, 1]) for (const row of rows) for (const top of [row[side]]) tries.push([x + 3, top], [x - w - 3, top], [x - w / 2, top]);
+    // Down a narrow page a word may be wider than the room between two lines.
+    const large = view.tall && !small && w > view.thick - 6;
     for (const [left, top] of tries) {
       const box = [view.tall ? Math.min(Math.max(left, view.left), view.width - w - 2) : left, top];
       box.push(box[0] + w, top + h);
-      if (!this.fits(box) || !this.boxes.free([box[0] - 2, box[1] - 1, box[2] + 2, box[3] + 1])) continue;
+      if (!this.fits(box, large) || !this.boxes.free([box[0] - 2, box[1] - 1, box[2] + 2, box[3] + 1])) continue;
       this.boxes.add(box);
       this.words.push({ ...word, text, font, box });
       return;
@@ -497,13 +499,13 @@ class Sheet {
   }
 
   // Not beyond the picture's rim, nor on another agent's lifeline.
-  fits(box) {
+  fits(box, anywhere = false) {
     const { view } = this, [low, high] = view.tall ? [box[0], box[2]] : [box[1], box[3]];
     const [begin, end] = view.tall ? [box[1], box[3]] : [box[0], box[2]];
     if (begin < this.along(Math.max(this.from, -0.02 * view.window)) || end > this.along(Math.min(this.to, this.page.span + 0.02 * view.window)) + 2) return false;
     if (low < (view.tall ? view.left : 0) || high > (view.tall ? view.width : view.bottom)) return false;
     const lane = view.laneAt((low + high) / 2), v = view.cross(lane);
-    return high < v - 2 || low > v + 2;
+    return anywhere || high < v - 2 || low > v + 2;
   }
 
   lights({ agent, time }) {

@@ -19,7 +19,7 @@ class SpaceTime {
   fit() {
     if (this.zoomed) return;
     const { span, meta, events } = this.page, { width, height } = this.surface || { width: 1000, height: 600 };
-    const long = width < NARROW ? height : width - 200;
+    const long = width < NARROW ? 0.5 * height : width - 200;
     const few = span * Math.min(1, long / 12 / Math.max(events.count, 1)), round = meta.rounds ? meta.round_period : 0;
     const some = Math.max(few, Math.min(1.25 * round, 10 * few));
     this.window = (some > 0.6 * span ? 1.03 * span : some) || 1;

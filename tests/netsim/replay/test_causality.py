@@ -1,4 +1,4 @@
-"""Happened-before in the page of a replay: vector clocks, pasts, futures and chains, against agents that keep clocks."""
+"""Happened-before in the page of a replay: clocks, pasts, futures, chains; against agents that keep vector clocks."""
 
 import json
 import shutil
@@ -27,16 +27,21 @@ _COLUMNS = ("start", "end", "sender", "receiver", "cause", "round", "reply", "nu
 
 # What the page computes, for all events: {time, agent, clock, past, future, sent, got, over}.
 _SCRIPT = """
-const {columns, agents, local, pairs} = JSON.parse(require("fs").readFileSync(0));
-for (const [name, type] of [["start", Float64Array], ["end", Float64Array], ["sender", Int32Array], ["receiver", Int32Array],
-  ["cause", Int16Array], ["round", Int32Array], ["reply", Uint8Array], ["number", Float64Array]]) columns[name] = type.from(columns[name]);
-const known = new Causality(columns, agents, local), list = (values) => Array.from(values);
-const marked = (marks) => list(marks.keys()).filter((event) => marks[event]), events = list(known.time.keys()), all = list(known.clocks());
-console.log(JSON.stringify({ time: list(known.time), agent: list(known.agent), sent: list(known.sent), got: list(known.got),
+const { columns, agents, local, pairs } = JSON.parse(require("fs").readFileSync(0));
+const types = { start: Float64Array, end: Float64Array, number: Float64Array, cause: Int16Array, reply: Uint8Array };
+for (const name of Object.keys(columns)) columns[name] = (types[name] || Int32Array).from(columns[name]);
+const known = new Causality(columns, agents, local), events = Array.from(known.time.keys());
+const marked = (marks) => events.filter((event) => marks[event]), all = Array.from(known.clocks());
+const lists = ["time", "agent", "sent", "got"].map((name) => [name, Array.from(known[name])]);
+console.log(JSON.stringify({
+  ...Object.fromEntries(lists),
   clocks: events.map((event) => all.slice(event * agents, (event + 1) * agents)),
-  clock: events.map((event) => list(known.clock(event))),
-  past: events.map((event) => marked(known.past(event))), future: events.map((event) => marked(known.future(event))),
-  chains: (pairs || []).map(([one, other]) => known.chain(one, other)), overtook: list(overtakings(columns, agents)) }));
+  clock: events.map((event) => Array.from(known.clock(event))),
+  past: events.map((event) => marked(known.past(event))),
+  future: events.map((event) => marked(known.future(event))),
+  chains: pairs.map(([one, other]) => known.chain(one, other)),
+  overtook: Array.from(overtakings(columns, agents)),
+}));
 """
 
 
@@ -173,7 +178,8 @@ def test_chain_has_as_few_frames_as_possible() -> None:
     assert near["events"] == [at[0, 0.0], at[1, 1.0], at[2, 2.0]]
     # What was lost orders nothing; on one's own lifeline no frame is needed.
     assert lost is None
-    assert own["rows"] == [] and own["events"] == [at[3, 0.2], at[3, 3.5]]
+    assert own["rows"] == []
+    assert own["events"] == [at[3, 0.2], at[3, 3.5]]
 
 
 def instant(sender: int, receiver: int, number: int = 0, **more: Any) -> Row:
@@ -206,7 +212,8 @@ def test_a_reply_follows_its_question_at_the_same_instant() -> None:
     _, found = order_of(rows, 2)
     asked, answered = found["sent"]
     assert found["got"][0] == answered, "hears and answers in one event"
-    assert found["got"][1] != asked and len(found["time"]) == 3
+    assert found["got"][1] != asked
+    assert len(found["time"]) == 3
     # With acknowledgements both ways no one's is before the other's question.
     rows += [instant(1, 0, round=1), instant(0, 1, 7, round=1, reply=1)]
     columns, found = order_of(rows, 2)
@@ -214,7 +221,8 @@ def test_a_reply_follows_its_question_at_the_same_instant() -> None:
         (sender, reply): event
         for sender, reply, event in zip(columns["sender"], columns["reply"], found["sent"], strict=True)
     }
-    assert not found["past"][sent[0, 0]] and not found["past"][sent[1, 0]]
+    assert not found["past"][sent[0, 0]]
+    assert not found["past"][sent[1, 0]]
     assert found["past"][sent[0, 1]] == sorted([sent[0, 0], sent[1, 0]])
 
 
