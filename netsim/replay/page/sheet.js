@@ -103,6 +103,8 @@ class Sheet {
         context.fillStyle = look.band;
         const [x1, y1] = this.turned(u1, 0), [x2, y2] = this.turned(u2, tall ? view.width : view.bottom);
         context.fillRect(x1, y1, x2 - x1, y2 - y1);
+        // Its caption stands there.
+        if (tall) this.boxes.add([view.left, u1, view.width, u1 + 1.8 * size]);
         context.setLineDash([2, 4]);
         for (const u of [u1, u2]) this.line(u, 0, u, tall ? view.width : view.bottom);
         context.setLineDash([10, 5]);
@@ -131,7 +133,6 @@ class Sheet {
       }
       context.setLineDash([]);
     }
-    this.size = size;
   }
 
   // --- lifelines -----------------------------------------------------------------------------------------------------------

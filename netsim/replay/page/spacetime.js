@@ -308,34 +308,52 @@ class SpaceTime {
     return this.tall ? [x, y - this.top + shift] : [x - this.left + shift, y];
   }
 
-  // The sheet that is on the canvas: it is drawn anew only when the time leaves it, or what it shows has changed.
-  renew() {
-    const { page, window: wide, surface } = this, { look, events, chosen } = page, ratio = window.devicePixelRatio || 1;
-    const all = wide >= page.span, from = all ? this.start : (Math.floor(this.start / (wide / 2)) - 1) * (wide / 2);
-    const kept = this.sheet && !all && this.sheet.from <= this.start && this.start + wide <= this.sheet.to;
+  // What moves lies on a sheet of its own, drawn anew only when the time leaves it, or what it shows has changed. Where the
+  // time leaves it at once, the sheet is the canvas.
+  drawSheet() {
+    const { page, window: wide, surface, under, start } = this, { events, chosen } = page, { context } = surface, ratio = window.devicePixelRatio || 1;
+    const all = wide >= page.span, hasty = !all && !(Math.abs(start - this.last) < wide / 4);
+    const kept = this.sheet && (all ? this.sheet.from === start : this.sheet.from <= start && start + wide <= this.sheet.to);
     const key = [wide, this.scale, surface.width, surface.height, ratio, this.left, this.thick, this.clocked, JSON.stringify(chosen), events.keptKinds.join(""), events.keptCauses.join("")].join();
-    if (this.key_ === key && (kept || (all && this.sheet.from === from))) return;
-    const to = from + (all ? 1 : 2) * wide, long = (to - from) * this.scale;
-    this.key_ = key;
-    this.under.width = Math.ceil((this.tall ? surface.width : long) * ratio);
-    this.under.height = Math.ceil((this.tall ? long : surface.height) * ratio);
-    const context = this.under.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.sheet = new Sheet(this, context, from, to);
+    this.last = start;
+    if (this.key_ !== key || !kept) {
+      this.key_ = key;
+      if (hasty) {
+        context.save();
+        context.beginPath();
+        if (this.tall) context.rect(0, this.top, this.width, this.long);
+        else context.rect(this.left, 0, this.long, this.bottom);
+        context.clip();
+        context.translate(this.tall ? 0 : this.left, this.tall ? this.top : 0);
+        this.sheet = new Sheet(this, context, start, start + wide);
+        context.restore();
+        this.key_ = "";
+        return;
+      }
+      const from = all ? start : (Math.floor(start / (wide / 2)) - 1) * (wide / 2), to = from + (all ? 1 : 2) * wide;
+      const long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
+      const [w, h] = this.tall ? [large(surface.width), large(long)] : [large(long), large(surface.height)];
+      const pen = under.getContext("2d");
+      // A new size also clears.
+      if (under.width !== w || under.height !== h) Object.assign(under, { width: w, height: h });
+      pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+      pen.clearRect(0, 0, w, h);
+      this.sheet = new Sheet(this, pen, from, to);
+    }
+    // Whole pixels: what moves stays sharp.
+    const shift = Math.round((start - this.sheet.from) * this.scale * ratio), long = Math.round(this.long * ratio);
+    const [w, h] = this.tall ? [under.width, Math.min(long, under.height - shift)] : [Math.min(long, under.width - shift), Math.round(this.bottom * ratio)];
+    if (this.tall) context.drawImage(under, 0, shift, w, h, 0, this.top, w / ratio, h / ratio);
+    else context.drawImage(under, shift, 0, w, h, this.left, 0, w / ratio, h / ratio);
   }
 
   draw(t) {
     this.read();
     this.measure(t);
-    this.renew();
-    const { context, width, height } = this.surface, { look, events, chosen } = this.page, ratio = window.devicePixelRatio || 1;
+    const { context, width, height } = this.surface, { look, events, chosen } = this.page;
     context.clearRect(0, 0, width, height);
     this.drawGrid(context, width, height);
-    // Whole pixels: what moves stays sharp.
-    const shift = Math.round((this.start - this.sheet.from) * this.scale * ratio), long = Math.round(this.long * ratio);
-    const { under } = this, [w, h] = this.tall ? [under.width, Math.min(long, under.height - shift)] : [Math.min(long, under.width - shift), Math.round(this.bottom * ratio)];
-    if (this.tall) context.drawImage(under, 0, shift, w, h, 0, this.top, w / ratio, h / ratio);
-    else context.drawImage(under, shift, 0, w, h, this.left, 0, w / ratio, h / ratio);
+    this.drawSheet();
     // What is yet to come is pale, unless a chosen event shows its future.
     const at = this.at(t), end = (this.tall ? this.top : this.left) + this.long;
     context.fillStyle = look.paper;
@@ -385,8 +403,11 @@ class SpaceTime {
 
   // Agents' names, what they are at the right edge, and the captions of partitions: they stay where they are.
   drawNames(context, t) {
-    const { look, meta, chosen } = this.page, { size, thick, order } = this, every = Math.ceil((1.1 * size) / thick);
+    const { look, meta, chosen } = this.page, { size, thick, order } = this, letters = thick < 70 ? 6 : 13;
     context.textBaseline = "middle";
+    context.font = look.font(13, "600");
+    const widest = Math.max(...meta.agents.slice(0, 500).map((name) => context.measureText(clipped(name, letters)).width), 1);
+    const every = Math.ceil((this.tall ? widest + 4 : 1.1 * size) / thick);
     this.drawCaptions(context, t);
     if (this.tall) {
       context.fillStyle = look.paper;
@@ -404,10 +425,8 @@ class SpaceTime {
       context.font = look.font(13, "600");
       context.fillStyle = mine ? look.accent : look.ink;
       if (this.tall) {
-        let name = clipped(meta.agents[agent], 13);
-        while (context.measureText(name).width > thick - 2 && name.length > 1) name = name.slice(0, -1);
         context.textAlign = "center";
-        if (thick >= 9 || mine || lane % Math.ceil(9 / thick) === 0) context.fillText(name, v, this.top / 2);
+        if (lane % every === 0 || mine) context.fillText(clipped(meta.agents[agent], letters), v, this.top / 2);
       } else if (lane % every === 0 || mine) {
         context.textAlign = "right";
         context.fillText(clipped(meta.agents[agent], 13), this.left - 9, v, this.left - 12);
@@ -415,12 +434,13 @@ class SpaceTime {
     });
     if (this.tall) this.ends = this.endWords();
     context.font = look.font(this.tall ? 11 : 12, "600");
-    this.ends.forEach(({ text, colour }, lane) => {
+    const fitting = !this.tall || this.ends.every(({ text }) => context.measureText(text).width < thick - 2);
+    if (fitting) this.ends.forEach(({ text, colour }, lane) => {
       const v = this.cross(lane);
       context.fillStyle = colour;
       context.textAlign = this.tall ? "center" : "left";
-      if (this.tall && context.measureText(text).width < thick - 2) context.fillText(text, v, this.bottom + this.under_ / 2);
-      else if (!this.tall && lane % every === 0) context.fillText(text, this.left + this.long + 8, v, this.right - 10);
+      if (this.tall) context.fillText(text, v, this.bottom + this.under_ / 2);
+      else if (lane % every === 0) context.fillText(text, this.left + this.long + 8, v, this.right - 10);
     });
   }
 
@@ -541,7 +561,7 @@ class SpaceTime {
 
   // The panel below the diagram.
   tell() {
-    const { page, focus, bar } = this, { chosen, meta } = page, key = [this.key_, this.comparing, this.moved].join();
+    const { page, focus, bar } = this, { chosen, meta } = page, key = [JSON.stringify(chosen), this.comparing, this.clocked, this.moved, page.events.count].join();
     if (bar.told === key) return;
     bar.told = key;
     const text = [], has = focus && focus.marks;
