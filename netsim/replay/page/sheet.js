@@ -59,6 +59,7 @@ class Sheet {
     this.detailed = this.rows.length < 3000;
     this.focus = view.focus;
     this.drawFaults();
+    if (this.level === 4 && look.kinds.some(({ routine }) => routine)) this.drawTicks();
     this.drawLifelines();
     this.placeEvents();
     this.placeArrows();
@@ -113,16 +114,7 @@ class Sheet {
       } else if (fault.links.length && !DOWNS.has(fault.what)) {
         for (const [i, j] of fault.links.slice(0, 200)) {
           if (i > j && fault.links.some(([k, l]) => k === j && l === i)) continue;
-          const [v1, v2] = [cross(lanes[i]), cross(lanes[j])];
-          for (const [time, mark] of [[fault.begin, "boxed"], [fault.end, "ring"]]) {
-            if (time === null || time === undefined || time < this.from || time > this.to) continue;
-            context.setLineDash([4, 3]);
-            this.line(this.along(time), v1, this.along(time), v2);
-            context.setLineDash([]);
-            const [x, y] = this.turned(this.along(time), (v1 + v2) / 2);
-            look.drawMark(context, mark, look.bandline, x, y, 4.5);
-            this.boxes.add([x - 7, y - 7, x + 7, y + 7]);
-          }
+          this.drawCut(fault, lanes[i], lanes[j], u1, u2);
         }
         this.say(fault.begin, lanes[fault.links[0][0]], fault.text, { kind: "fault", colour: look.bandline });
       } else if (!DOWNS.has(fault.what)) {
@@ -132,6 +124,23 @@ class Sheet {
         if (fault.agents.length) this.say(fault.begin, lanes[fault.agents[0]], fault.text, { kind: "fault", colour: look.bandline });
       }
       context.setLineDash([]);
+    }
+  }
+
+  // A link that is cut: a line between its agents as long as that lasts, from a boxed cross to a ring.
+  drawCut({ what, begin, end }, one, other, u1, u2) {
+    const { context, look, view } = this, middle = view.cross(view.between(one, other, 0.5));
+    context.setLineDash([4, 3]);
+    this.line(u1, middle, u2, middle);
+    for (const [time, mark] of [[begin, what === "Lose" ? "cross" : "boxed"], [end, "ring"]]) {
+      if (!Number.isFinite(time ?? NaN) || time < this.from || time > this.to) continue;
+      context.setLineDash([4, 3]);
+      this.line(this.along(time), view.cross(one), this.along(time), view.cross(other));
+      context.setLineDash([]);
+      const [x, y] = this.turned(this.along(time), middle);
+      look.drawMark(context, mark, look.bandline, x, y, 4.5);
+      this.boxes.add([x - 7, y - 7, x + 7, y + 7]);
+      context.strokeStyle = look.bandline;
     }
   }
 
@@ -297,7 +306,6 @@ class Sheet {
 
   placeArrows() {
     const { events, look } = this.page, fans = new Map();
-    if (this.level === 4 && look.kinds.some(({ routine }) => routine)) this.drawTicks();
     // A tick stands for a routine frame where there is no room for arrows.
     const rows = this.ticked ? this.rows.filter((row) => !look.kind(events.kind[row]).routine || events.cause[row]) : this.rows;
     this.drawn = new Thinned(rows, MOST_DRAWN).forEach((row) => {
@@ -325,7 +333,7 @@ class Sheet {
       v2 = v1 + (goal - v1) * share;
       if (border !== null) [v2, cut] = [cross(border), true];
       else if (share < 0.2) v2 = v1 + way * Math.min(Math.abs(goal - v1) * share, 0.8 * view.thick, 26);
-      else if (share < 0.8) v2 = cross(this.between(lanes[sender[row]], lanes[receiver[row]], share));
+      else if (share < 0.8) v2 = cross(view.between(lanes[sender[row]], lanes[receiver[row]], share));
       else v2 = goal - way * Math.min(0.15 * Math.abs(goal - v1), 14);
       // What ends the moment it leaves would be hidden under others of its fan: the line leans as if it had flown so far.
       const lean = cut ? 9 + 15 * Math.min(fan.cut.length, 3) : share < 0.2 ? 9 : Math.max(share * view.flight * scale, 9);
@@ -334,12 +342,6 @@ class Sheet {
     const middle = this.turned((u0 + u2) / 2 + 2 * bow, (v1 + v2) / 2), [x1, y1] = this.turned(u0, v1), [x2, y2] = this.turned(u2, v2);
     const wait = u1 - u0 > 3 ? this.turned(u1, v1 + way * Math.min(4, 0.2 * view.thick)) : null;
     return { row, why, cut, bow, x1, y1, x2, y2, middle, wait };
-  }
-
-  // A lane at a share of the way, but on no other agent's line.
-  between(one, other, share) {
-    const lane = one + (other - one) * share, floor = Math.floor(lane);
-    return Math.abs(other - one) < 2 || Math.abs(lane - floor - 0.5) < 0.3 ? lane : floor + 0.5;
   }
 
   // A point on an arrow.
@@ -420,7 +422,7 @@ class Sheet {
   drawTicks() {
     const { context, view, page: { events, span }, look } = this, { kind, cause, end, receiver } = events;
     const long = Math.ceil((this.to - this.from) * view.scale) + 1, seen = new Uint8Array(long * this.page.meta.agents.length);
-    const half = Math.min(5, 0.3 * view.thick);
+    const half = Math.min(8, 0.35 * view.thick);
     this.ticked = true;
     context.globalAlpha = this.focus ? 0.2 : 1;
     context.fillStyle = look.kinds.find(({ routine }) => routine).colour;
@@ -504,7 +506,7 @@ class Sheet {
     const { view } = this, [low, high] = view.tall ? [box[0], box[2]] : [box[1], box[3]];
     const [begin, end] = view.tall ? [box[1], box[3]] : [box[0], box[2]];
     if (begin < this.along(Math.max(this.from, -0.02 * view.window)) || end > this.along(Math.min(this.to, this.page.span + 0.02 * view.window)) + 2) return false;
-    if (low < (view.tall ? view.left : 0) || high > (view.tall ? view.width : view.bottom)) return false;
+    if (low < (view.tall ? view.left : 0.55 * view.top) || high > (view.tall ? view.width : view.bottom)) return false;
     const lane = view.laneAt((low + high) / 2), v = view.cross(lane);
     return anywhere || high < v - 2 || low > v + 2;
   }

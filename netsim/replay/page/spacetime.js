@@ -153,11 +153,21 @@ class SpaceTime {
     return this.known;
   }
 
-  // Between which lanes a frame was stopped by a partition; null: none.
+  // A lane at a share of the way, but on no other agent's line.
+  between(one, other, share) {
+    const lane = one + (other - one) * share, floor = Math.floor(lane);
+    return Math.abs(other - one) < 2 || Math.abs(lane - floor - 0.5) < 0.3 ? lane : floor + 0.5;
+  }
+
+  // The lane on which the line of the fault stands that stopped a frame; null: there is none.
   border(row) {
     const { sender, receiver, start } = this.page.events, [i, j] = [sender[row], receiver[row]];
-    const fault = this.faults.find(({ what, begin, end, side }) => what === "Partition" && begin <= start[row] && start[row] <= (end ?? Infinity) && side[i] !== side[j]);
-    if (!fault) return null;
+    const now = ({ begin, end }) => begin <= start[row] && start[row] <= (end ?? Infinity);
+    const fault = this.faults.find((each) => each.side && now(each) && each.side[i] !== each.side[j]);
+    if (!fault) {
+      const cut = this.faults.some((each) => now(each) && each.links.some(([from, to]) => from === i && to === j));
+      return cut ? this.between(this.lanes[i], this.lanes[j], 0.5) : null;
+    }
     const cuts = fault.cuts.filter((lane) => (lane - this.lanes[i]) * (lane - this.lanes[j]) < 0);
     return cuts.length ? cuts.reduce((best, lane) => (Math.abs(lane - this.lanes[i]) < Math.abs(best - this.lanes[i]) ? lane : best)) : null;
   }
@@ -173,6 +183,7 @@ class SpaceTime {
       return { chosen: [], marks: null, lit: (row) => this.page.concerns(events.sender[row], events.receiver[row]), concerns };
     }
     const { event, with: second } = chosen, key = `${event} ${second}`;
+    if (!(Math.max(event, second ?? 0) < this.causality.count)) return null;
     if (this.focused && this.focused.key === key && this.focused.of === this.causality) return this.focused;
     const { sent, got } = this.causality, past = this.causality.past(event), future = this.causality.future(event);
     const count = (marks) => marks.reduce((sum, mark) => sum + mark, 0), numbers = { past: count(past), future: count(future) };
@@ -222,6 +233,7 @@ class SpaceTime {
   key(event) {
     const { page } = this, { chosen } = page, has = chosen && chosen.event !== undefined;
     const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === "Enter" && ["BUTTON", "A", "INPUT", "SUMMARY"].includes(event.target.tagName)) return false;
     if (ways && has) {
       this.second = event.shiftKey;
       this.move(...(this.tall ? ways.toReversed() : ways));
@@ -257,6 +269,7 @@ class SpaceTime {
     if (!this.sheet) return null;
     const [atX, atY] = this.onSheet(x, y), event = this.sheet.eventAt(atX, atY);
     if (event >= 0) {
+      if (this.page.player.playing) this.page.player.pause();
       const { chosen } = this.page, first = chosen && chosen.event !== undefined && (second || this.comparing);
       this.comparing = false;
       return first ? { agent: chosen.agent, event: chosen.event, with: event } : { agent: this.causality.agent[event], event };
