@@ -1,12 +1,13 @@
 // A stretch of the space–time diagram, drawn once on a canvas of its own and kept while the time moves over it. Where words
 // stand is decided here: events and crosses first, then roles, notes and what is small, at last the labels of arrows.
 
-const DENSE = [14, 8, 4, 2];
+const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000;
 
 // Rectangles (left, top, right, bottom) that are taken, found by cells.
 class Boxes {
   constructor() {
     this.cells = new Map();
+    this.crosses = 0;
   }
 
   *near([left, top, right, bottom]) {
@@ -49,7 +50,7 @@ function meets({ x1, y1, x2, y2 }, [left, top, right, bottom]) {
 class Sheet {
   constructor(view, context, from, to) {
     const { page } = view, { events, look } = page;
-    Object.assign(this, { view, page, look, context, from, to, boxes: new Boxes(), arrows: [], dots: [], words: [] });
+    Object.assign(this, { view, page, look, context, from, to, boxes: new Boxes(), arrows: [], dots: [], words: [], labels: [] });
     this.size = 12 * look.scale;
     this.rows = events.overlapping(from, to).slice();
     this.along = (time) => (time - from) * view.scale;
@@ -317,7 +318,7 @@ class Sheet {
       if (arrow.cut) fan.cut.push(arrow);
       arrow.fan = fan;
       this.arrows.push(arrow);
-      if (arrow.why && this.level < 4) this.boxes.add([arrow.x2 - 8, arrow.y2 - 8, arrow.x2 + 8, arrow.y2 + 8]);
+      if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8, arrow.y2 - 8, arrow.x2 + 8, arrow.y2 + 8]);
     });
     if (this.ticked) this.drawn += this.rows.length - rows.length;
   }
@@ -447,7 +448,8 @@ class Sheet {
 
   placeWords() {
     const { view, page, look, causality } = this, { meta, states } = page;
-    for (const { time, agent, text, kind, colour } of view.words) {
+    const first = countUpTo(view.wordTimes, this.from, true), last = countUpTo(view.wordTimes, this.to);
+    for (const { time, agent, text, kind, colour } of view.words.slice(first, Math.min(last, first + MOST_WORDS))) {
       this.say(time, view.lanes[agent], text, { kind, colour: colour || look.ink, agent });
     }
     if (view.clocked && causality && this.level < 2) this.sayClocks();
@@ -508,7 +510,7 @@ class Sheet {
     if (begin < this.along(Math.max(this.from, -0.02 * view.window)) || end > this.along(Math.min(this.to, this.page.span + 0.02 * view.window)) + 2) return false;
     if (low < (view.tall ? view.left : 0.55 * view.top) || high > (view.tall ? view.width : view.bottom)) return false;
     const lane = view.laneAt((low + high) / 2), v = view.cross(lane);
-    return anywhere || high < v - 2 || low > v + 2;
+    return anywhere || high < v - 4 || low > v + 4;
   }
 
   lights({ agent, time }) {
@@ -592,10 +594,11 @@ class Sheet {
     }
     const boxes = tries.map(([x, y]) => [x, y, x + w, y + h]).filter((box) => this.fits(box) && this.boxes.free([box[0] - 3, box[1], box[2] + 3, box[3]]));
     // Rather where no other arrow runs.
-    const clear = (box) => !this.arrows.some((other) => other !== arrow && !other.bow && meets(other, box));
+    const clear = (box) => this.arrows.length > 300 || !this.arrows.some((other) => other !== arrow && !other.bow && meets(other, box));
     const box = boxes.find(clear) || (this.arrows.length < 200 || arrow.lit ? boxes[0] : null);
     if (!box) return;
     this.boxes.add(box);
+    this.labels.push({ text, box, row: arrow.row });
     context.globalAlpha = arrow.lit ? 1 : 0.2;
     context.textAlign = "left";
     context.textBaseline = "middle";

@@ -55,6 +55,8 @@ class SpaceTime {
     const { times = [], agents = [], texts = [] } = meta.marks || {};
     times.forEach((time, i) => this.words.push({ time, agent: agents[i], text: `“${clipped(texts[i], 40)}”`, kind: "note", deed: "notes " }));
     this.words.sort((one, other) => one.time - other.time);
+    this.wordTimes = Float64Array.from(this.words, ({ time }) => time);
+    this.widest = 0;
   }
 
   // Agents of one side of a partition are neighbours.
@@ -211,6 +213,15 @@ class SpaceTime {
     this.page.choose(next);
   }
 
+  // Events that a page's address chooses: #event=20&with=34.
+  follow(link) {
+    const [one, other] = ["event", "with"].map((name) => (/^\d+$/.test(link.get(name) || "") ? Number(link.get(name)) : -1));
+    if (one < 0 || one >= this.causality.count) return;
+    const chosen = { agent: this.causality.agent[one], event: one };
+    if (!link.has("t")) this.page.player.time = Math.min(this.causality.time[one], this.page.limit);
+    this.page.choose(other >= 0 && other < this.causality.count ? { ...chosen, with: other } : chosen);
+  }
+
   // The time shown follows only to what is not in view.
   reveal(event) {
     const time = this.causality.time[event];
@@ -278,6 +289,17 @@ class SpaceTime {
     if (row >= 0) return { link: [sender[row], receiver[row]] };
     const lane = this.laneAt(this.tall ? x : y), away = Math.abs((this.tall ? x : y) - this.cross(lane));
     return away <= Math.max(10, 0.5 * this.thick * (this.thick < 20)) || (!this.tall && x < this.left) ? { agent: this.order[lane] } : null;
+  }
+
+  // What is seen, for tests and talks: places of events (px, on the canvas), and what words and crosses stand where.
+  seen() {
+    const shift = (this.start - this.sheet.from) * this.scale, { causality, sheet } = this, { events, meta } = this.page;
+    const on = (x, y) => (this.tall ? [x, y + this.top - shift] : [x + this.left - shift, y]);
+    const dots = sheet.dots.map(({ event, x, y }) => ({ event, agent: causality.agent[event], time: causality.time[event], place: on(x, y) }));
+    const boxed = ({ text, box }) => ({ text, box: [...on(box[0], box[1]), ...on(box[2], box[3])] });
+    const crosses = sheet.arrows.filter(({ why }) => why).map(({ row, why, x2, y2 }) => ({ row, cause: meta.causes[why], receiver: events.receiver[row], place: on(x2, y2) }));
+    const marks = this.focus && this.focus.marks ? Array.from(this.focus.marks) : null;
+    return { tall: this.tall, level: sheet.level, dots, words: sheet.words.map(boxed), labels: sheet.labels.map(boxed), crosses, marks, order: this.order };
   }
 
   // --- measures and drawing -------------------------------------------------------------------------------------------------
