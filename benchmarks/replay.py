@@ -1,8 +1,8 @@
 """The page of a replay: its size, how soon it is ready and how long it draws, in a real Chromium without a GPU.
 
 Frames over links of a hundred agents, twice: with constant latencies, and with uniform ones, whose digits are random,
-so that no packing can make them small. Drawing is the script's time for a picture of the map and of the sequence, at
-moments spread evenly over the run; the rest is the browser's. Skips itself where there is no Chromium.
+so that no packing can make them small. Drawing is the script's time for a picture of the map and of the space–time
+diagram, at moments spread evenly over the run; the rest is the browser's. Skips itself where there is no Chromium.
 """
 
 import statistics
@@ -100,7 +100,7 @@ def measured(page: chromium.Page, path: Path, repeats: int) -> dict[str, float]:
         # A new process counts from zero.
         worked.append(after - before if after > before else after)
     result = {"ready_ms": min(ready), "ready_cpu_ms": min(worked)}
-    for view in ("map", "sequence"):
+    for view in ("map", "spacetime"):
         page.run(f"replay.show('{view}'), replay.measure(40), 0")
         before = page.processor_ms()
         drawn = page.run(f"replay.measure({PICTURES})")

@@ -33,7 +33,7 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    *("unpack", "events", "look", "states", "map", "sequence", "strip", "curves"),
+    *("unpack", "events", "look", "states", "map", "causality", "sheet", "spacetime", "strip", "curves"),
     *("inspector", "panels", "player", "live", "framed", "page"),
 )
 

@@ -16,7 +16,7 @@ class Inspector {
       if (this.idle) return;
       this.idle = true;
       this.title.textContent = "Inspector";
-      this.body.replaceChildren(element("p", "Click an agent or a link on the map, or an agent's line in the sequence.", { class: "hint" }));
+      this.body.replaceChildren(element("p", "Click an agent or a link on the map, or an agent's line or an event in the space–time diagram.", { class: "hint" }));
       return;
     }
     this.idle = false;

@@ -13,7 +13,7 @@ class Page {
     this.states = new States(this);
     this.player = new Player(this);
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
-    this.views = { map: new MapView(this, part("links"), part("map")), sequence: new SequenceView(this, part("sequence")) };
+    this.views = { map: new MapView(this, part("links"), part("map")), spacetime: new SpaceTime(this, part("spacetime")) };
     this.strip = new Strip(this, part("strip"));
     this.curves = new Curves(this, part("curves"));
     this.inspector = new Inspector(this, part("inspector"));
@@ -52,7 +52,7 @@ class Page {
     this.measure();
     this.look.read();
     this.states.read();
-    this.views.sequence.fit();
+    this.views.spacetime.fit();
     this.curves.read();
     this.counts.read();
     describe(this);
@@ -99,21 +99,22 @@ class Page {
     this.part("play").textContent = player.playing ? "❚❚ Pause" : "▶ Play";
     this.part("speed").textContent = `${short(player.speed, 3)} s per s`;
     root.dataset.view = this.view;
-    for (const name of ["map", "sequence"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
+    for (const name of ["map", "spacetime"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
     for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.rounds > 0);
     this.part("strip").setAttribute("aria-valuemax", String(this.span));
   }
 
   resize() {
     this.views.map.resize();
-    this.views.sequence.resize();
+    this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
     this.draw();
   }
 
   show(view) {
-    this.view = view;
+    // The name that links of earlier versions have.
+    this.view = view === "sequence" ? "spacetime" : view;
     this.showControls();
     this.resize();
   }
@@ -143,7 +144,7 @@ class Page {
       play: () => player.toggle(), back: () => player.step(false), on: () => player.step(true),
       "round-back": () => player.round(false), "round-on": () => player.round(true),
       slower: () => player.faster(1 / 1.5), faster: () => player.faster(1.5),
-      "to-map": () => this.show("map"), "to-sequence": () => this.show("sequence"),
+      "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"),
       theme: () => this.theme(), help: () => this.help(), "help-close": () => this.help(),
     };
     for (const [name, act] of Object.entries(buttons)) {
@@ -153,16 +154,16 @@ class Page {
         if (event.detail) part(name).blur();
       });
     }
-    for (const name of ["map", "sequence"]) {
-      part(name).addEventListener("click", (event) => this.choose(this.views[name].pick(event.offsetX, event.offsetY)));
+    for (const name of ["map", "spacetime"]) {
+      part(name).addEventListener("click", (event) => this.choose(this.views[name].pick(event.offsetX, event.offsetY, event.shiftKey)));
     }
-    part("sequence").addEventListener("wheel", (event) => {
+    part("spacetime").addEventListener("wheel", (event) => {
       event.preventDefault();
-      this.views.sequence.zoom(event.deltaY > 0 ? 1.25 : 0.8);
+      this.views.spacetime.zoom(event.deltaY > 0 ? 1.25 : 0.8);
       this.draw();
     }, { passive: false });
-    part("wider").addEventListener("click", () => (this.views.sequence.zoom(1.5), this.draw()));
-    part("narrower").addEventListener("click", () => (this.views.sequence.zoom(1 / 1.5), this.draw()));
+    part("wider").addEventListener("click", () => (this.views.spacetime.zoom(1.5), this.draw()));
+    part("narrower").addEventListener("click", () => (this.views.spacetime.zoom(1 / 1.5), this.draw()));
     const { signal } = this.gone;
     document.addEventListener("keydown", (event) => this.key(event), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint(), { signal });
@@ -193,12 +194,14 @@ class Page {
     const tag = event.target.tagName;
     if (event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;
     if (tag === "INPUT" && event.key === " ") return;
+    const view = this.views[this.view];
+    if (view.key && view.key(event)) return event.preventDefault();
     const { player } = this, far = event.shiftKey;
     const keys = {
       " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.step(true)),
       ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
       "+": () => player.faster(1.5), "=": () => player.faster(1.5), "-": () => player.faster(1 / 1.5),
-      m: () => this.show("map"), s: () => this.show("sequence"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
+      m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
     };
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
@@ -223,6 +226,7 @@ function handle(page) {
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
     state: () => stateOf(page),
     place: (agent) => [page.views.map.x[agent], page.views.map.y[agent]],
+    seen: () => page.views.spacetime.seen(),
     measure: (frames) => measure(page, frames),
   };
 }
@@ -256,6 +260,9 @@ async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
   const page = new Page(root, meta, await unpack(packed));
   page.draw();
+  const link = new URLSearchParams(location.hash.slice(1));
+  if (link.get("view") in { ...page.views, sequence: 1 }) page.show(link.get("view"));
+  page.views.spacetime.follow(link);
   root.dataset.ready = "";
   if (page.live) page.live.begin();
   if (meta.framed) new Framed(page);

@@ -185,7 +185,7 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
     changes = meta["states"]
     text = pd.DataFrame({"time_s": changes["times"], "agent": changes["agents"], "sent": changes["sent"]})
     text["value"] = changes["values"]["value"]
-    for view in ("map", "sequence"):
+    for view in ("map", "spacetime"):
         at = ", ".join(repr(float(time)) for time in times)
         states = page.run(f"replay.show('{view}'), [{at}].map((time) => (replay.seek(time), replay.state()))")
         for time, state in zip(map(float, times), states, strict=True):
@@ -372,12 +372,12 @@ def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_notes_it(
         drawn = browser.run("replay.state().drawn")
         assert (drawn["shown"], drawn["drawn"], drawn["spread"], drawn["underway"]) == (4, 4, 4, 0), time
         assert browser.run(CLOCK).endswith(" of 3 · 4 drawn over the round: latency is 0")
-        # What is counted, and the sequence, keep to the time.
+        # What is counted, and the space–time diagram, keep to the time.
         assert browser.run("replay.state().flying") == []
         assert browser.run("replay.state().ended.delivered") == 4 * (int(time / 0.5) + 1)
     browser.run("replay.seek(1.5)")
     assert browser.run("replay.state().drawn")["shown"] == 0
-    browser.run("replay.show('sequence'); replay.seek(0.7)")
+    browser.run("replay.show('spacetime'); replay.seek(0.7)")
     assert "drawn over the round" not in browser.run(CLOCK)
     output = "12 frames took no time (latency is 0): the map draws them over the rest of their round."
     assert output in browser.run(NOTES)
@@ -502,7 +502,7 @@ def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> 
             "curves": {"x": [0, 1], "columns": {"e": [3, 3]}},
         }
     page = shown(browser, tmp_path, (meta, columns))
-    for view in ("sequence", "map"):
+    for view in ("spacetime", "map"):
         page.run(f"replay.show('{view}'); replay.step(); replay.round(); replay.step(false); replay.theme()")
         page.run("replay.seek(replay.state().span); document.querySelector('[data-part=map]').click()")
     state = page.run("replay.state()")
@@ -517,7 +517,7 @@ def test_too_many_frames_are_thinned_and_the_page_notes_it(browser: chromium.Pag
     )
     columns = {key: np.repeat(column, 20_000) for key, column in columns.items()}
     page = shown(browser, tmp_path, (meta, columns))
-    for view in ("map", "sequence"):
+    for view in ("map", "spacetime"):
         page.run(f"replay.show('{view}'); replay.seek(0.3)")
         drawn = page.run("replay.state().drawn")
         assert drawn["underway"] == 20_000
