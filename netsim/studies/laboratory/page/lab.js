@@ -551,7 +551,7 @@ class Lab {
     if (typing) return;
     const rows = this.ordered();
     if (/^[1-9]$/.test(event.key) && rows[event.key - 1]) done(() => this.choose(rows[event.key - 1].branch.number));
-    else if (event.key === "Enter" && this.page.chosen && ["BODY", "CANVAS"].includes(event.target.tagName)) done(() => this.openAtChosen());
+    else if (event.key === "Enter" && this.page.view === "map" && this.page.chosen && ["BODY", "CANVAS"].includes(event.target.tagName)) done(() => this.openAtChosen());
   }
 
   // The menu of what is chosen, beside it.
