@@ -487,14 +487,15 @@ class Lab {
     this.page.player.pause();
     const { agents } = this.page.meta, name = target.agent !== undefined ? `Agent ${agents[target.agent]}` : `Link ${target.link.map((i) => agents[i]).join("–")}`;
     const menu = (this.menu = element("div", "", { class: "lab-menu" }));
-    menu.setAttribute("role", "menu");
-    const title = element("h3", name);
+    menu.setAttribute("role", "group");
+    menu.setAttribute("aria-label", name);
+    const title = element("h2", name);
     title.append(element("span", ` after ${short(this.page.player.time, 6)} s`, { class: "lab-soft" }));
     menu.append(title);
     this.pressable = this.entries(target);
     for (const entry of this.pressable) {
       const row = element("div", "", { class: "lab-entry" }), item = element("button", entry.text, { type: "button", class: entry.warn ? "warn" : "" });
-      item.setAttribute("role", "menuitem");
+      item.classList.add("lab-item");
       row.append(item);
       if (entry.seconds !== undefined) {
         entry.field = element("input", "", { type: "number", min: 0, step: "any", value: entry.seconds, "aria-label": "Seconds" });
@@ -506,7 +507,7 @@ class Lab {
       menu.append(row);
     }
     menu.append(element("p", "A fault starts a new branch.", { class: "lab-soft" }));
-    this.root.append(menu);
+    this.root.querySelector("main").append(menu);
     const { width, height } = menu.getBoundingClientRect();
     menu.style.left = `${Math.max(4, Math.min(x + 6, innerWidth - width - 6))}px`;
     menu.style.top = `${Math.max(4, Math.min(y + 6, innerHeight - height - 6))}px`;
@@ -539,7 +540,7 @@ class Lab {
       act();
     };
     if (this.menu) {
-      const items = [...this.menu.querySelectorAll("[role=menuitem]")], at = items.indexOf(document.activeElement);
+      const items = [...this.menu.querySelectorAll(".lab-item")], at = items.indexOf(document.activeElement);
       if (event.key === "Escape") return done(() => this.close());
       if (event.key === "ArrowDown" || event.key === "ArrowUp") return done(() => items[(at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length].focus());
       const entry = typing ? event.key === "Enter" && this.pressable.find(({ field }) => field === event.target) : this.pressable.find(({ key }) => key === event.key);
