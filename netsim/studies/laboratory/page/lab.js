@@ -3,6 +3,8 @@
 const LAB_TABS = ["branches", "settings"], LAB_PANELS = ["curves", "counts", "inspector"];
 // Real milliseconds after which a program that does not answer is asked again, and how often.
 const LAB_AGAIN = 1000, LAB_PATIENCE = 5;
+// Agents, and links, that can be reached by Tab; of more, none of the links.
+const MOST_REACHED = 200;
 
 // Questions to the server that served the page.
 const overHTTP = {
@@ -139,6 +141,7 @@ class Lab {
     const page = (this.page = new Page(root, { ...meta, title: `Lab: ${meta.title}`, lab: this.about }, columns));
     this.addPanels();
     this.listenTo(page);
+    this.addReach(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
     const { time, play } = this.begin, show = page.showControls.bind(page);
@@ -517,6 +520,20 @@ class Lab {
   close() {
     if (this.menu) this.menu.remove();
     this.menu = null;
+  }
+
+  // Agents and links for the keyboard: a button for each, unseen, whose focus is a choice on the map.
+  addReach(page) {
+    const { agents, links } = page.meta, list = element("nav", "", { class: "lab-reach", "aria-label": "Agents and links" });
+    const add = (name, target) => {
+      const made = element("button", name, { type: "button" });
+      made.addEventListener("focus", () => page.choose(target));
+      made.addEventListener("click", () => this.openAtChosen());
+      list.append(made);
+    };
+    agents.slice(0, MOST_REACHED).forEach((name, agent) => add(`Agent ${name}`, { agent }));
+    if (links.length <= MOST_REACHED) for (const link of links) add(`Link ${agents[link[0]]}–${agents[link[1]]}`, { link });
+    this.root.querySelector("footer").after(list);
   }
 
   // --- keys and pointers --------------------------------------------------------------------------------------------

@@ -136,6 +136,12 @@ def test_nothing_is_cut_on_any_width(width: int, election: LabServer, browser: c
     assert box[2] <= 844
     browser.press("Escape")
     assert browser.run("document.querySelector('.lab-menu')") is None
+    # By the keyboard alone.
+    browser.run("document.querySelector('.lab-reach button').focus()")
+    assert browser.run("replay.state().chosen") == {"agent": 0}
+    browser.press("Enter", "\r")
+    assert browser.run("document.querySelector('.lab-menu h2').textContent").startswith("Agent 0")
+    browser.press("Escape")
 
 
 # --- in a notebook ----------------------------------------------------------------------------------------------------
