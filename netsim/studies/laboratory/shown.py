@@ -47,7 +47,7 @@ def _last(run: Run) -> dict[str, str] | None:
         name = next((str(each) for each in states.columns if each not in ("algorithm", "time_s", "agent", "sent")), "")
         if name:
             last = states.groupby("agent", sort=False)[name].last().dropna()
-            return {"name": name, "text": _together(last.to_dict())} if len(last) else None
+            return {"name": name, "text": _together(last.to_dict()) if len(last) else "–"}
     rows = run.rounds
     for name in rows.columns:
         if name in _USUAL or name in run.ledger.causes:
