@@ -137,13 +137,13 @@ class Desk:
             if what == "fault":
                 branch = self._tree.grow(self._tree.get(asked.get("branch")), str(asked.get("text")))
                 self._simulate()
-                return {"branch": branch.number}
+                return {"branch": branch.number, "version": self._version}
             if what == "delete":
                 branch = self._tree.get(asked.get("branch"))
                 self._tree.delete(branch)
                 self.runs = {number: run for number, run in self.runs.items() if number in self._tree.branches}
                 self._version += 1
-                return {"branch": branch.parent}
+                return {"branch": branch.parent, "version": self._version}
         except BadInput as error:
             return {"error": str(error)}
         return {"error": f"{what}: there is no such question"}

@@ -222,16 +222,16 @@ class LabServer:
     # --- what is asked to be done -------------------------------------------------------------------------------------
 
     def _act(self, rest: str, asked: Any) -> Answer | None:
-        """Do what a page asks for; its answer is an object with the ``branch`` to show, or the ``error``."""
+        """Do what a page asks for; its answer is an object with the ``branch`` to show since a ``version``, or an ``error``."""
         acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
         if rest not in acts or not isinstance(asked, dict):
             return None
         try:
             with self._news:
-                found = acts[rest](asked)
+                found, version = acts[rest](asked), self._version
         except BadInput as error:
             return HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)})
-        return HTTPStatus.OK, "application/json", json.dumps({"branch": found})
+        return HTTPStatus.OK, "application/json", json.dumps({"branch": found, "version": version})
 
     def _fault(self, asked: dict[str, Any]) -> int:
         """Start a branch by a fault in words."""

@@ -47,13 +47,15 @@ function instantOf(page) {
 
 class Lab {
   constructor(root, meta) {
-    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, current: 0, place: 0 });
+    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, least: 0, current: 0, place: 0 });
     this.server = meta.lab.framed ? overFrame() : overHTTP;
     this.state = { branches: [], controls: [], settings: {}, file_error: "" };
     // What of the current branch is to be shown, what is, and what is to happen once it is there.
     this.shown = this.loaded = "";
     this.begin = { time: 0, play: false };
     root.dataset.lab = "branches";
+    // What goes wrong has the colour of what is lost.
+    for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
     root.querySelector("[data-part=clock]").textContent = "";
     this.tabs = element("nav", "", { class: "lab-tabs" });
@@ -101,7 +103,8 @@ class Lab {
   async take(state) {
     const before = JSON.stringify(this.state.controls);
     this.state = state;
-    if (!this.branch) this.choose(0);
+    // A branch that was just started may be unknown to an answer that was under way.
+    if (!this.branch && state.version >= this.least) this.choose(0);
     if (JSON.stringify(state.controls) !== before) this.buildLeft();
     this.showSettings();
     await this.show();
@@ -209,7 +212,7 @@ class Lab {
       return made;
     };
     const number = () => {
-      const typed = input("number", { step: "any", placeholder: optional ? "left open" : "" });
+      const typed = input("number", { step: "any", placeholder: optional ? "open" : "" });
       typed.addEventListener("change", () => set(typed.value === "" ? null : Number(typed.value)));
       write.push((value) => (typed.value = value === null ? "" : value));
       return typed;
@@ -228,7 +231,7 @@ class Lab {
       heading.append(list);
       box.append(heading);
     } else if (sort === "text") {
-      const typed = input("text", { placeholder: optional ? "left open" : "" });
+      const typed = input("text", { placeholder: optional ? "open" : "" });
       typed.addEventListener("change", () => set(typed.value === "" ? null : typed.value));
       write.push((value) => (typed.value = value === null ? "" : value));
       heading.append(typed);
@@ -417,6 +420,7 @@ class Lab {
     try {
       const answer = await this.server.act(what, asked);
       this.say(answer.error || "", Boolean(answer.error));
+      this.least = answer.version || this.least;
       if (answer.error) this.showSettings();
       return answer.error ? null : answer.branch;
     } catch (error) {

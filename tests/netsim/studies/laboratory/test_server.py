@@ -108,9 +108,9 @@ def test_only_its_own_page_may_act(client: Client) -> None:
 
 
 def test_a_branch_is_what_its_command_makes(client: Client, file: Path, tmp_path: Path) -> None:
-    assert client.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"}) == (200, {"branch": 1})
-    assert client.ask("POST", "fault", {"branch": 1, "text": "4.5 restart 1"}) == (200, {"branch": 2})
-    assert client.ask("POST", "fault", {"branch": 0, "text": "3 lose 0-1"}) == (200, {"branch": 3})
+    assert client.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"})[1]["branch"] == 1
+    assert client.ask("POST", "fault", {"branch": 1, "text": "4.5 restart 1"})[1]["branch"] == 2
+    assert client.ask("POST", "fault", {"branch": 0, "text": "3 lose 0-1"})[1]["branch"] == 3
     rows = client.settled()["by_number"]
     assert len({row["hash"] for row in rows.values()}) == 4
     for number, row in rows.items():
