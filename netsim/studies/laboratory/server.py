@@ -222,7 +222,7 @@ class LabServer:
     # --- what is asked to be done -------------------------------------------------------------------------------------
 
     def _act(self, rest: str, asked: Any) -> Answer | None:
-        """Do what a page asks for; its answer is an object with the ``branch`` to show since a ``version``, or an ``error``."""
+        """Do what a page asks for; the answer has the ``branch`` to show, from a ``version`` on, or an ``error``."""
         acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
         if rest not in acts or not isinstance(asked, dict):
             return None

@@ -22,12 +22,12 @@ _USUAL = {*COLUMNS, *TOTALS}
 _MOST_NAMED = 3
 
 
-def shown(study: str, runs: Mapping[str, Run], command: str) -> list[dict[str, Any]]:
+def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "") -> list[dict[str, Any]]:
     """Return of each run its ``name``, ``hash``, ``figures``, and ``data``: the page's meta and columns, in JSON."""
     found = []
     for name, run in runs.items():
         states = None if run.watch is None else run.states
-        about = About(title_of(Path(study).name, name), command)
+        about = About(title_of(Path(study).name, name), command, question=question)
         meta, columns = parts(run.trace, about=about, most=MOST, rounds=run.rounds, states=states)
         whole, packed = packed_parts(meta, columns)
         data = as_json({"meta": whole, "packed": packed})

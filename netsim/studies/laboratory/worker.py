@@ -65,7 +65,7 @@ def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer
         else:
             error = catalogue.why(scenario, failed)
     runs = {} if played is None else played.runs
-    found = shown(study, runs, command)
+    found = shown(study, runs, command, "" if scenario is None else scenario.title)
     return {"runs": found, "hash": "" if played is None or not runs else played.trace_hash, "error": error}
 
 
