@@ -52,6 +52,8 @@ class Sheet {
     const { page } = view, { events, look } = page;
     Object.assign(this, { view, page, look, context, from, to, boxes: new Boxes(), arrows: [], dots: [], words: [], labels: [] });
     this.size = 12 * look.scale;
+    // Shapes grow less than text does.
+    this.big = Math.sqrt(look.scale);
     this.rows = events.overlapping(from, to).slice();
     this.along = (time) => (time - from) * view.scale;
     const seen = Math.min(to, page.span) - Math.max(from, 0);
@@ -198,7 +200,7 @@ class Sheet {
     if (!this.causality) return;
     const { time, agent } = this.causality, first = countUpTo(time, this.from, true), last = countUpTo(time, this.to);
     const each = ((this.to - this.from) * view.scale * lanes.length) / Math.max(last - first, 1);
-    this.radius = Math.min([16, 10, 6, 3].reduce((radius, least) => radius + 0.85 * (each >= least), 0.8), 0.35 * view.thick) * (each >= 3);
+    this.radius = Math.min([16, 10, 6, 3].reduce((radius, least) => radius + 0.85 * (each >= least), 0.8) * this.big, 0.35 * view.thick) * (each >= 3);
     if (last - first > 6000) return;
     for (let event = first; event < last; event++) {
       const [x, y] = this.xy(time[event], lanes[agent[event]]), r = this.radius + 1.5;
@@ -212,7 +214,8 @@ class Sheet {
     if (focus && focus.chain) this.drawChain(focus.chain);
     for (const { event, x, y } of this.dots) {
       const mark = focus && focus.marks ? focus.marks[event] : 0, chosen = focus && focus.chosen.indexOf(event);
-      context.globalAlpha = focus && focus.marks && !mark && chosen < 0 ? 0.2 : 1;
+      const lit = !focus || (focus.marks ? mark || chosen >= 0 : focus.concerns(this.causality.agent[event]));
+      context.globalAlpha = lit ? 1 : 0.2;
       if (crashes.has(event)) this.drawFall(x, y, crashes.get(event));
       if (focus && focus.marks && chosen >= 0) this.drawChosen(x, y, focus.chosen.length > 1 ? "AB"[chosen] : "");
       else if (mark === 1 || mark === 2) this.drawArrowhead(...this.beside(x, y, crashes.has(event) ? 14 : 0), mark === 1 ? -1 : 1, mark === 1 ? look.past : look.future, Math.max(radius, 2.5));
@@ -318,7 +321,7 @@ class Sheet {
       if (arrow.cut) fan.cut.push(arrow);
       arrow.fan = fan;
       this.arrows.push(arrow);
-      if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8, arrow.y2 - 8, arrow.x2 + 8, arrow.y2 + 8]);
+      if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8 * this.big, arrow.y2 - 8 * this.big, arrow.x2 + 8 * this.big, arrow.y2 + 8 * this.big]);
     });
     if (this.ticked) this.drawn += this.rows.length - rows.length;
   }
@@ -368,7 +371,7 @@ class Sheet {
       const { lit, look: style } = list[0];
       context.globalAlpha = lit ? few : 0.2;
       context.strokeStyle = style.colour;
-      context.lineWidth = style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
+      context.lineWidth = this.big * style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
       context.setLineDash(this.level < 4 ? style.dash : []);
       context.beginPath();
       for (const arrow of list) this.trace(arrow, heads);
@@ -401,10 +404,10 @@ class Sheet {
   drawEnd(arrow) {
     const { context, look, page: { events } } = this, { row, why, x2, y2, ux, uy } = arrow;
     if (why) {
-      if (look.causes[why] !== "in_flight") look.mark(context, events.cause[row], x2, y2, Math.min(5, 0.4 * this.view.thick));
+      if (look.causes[why] !== "in_flight") look.mark(context, events.cause[row], x2, y2, Math.min(5 * this.big, 0.4 * this.view.thick));
       return;
     }
-    look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level]);
+    look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
     if (!this.detailed || this.view.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
     const [x, y] = this.on(arrow, 0.86);
@@ -481,8 +484,8 @@ class Sheet {
   }
 
   place(word) {
-    const { size, view } = this, font = this.font(word.kind), [x, y] = this.xy(word.time, word.lane);
-    const most = view.tall ? view.width - 16 : 260;
+    const { size, view, look } = this, font = this.font(word.kind), [x, y] = this.xy(word.time, word.lane);
+    const most = view.tall ? view.width - 16 : 260 * look.scale;
     let { text } = word;
     while (this.wide(text, font) > most && text.length > 4) text = `${text.slice(0, -2).trimEnd()}…`;
     const w = this.wide(text, font) + 8, h = size + 5, small = word.kind === "minor" || word.kind === "clock", below = word.kind === "note" || word.kind === "clock";
