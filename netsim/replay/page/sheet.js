@@ -113,7 +113,10 @@ class Sheet {
         for (const u of [u1, u2]) this.line(u, 0, u, tall ? view.width : view.bottom);
         context.setLineDash([10, 5]);
         context.lineWidth = 2.5;
-        for (const lane of fault.cuts) this.line(u1, cross(lane), u2, cross(lane));
+        for (const lane of fault.cuts) {
+          this.line(u1, cross(lane), u2, cross(lane));
+          this.boxes.add([...this.turned(u1, cross(lane) - 3), ...this.turned(u2, cross(lane) + 3)]);
+        }
       } else if (fault.links.length && !DOWNS.has(fault.what)) {
         for (const [i, j] of fault.links.slice(0, 200)) {
           if (i > j && fault.links.some(([k, l]) => k === j && l === i)) continue;
@@ -489,7 +492,7 @@ class Sheet {
     let { text } = word;
     while (this.wide(text, font) > most && text.length > 4) text = `${text.slice(0, -2).trimEnd()}…`;
     const w = this.wide(text, font) + 8, h = size + 5, small = word.kind === "minor" || word.kind === "clock", below = word.kind === "note" || word.kind === "clock";
-    const up = (k) => y - 7 - k * (h + 3), down = (k) => y + 7 + (k - 1) * (h + 3), rows = [];
+    const gap = Math.max(7, this.radius + 3.5), up = (k) => y - gap - k * (h + 3) + 3, down = (k) => y + gap + (k - 1) * (h + 3), rows = [];
     for (const k of [1, 2, 3]) rows.push(below ? [down(k), up(k)] : [up(k), down(k)]);
     const tries = [];
     if (view.tall) for (const dy of [-h / 2, 7, -h - 7, h + 10, -2 * h - 10]) tries.push([x + 8, y + dy], [x - w - 8, y + dy]);
