@@ -338,13 +338,15 @@ class Sheet {
     if (why) {
       const share = look.reach[why], name = look.causes[why], border = name === "link_down" ? view.border(row) : null;
       v2 = v1 + (goal - v1) * share;
-      if (border !== null) [v2, cut] = [cross(border), true];
+      // Under way at the end: as far as the mean time of frames takes it.
+      if (name === "in_flight") v2 = v1 + (goal - v1) * Math.min(Math.max((u2 - u1) / (view.flight * scale || 1), 0.1), 0.85);
+      else if (border !== null) [v2, cut] = [cross(border), true];
       else if (share < 0.2) v2 = v1 + way * Math.min(Math.abs(goal - v1) * share, 0.8 * view.thick, 26);
       else if (share < 0.8) v2 = cross(view.between(lanes[sender[row]], lanes[receiver[row]], share));
       else v2 = goal - way * Math.min(0.15 * Math.abs(goal - v1), 14);
       // What ends the moment it leaves would be hidden under others of its fan: the line leans as if it had flown so far.
       const lean = cut ? 9 + 15 * Math.min(fan.cut.length, 3) : share < 0.2 ? 9 : Math.max(share * view.flight * scale, 9);
-      if (u2 - u1 < 2) u2 = u1 + lean;
+      if (u2 - u1 < 2 && name !== "in_flight") u2 = u1 + lean;
     } else if (end[row] === start[row] && this.detailed) bow = Math.min(0.3 * Math.abs(goal - v1), Math.max(40, this.page.meta.rounds ? 0.6 * this.page.meta.round_period * scale : 0));
     const middle = this.turned((u0 + u2) / 2 + 2 * bow, (v1 + v2) / 2), [x1, y1] = this.turned(u0, v1), [x2, y2] = this.turned(u2, v2);
     const wait = u1 - u0 > 3 ? this.turned(u1, v1 + way * Math.min(4, 0.2 * view.thick)) : null;
