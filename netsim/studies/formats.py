@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FIGURES = ("png", "svg", "pdf")
 TABLES = ("csv", "parquet")
 
+# The tables that a run folder may have of any study.
+OF_EVERY_RUN = ("rounds", "ledger", "states", "notes")
+
 # Without the time, which would make two files of one figure differ.
 _UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 

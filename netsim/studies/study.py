@@ -137,7 +137,9 @@ class Study:
             self.origin.setdefault("papers", {})[algorithm] = papers
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
-                network.watch(watch if self._trace or self.session else None)
+                network.watch(None)
+                if watch is not None and (self._trace or self.session):
+                    network.watch(watch)
                 # Only the run tells how long rounds are that wait for agents that compute.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
                 with self._live_view(algorithm, network, length):
@@ -255,6 +257,12 @@ class Study:
         """The watched states of each algorithm's agents (see `Run.states`); None if none were watched."""
         watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
         return _concatenated({name: run.states for name, run in watched.items()}) if watched else None
+
+    @property
+    def remarks(self) -> "pd.DataFrame | None":
+        """The notes of each algorithm's agents (see `Run.notes`); None if none were written, or no trace is kept."""
+        found = {name: run.notes for name, run in self.runs.items() if self._trace}
+        return _concatenated(found) if any(len(each) for each in found.values()) else None
 
     @property
     def trace_hash(self) -> str:
