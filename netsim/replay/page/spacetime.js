@@ -603,7 +603,7 @@ class SpaceTime {
     bar.told = key;
     const text = [], has = focus && focus.marks;
     if (!has) {
-      if (this.moved) text.push(element("span", "Agents are in an order in which the sides of a partition are neighbours."));
+      if (this.moved) text.push(element("span", "Agents are in an order in which the sides of a partition are neighbours. "));
       text.push(element("span", "Click an event, or press Enter: what could have caused it and what it could have caused stay bright."));
     } else {
       for (const [i, event] of focus.chosen.entries()) {
