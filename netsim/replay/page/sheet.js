@@ -52,6 +52,8 @@ class Sheet {
     const { page } = view, { events, look } = page;
     Object.assign(this, { view, page, look, context, from, to, boxes: new Boxes(), arrows: [], dots: [], words: [], labels: [] });
     this.size = 12 * look.scale;
+    // Shapes grow less than text does.
+    this.big = Math.sqrt(look.scale);
     this.rows = events.overlapping(from, to).slice();
     this.along = (time) => (time - from) * view.scale;
     const seen = Math.min(to, page.span) - Math.max(from, 0);
@@ -111,7 +113,10 @@ class Sheet {
         for (const u of [u1, u2]) this.line(u, 0, u, tall ? view.width : view.bottom);
         context.setLineDash([10, 5]);
         context.lineWidth = 2.5;
-        for (const lane of fault.cuts) this.line(u1, cross(lane), u2, cross(lane));
+        for (const lane of fault.cuts) {
+          this.line(u1, cross(lane), u2, cross(lane));
+          this.boxes.add([...this.turned(u1, cross(lane) - 3), ...this.turned(u2, cross(lane) + 3)]);
+        }
       } else if (fault.links.length && !DOWNS.has(fault.what)) {
         for (const [i, j] of fault.links.slice(0, 200)) {
           if (i > j && fault.links.some(([k, l]) => k === j && l === i)) continue;
@@ -198,7 +203,7 @@ class Sheet {
     if (!this.causality) return;
     const { time, agent } = this.causality, first = countUpTo(time, this.from, true), last = countUpTo(time, this.to);
     const each = ((this.to - this.from) * view.scale * lanes.length) / Math.max(last - first, 1);
-    this.radius = Math.min([16, 10, 6, 3].reduce((radius, least) => radius + 0.85 * (each >= least), 0.8), 0.35 * view.thick) * (each >= 3);
+    this.radius = Math.min([16, 10, 6, 3].reduce((radius, least) => radius + 0.85 * (each >= least), 0.8) * this.big, 0.35 * view.thick) * (each >= 3);
     if (last - first > 6000) return;
     for (let event = first; event < last; event++) {
       const [x, y] = this.xy(time[event], lanes[agent[event]]), r = this.radius + 1.5;
@@ -212,7 +217,8 @@ class Sheet {
     if (focus && focus.chain) this.drawChain(focus.chain);
     for (const { event, x, y } of this.dots) {
       const mark = focus && focus.marks ? focus.marks[event] : 0, chosen = focus && focus.chosen.indexOf(event);
-      context.globalAlpha = focus && focus.marks && !mark && chosen < 0 ? 0.2 : 1;
+      const lit = !focus || (focus.marks ? mark || chosen >= 0 : focus.concerns(this.causality.agent[event]));
+      context.globalAlpha = lit ? 1 : 0.2;
       if (crashes.has(event)) this.drawFall(x, y, crashes.get(event));
       if (focus && focus.marks && chosen >= 0) this.drawChosen(x, y, focus.chosen.length > 1 ? "AB"[chosen] : "");
       else if (mark === 1 || mark === 2) this.drawArrowhead(...this.beside(x, y, crashes.has(event) ? 14 : 0), mark === 1 ? -1 : 1, mark === 1 ? look.past : look.future, Math.max(radius, 2.5));
@@ -318,7 +324,7 @@ class Sheet {
       if (arrow.cut) fan.cut.push(arrow);
       arrow.fan = fan;
       this.arrows.push(arrow);
-      if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8, arrow.y2 - 8, arrow.x2 + 8, arrow.y2 + 8]);
+      if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8 * this.big, arrow.y2 - 8 * this.big, arrow.x2 + 8 * this.big, arrow.y2 + 8 * this.big]);
     });
     if (this.ticked) this.drawn += this.rows.length - rows.length;
   }
@@ -332,13 +338,15 @@ class Sheet {
     if (why) {
       const share = look.reach[why], name = look.causes[why], border = name === "link_down" ? view.border(row) : null;
       v2 = v1 + (goal - v1) * share;
-      if (border !== null) [v2, cut] = [cross(border), true];
+      // Under way at the end: as far as the mean time of frames takes it.
+      if (name === "in_flight") v2 = v1 + (goal - v1) * Math.min(Math.max((u2 - u1) / (view.flight * scale || 1), 0.1), 0.85);
+      else if (border !== null) [v2, cut] = [cross(border), true];
       else if (share < 0.2) v2 = v1 + way * Math.min(Math.abs(goal - v1) * share, 0.8 * view.thick, 26);
       else if (share < 0.8) v2 = cross(view.between(lanes[sender[row]], lanes[receiver[row]], share));
       else v2 = goal - way * Math.min(0.15 * Math.abs(goal - v1), 14);
       // What ends the moment it leaves would be hidden under others of its fan: the line leans as if it had flown so far.
       const lean = cut ? 9 + 15 * Math.min(fan.cut.length, 3) : share < 0.2 ? 9 : Math.max(share * view.flight * scale, 9);
-      if (u2 - u1 < 2) u2 = u1 + lean;
+      if (u2 - u1 < 2 && name !== "in_flight") u2 = u1 + lean;
     } else if (end[row] === start[row] && this.detailed) bow = Math.min(0.3 * Math.abs(goal - v1), Math.max(40, this.page.meta.rounds ? 0.6 * this.page.meta.round_period * scale : 0));
     const middle = this.turned((u0 + u2) / 2 + 2 * bow, (v1 + v2) / 2), [x1, y1] = this.turned(u0, v1), [x2, y2] = this.turned(u2, v2);
     const wait = u1 - u0 > 3 ? this.turned(u1, v1 + way * Math.min(4, 0.2 * view.thick)) : null;
@@ -368,7 +376,7 @@ class Sheet {
       const { lit, look: style } = list[0];
       context.globalAlpha = lit ? few : 0.2;
       context.strokeStyle = style.colour;
-      context.lineWidth = style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
+      context.lineWidth = this.big * style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
       context.setLineDash(this.level < 4 ? style.dash : []);
       context.beginPath();
       for (const arrow of list) this.trace(arrow, heads);
@@ -401,10 +409,10 @@ class Sheet {
   drawEnd(arrow) {
     const { context, look, page: { events } } = this, { row, why, x2, y2, ux, uy } = arrow;
     if (why) {
-      if (look.causes[why] !== "in_flight") look.mark(context, events.cause[row], x2, y2, Math.min(5, 0.4 * this.view.thick));
+      if (look.causes[why] !== "in_flight") look.mark(context, events.cause[row], x2, y2, Math.min(5 * this.big, 0.4 * this.view.thick));
       return;
     }
-    look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level]);
+    look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
     if (!this.detailed || this.view.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
     const [x, y] = this.on(arrow, 0.86);
@@ -481,12 +489,12 @@ class Sheet {
   }
 
   place(word) {
-    const { size, view } = this, font = this.font(word.kind), [x, y] = this.xy(word.time, word.lane);
-    const most = view.tall ? view.width - 16 : 260;
+    const { size, view, look } = this, font = this.font(word.kind), [x, y] = this.xy(word.time, word.lane);
+    const most = view.tall ? view.width - 16 : 260 * look.scale;
     let { text } = word;
     while (this.wide(text, font) > most && text.length > 4) text = `${text.slice(0, -2).trimEnd()}…`;
     const w = this.wide(text, font) + 8, h = size + 5, small = word.kind === "minor" || word.kind === "clock", below = word.kind === "note" || word.kind === "clock";
-    const up = (k) => y - 7 - k * (h + 3), down = (k) => y + 7 + (k - 1) * (h + 3), rows = [];
+    const gap = Math.max(7, this.radius + 3.5), up = (k) => y - gap - k * (h + 3) + 3, down = (k) => y + gap + (k - 1) * (h + 3), rows = [];
     for (const k of [1, 2, 3]) rows.push(below ? [down(k), up(k)] : [up(k), down(k)]);
     const tries = [];
     if (view.tall) for (const dy of [-h / 2, 7, -h - 7, h + 10, -2 * h - 10]) tries.push([x + 8, y + dy], [x - w - 8, y + dy]);

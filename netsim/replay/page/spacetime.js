@@ -469,8 +469,10 @@ class SpaceTime {
     });
     if (this.tall) this.ends = this.endWords();
     context.font = look.font(this.tall ? 11 : 12, "600");
-    const fitting = !this.tall || this.ends.every(({ text }) => context.measureText(text).width < thick - 2);
-    if (fitting) this.ends.forEach(({ text, colour }, lane) => {
+    const fits = (text) => context.measureText(text).width < thick - 2;
+    const texts = this.ends.map(({ text, word }) => (!this.tall || fits(text) ? text : word));
+    if (!this.tall || texts.every(fits)) this.ends.forEach(({ colour }, lane) => {
+      const text = texts[lane];
       const v = this.cross(lane);
       context.fillStyle = colour;
       context.textAlign = this.tall ? "center" : "left";
@@ -484,8 +486,8 @@ class SpaceTime {
     const { look, states, span } = this.page, to = Math.min(this.start + this.window, span);
     return this.order.map((agent) => {
       const list = this.lifeline(agent), place = Math.max(list.findLastIndex(({ from }) => from <= to), 0), { word, rest, style } = list[place];
-      if (word === "down" || states.category) return { text: clipped(`${word} ${rest}`.trim(), 24), colour: word ? style.colour : look.soft };
-      return { text: states.shown < 0 ? "" : short(states.of(states.shown, agent, to), 4), colour: look.soft };
+      if (word === "down" || states.category) return { text: clipped(`${word} ${rest}`.trim(), 24), word, colour: word ? style.colour : look.soft };
+      return { text: states.shown < 0 ? "" : short(states.of(states.shown, agent, to), 4), word: "", colour: look.soft };
     });
   }
 
@@ -601,7 +603,7 @@ class SpaceTime {
     bar.told = key;
     const text = [], has = focus && focus.marks;
     if (!has) {
-      if (this.moved) text.push(element("span", "Agents are in an order in which the sides of a partition are neighbours."));
+      if (this.moved) text.push(element("span", "Agents are in an order in which the sides of a partition are neighbours. "));
       text.push(element("span", "Click an event, or press Enter: what could have caused it and what it could have caused stay bright."));
     } else {
       for (const [i, event] of focus.chosen.entries()) {
