@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.engine.build import Settings
 from netsim.engine.launch import BACKEND
+from netsim.engine.observers import Viewer
 from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
@@ -161,7 +162,8 @@ class Study:
             name = f"run {len(self.runs) + 1}" if self.runs else "run"
             if not self.runs:
                 self.begin()
-            settings = dataclasses.replace(settings, trace=settings.trace or self._trace)
+            viewer = settings.viewer or self._viewer(name, settings.until)
+            settings = dataclasses.replace(settings, trace=settings.trace or self._trace, viewer=viewer)
             try:
                 run = network.play(settings, result) if before is None else before(network, settings, result)
             except BaseException as error:
@@ -179,17 +181,24 @@ class Study:
     @contextmanager
     def _live_view(self, algorithm: str, network: Network, length: float | None) -> Iterator[None]:
         """Show a network's run live inside the context, if there is a session; ``length``: its seconds, if known."""
-        if self.session is None:
+        viewer = self._viewer(algorithm, length)
+        if viewer is None:
             yield
             return
-        from netsim.replay.render import About
-
-        about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
-        network.show_to(self.session.viewer(about, length))
+        network.show_to(viewer)
         try:
             yield
         finally:
             network.show_to(None)
+
+    def _viewer(self, algorithm: str, length: float | None) -> Viewer | None:
+        """Return what shows a run of ``length`` seconds, if that is known; None without a session."""
+        if self.session is None:
+            return None
+        from netsim.replay.render import About
+
+        about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
+        return self.session.viewer(about, length)
 
     def column(self, name: str, compute: Callable[[Run], Any]) -> None:
         """Add a column to rounds.csv: ``compute`` takes a run to a value for each of its rows."""
