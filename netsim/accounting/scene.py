@@ -72,7 +72,7 @@ class Scene:
         faults = content.get("faults", [])
         if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
             raise ValueError("its faults are invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths, faults)
+        return cls(float(period), float(ended), medium, positions, rounds, paths, tuple(faults))
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:

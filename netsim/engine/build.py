@@ -116,8 +116,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
-    if settings.trace or settings.viewer is not None:
-        run.ledger.captions = Captions()
+    run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
     run.loop = loop
     run.rounds = _round_clock(run, loop)
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
@@ -152,9 +151,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         outbox = run.outboxes[name] = _outbox(settings, wiring, agent_shared, i, name, names, mac)
         if own:
             outbox.disable_fast_path()
-        context = run.contexts[name] = Context(
-            agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed
-        )
+        own_place = agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed
+        context = run.contexts[name] = Context(*own_place)
         context.number, context.captions = i, run.ledger.captions
         context.reliability = settings.link.reliability_model
         _know_senders(context, graph)

@@ -97,7 +97,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
 def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the columns in their types."""
     events: dict[str, NDArray[Any]] = {}
-    columns = {"label": np.full(np.shape(columns.get("start")), -1, dtype=np.int32), **columns}
+    columns = {"label": np.full(np.shape(columns.get("start", ())), -1, dtype=np.int32), **columns}
     for name, dtype in COLUMNS.items():
         if name not in columns:
             raise check.refuse("columns", sorted(columns), f"with a column {name!r}")
