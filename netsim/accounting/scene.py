@@ -42,7 +42,7 @@ class Scene:
     positions: Positions | None
     rounds: int
     paths: Mapping[int, Path] = field(default_factory=dict)
-    faults: Sequence[Mapping[str, Any]] = ()
+    faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scene as a dict for JSON."""
@@ -72,7 +72,7 @@ class Scene:
         faults = content.get("faults", [])
         if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
             raise ValueError("its faults are invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths, tuple(faults))
+        return cls(float(period), float(ended), medium, positions, rounds, paths, faults)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
