@@ -87,8 +87,9 @@ class Captions:
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 
-    def learn(self, texts: Sequence[str], labels: Records, notes: Records, until: float) -> None:
-        """Take in those of another process, notes until a time (s)."""
+    def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
+        """Take in what another process's `arranged` returned, notes until a time (s)."""
+        texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]
         _extend((self._senders, self._numbers, self._labels), labels, index)

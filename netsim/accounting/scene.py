@@ -42,7 +42,7 @@ class Scene:
     positions: Positions | None
     rounds: int
     paths: Mapping[int, Path] = field(default_factory=dict)
-    faults: Sequence[Mapping[str, Any]] = ()
+    faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scene as a dict for JSON."""

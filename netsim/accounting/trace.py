@@ -285,8 +285,8 @@ class TraceFile:
             for _ in self.chunks(name):
                 pass
         for name in _CAPTIONS:
-            for records in self.chunks(name):
-                _check_caption(records, len(self.agents), len(self.texts))
+            for said in self.chunks(name):
+                _check_caption(said, len(self.agents), len(self.texts))
         _compare(self.path, _hash(self, parts["agent_keys"]), meta)
 
 

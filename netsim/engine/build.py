@@ -116,8 +116,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
-    if settings.trace or settings.viewer is not None:
-        run.ledger.captions = Captions()
+    run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
     run.loop = loop
     run.rounds = _round_clock(run, loop)
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
@@ -152,12 +151,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         outbox = run.outboxes[name] = _outbox(settings, wiring, agent_shared, i, name, names, mac)
         if own:
             outbox.disable_fast_path()
-        context = run.contexts[name] = Context(
-            agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed
-        )
-        context.number, context.captions = i, run.ledger.captions
-        context.reliability = settings.link.reliability_model
-        _know_senders(context, graph)
+        context = Context(agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed)
+        run.contexts[name] = _placed(context, i, run)
         if mac is not None:
             mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
             _hand_over(context, mac, loop)
@@ -179,11 +174,15 @@ def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
     return clock
 
 
-def _know_senders(context: Context, graph: "nx.Graph[Any]") -> None:
-    """Tell an agent whom it hears, and which of its neighbours have no link back."""
+def _placed(context: Context, number: int, run: "Runtime") -> Context:
+    """Return a context that knows the agent's number, its senders, and which of its neighbours have no link back."""
+    graph = run.settings.graph
+    context.number, context.captions = number, run.ledger.captions
+    context.reliability = run.settings.link.reliability_model
     if graph.is_directed():
         context.in_neighbors = senders_to(graph, context.name)
         context.one_way = frozenset(context.neighbors) - frozenset(context.in_neighbors)
+    return context
 
 
 def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:

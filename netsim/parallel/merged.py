@@ -112,12 +112,13 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         # A scene has rounds of one length only.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
         # Each worker has the faults of all agents; one that ended early has fewer of them.
-        faults = max((part["faults"] for part in parts), key=_known, default=[])
+        found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
+        faults = max(found, key=_known, default=[])
         ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last, faults=faults)
         ledger.captions = Captions()
         for part in parts:
             if part["captions"] is not None:
-                ledger.captions.learn(*part["captions"], result.ended_at)
+                ledger.captions.learn(part["captions"], result.ended_at)
 
 
 def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:

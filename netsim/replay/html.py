@@ -113,7 +113,7 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
 def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the columns in their types."""
     events: dict[str, NDArray[Any]] = {}
-    columns = {"label": np.full(np.shape(columns.get("start")), -1, dtype=np.int32), **columns}
+    columns = {"label": np.full(np.shape(columns.get("start", ())), -1, dtype=np.int32), **columns}
     for name, dtype in COLUMNS.items():
         if name not in columns:
             raise check.refuse("columns", sorted(columns), f"with a column {name!r}")

@@ -388,7 +388,11 @@ def test_what_no_agent_ever_had_is_refused_at_the_end_of_a_run_without_rows() ->
         ({"a\nb": "heard"}, r"watch, column = 'a\nb': must be printable text"),
         ({"a": 3}, "watch['a'] = 3: must be the name of an attribute, or a function of an agent"),
         (["herd"], "watch, herd of agent 0 at 1 s: 'Heard' object has no attribute 'herd'"),
-        ({"a": lambda agent: "b"}, "watch, a of agent 0 = 'b': must be a number (None for none), at 0 s"),
+        (
+            {"a": lambda agent: b"b"},
+            "watch, a of agent 0 = b'b': must be a number, True or False, text, or a set, list, tuple or dict of such "
+            "(None for none), at 0 s",
+        ),
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_one_line(watch: Any, message: str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,8 +44,8 @@ class Page:
             self.news = json.load(answer)
         found = unpack(self.news["packed"])
         self.since = self.news["since"]
-        self.ended.append(table({name: found.pop(name) for name in COLUMNS}))
-        self.under_way = table({name: found.pop(f"open {name}") for name in COLUMNS})
+        self.ended.append(table({name: found.pop(name) for name in COLUMNS}, self.news["labels"]))
+        self.under_way = table({name: found.pop(f"open {name}") for name in COLUMNS}, self.news["labels"])
         for name, column in found.items():
             if name.startswith("state "):
                 kept, first = self.columns.get(name, column[:0]), self.news["change"]
@@ -65,11 +66,13 @@ class Page:
         return np.sort(np.concatenate(self.ended))
 
 
-def table(columns: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Return columns as records, which can be sorted and compared."""
+def table(columns: dict[str, Any], labels: list[str]) -> np.ndarray[Any, Any]:
+    """Return columns as records, which can be sorted and compared; a label is a hash of its text."""
     found = np.empty(len(columns["start"]), dtype=[(name, dtype) for name, dtype in COLUMNS.items()])
     for name in COLUMNS:
         found[name] = columns[name]
+    hashes = np.array([*(zlib.crc32(label.encode()) & 0x7FFFFFFF for label in labels), -1])
+    found["label"] = hashes[columns["label"]]
     return found
 
 
@@ -120,7 +123,7 @@ def test_the_run_is_the_same_and_the_page_gets_all_that_the_trace_has(name: str)
     assert run.ledger.table().to_csv() == plain.ledger.table().to_csv()
     assert run.states.to_csv() == plain.states.to_csv()
     frames = frames_of(plain.trace)
-    assert np.array_equal(pages[0].frames, np.sort(table(frames.columns)))
+    assert np.array_equal(pages[0].frames, np.sort(table(frames.columns, plain.trace.texts)))
     assert last["counts"] == frames.counts
     assert last["total"] == sum(frames.counts.values()) == len(pages[0].frames)
     assert not last["running"]
@@ -165,7 +168,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
         run = found.run({node: Mixed() for node in found.graph}, until=1.1501)
         page = Page(shown.address)
         news = page.ask()
-    frames = np.sort(table(frames_of(plain.trace).columns))
+    frames = np.sort(table(frames_of(plain.trace).columns, plain.trace.texts))
     assert len(page.frames) == news["most"] == 100
     assert news["total"] == len(frames) > 300
     assert np.isin(page.frames, frames).all()
@@ -240,7 +243,8 @@ def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, mo
     times, agents = run.states["time_s"].to_numpy(), run.states["agent"].to_numpy().astype(np.int32)
 
     class Watched:
-        end = 0
+        end = recoded = 0
+        columns, words = ("x",), (None,)
 
         def changes(self, first: int) -> list[Any]:
             new = slice(first, self.end)
@@ -281,7 +285,7 @@ def test_agents_without_rounds_are_shown_too(settings: dict[str, Any], monkeypat
         pages[0].ask()
     assert run.trace_hash == plain.trace_hash
     assert run.rounds.equals(plain.rounds)
-    assert np.array_equal(pages[0].frames, np.sort(table(frames_of(plain.trace).columns)))
+    assert np.array_equal(pages[0].frames, np.sort(table(frames_of(plain.trace).columns, plain.trace.texts)))
     assert len(set(known)) > 2
     assert known == sorted(known)
 

@@ -35,7 +35,7 @@ from netsim.util import files
 from netsim.util.files import write_whole
 from tests.command import ROOT
 
-COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number"]
+COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number", "label"]
 
 
 class Mixed(Agent):
