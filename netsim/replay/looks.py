@@ -4,7 +4,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -39,11 +39,11 @@ class Looks:
     ----------
     words, kinds : sequence of str
         The words of the state that is shown, and the kinds of message, each in the order of the page.
-    routine : collection of str
-        The kinds that are routine: they are grey.
+    routine : str, optional
+        The kind that is routine: it is grey.
     """
 
-    def __init__(self, words: Sequence[str], kinds: Sequence[str], routine: Sequence[str] = ()) -> None:
+    def __init__(self, words: Sequence[str], kinds: Sequence[str], routine: str | None = None) -> None:
         tokens = _tokens()
         self.light: dict[str, str] = dict(tokens["themes"]["light"])
         self.dark: dict[str, str] = dict(tokens["themes"]["dark"])
@@ -51,11 +51,14 @@ class Looks:
         usual = self._style("routine", tokens["routine"])
         roles = [self._style(f"role{number}", each) for number, each in enumerate(tokens["roles"])]
         news = [self._style(f"kind{number}", each) for number, each in enumerate(tokens["kinds"])]
-        self.roles = {word: roles[number % len(roles)] for number, word in enumerate(words)}
-        told = [kind for kind in kinds if kind not in routine]
-        self.kinds = {kind: news[number % len(news)] for number, kind in enumerate(told)}
-        self.kinds |= dict.fromkeys(routine, usual)
-        self.routine = frozenset(routine)
+        count = len(roles)
+        # More words than colours: the same colours with other shapes.
+        self.roles = {
+            word: replace(roles[place % count], shape=roles[(place + place // count) % count].shape)
+            for place, word in enumerate(words)
+        }
+        self.kinds = {kind: usual if kind == routine else news[k % len(news)] for k, kind in enumerate(kinds)}
+        self.routine = routine
         self.causes = {name: self._style(f"cause-{name}", each) for name, each in tokens["causes"].items()}
 
     def _style(self, name: str, found: dict[str, Any]) -> Style:
@@ -72,8 +75,10 @@ class Looks:
         return self.causes.get(name, self.causes["in_flight"])
 
     def number(self, value: float, extent: tuple[float, float]) -> str:
-        """Return the colour of a number on the scale between two others."""
+        """Return the colour of a number on the scale between two others, logarithmic if one is ten times the other."""
         low, high = extent
+        if low > 0 and high > 10 * low:
+            low, high, value = math.log(low), math.log(high), math.log(value)
         share = (value - low) / (high - low) if high > low else 0.5
         place = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
         first = min(int(place), len(CIVIDIS) - 2)

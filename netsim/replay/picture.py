@@ -150,7 +150,7 @@ def write_picture(
     if wanted.fps is not None and not film:
         raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
     story = Story(meta, columns)
-    looks = Looks(story.words, story.kinds)
+    looks = Looks(story.words, story.kinds, story.routine)
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(story, wanted, film, still_map=view == "map" and not film)
     if not film:
@@ -207,7 +207,7 @@ def _still(story: Story, looks: Looks, view: str, begin: float, end: float, want
 
 def _scale(size: tuple[int, int]) -> float:
     """Return how large text is: a picture four times as large has text twice as high, or nobody could read it."""
-    return min(max((size[0] * size[1] / (960 * 600)) ** 0.35, 0.7), 4.0)
+    return min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0)
 
 
 # --- films ------------------------------------------------------------------------------------------------------------

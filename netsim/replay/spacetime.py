@@ -226,21 +226,29 @@ class SpaceTime:
             if self._lanes[agent] % every == 0:
                 text = shortened(name, 13 * k, 112 * k, True)
                 drawing.word(self.left - 10 * k, y + 4.6 * k, text, 13 * k, bold=True, anchor="end", rim="")
-            drawing.line([(self.left, y), (self.right, y)], Pen("line", width=1.2 * k))
+            for begin, end in self._up(agent, self.begin, self.end):
+                drawing.line([(self.x(begin), y), (self.x(end), y)], Pen("line", width=1.2 * k))
             for span in story.spans[agent]:
-                self._draw_span(span, y)
+                for begin, end in self._up(agent, max(span.begin, self.begin), min(span.end, self.end)):
+                    self._draw_span(span, [(self.x(begin), y), (self.x(end), y)])
             for fault in story.down(agent):
                 self._draw_down(fault, y)
             self._room.take((self.left, y - 3 * k, self.right, y + 3 * k))
             if self._lanes[agent] % every == 0 and (last := self._last_words(agent)):
                 text = shortened(last, 12 * k, 152 * k, True)
                 drawing.word(self.right + 7 * k, y + 4.2 * k, text, 12 * k, self._last_colour(agent), bold=True, rim="")
+                self._room.take((self.right + 4 * k, y - 8 * k, drawing.width, y + 6 * k))
 
-    def _draw_span(self, span: Span, y: float) -> None:
-        begin, end = max(span.begin, self.begin), min(span.end, self.end)
-        if end <= begin:
-            return
-        ends = [(self.x(begin), y), (self.x(end), y)]
+    def _up(self, agent: int, begin: float, end: float) -> Iterator[tuple[float, float]]:
+        """Yield the parts of a stretch of time in which an agent is not down."""
+        for fault in self.story.down(agent):
+            if fault.begin > begin and min(fault.begin, end) > begin:
+                yield begin, min(fault.begin, end)
+            begin = max(begin, fault.end)
+        if end > begin:
+            yield begin, end
+
+    def _draw_span(self, span: Span, ends: Sequence[tuple[float, float]]) -> None:
         k = self.k * self._thin
         if span.word is not None:
             style = self.looks.roles[span.word]
@@ -260,7 +268,6 @@ class SpaceTime:
         if end < begin:
             return
         k, ends = self.k, [(self.x(begin), y), (self.x(end), y)]
-        self._drawing.line(ends, Pen("paper", width=12 * k * self._thin))
         self._drawing.line(ends, Pen(self.looks.down.colour, width=2 * k, dash=(0.1, 6 * k), rounded=True))
 
     def _last_words(self, agent: int) -> str:
@@ -313,7 +320,7 @@ class SpaceTime:
                 far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y) if cause == "receiver_down" else to
             tip = (max(self.x(at), begin[0] + (6 * self.k if end <= depart else 0)), far)
         shown = "" if cause in ("delivered", "in_flight") else cause
-        routine, label = kind in self.looks.routine, story.label(row)
+        routine, label = kind == self.looks.routine, story.label(row)
         text = f"{kind} {label}".strip() if label else (kind if len(story.kinds) > 1 else "")
         return Arrow(row, begin, tip, self.looks.kinds[kind], routine, bool(columns["reply"][row]), shown, text)
 

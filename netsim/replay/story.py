@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,8 +117,19 @@ class Story:
 
     @cached_property
     def words(self) -> list[str]:
-        """Return the words of the state that is shown, in the order in which they occur."""
-        return list(self.meta["states"]["values"][self.state]["words"]) if self.has_words else []
+        """Return the words of the state that is shown: that in which most agents begin, then those that follow."""
+        if not self.has_words:
+            return []
+        found = self.meta["states"]["values"][self.state]
+        begin = Counter(spans[0].word for spans in self.spans if spans and spans[0].word is not None)
+        first = [max(begin, key=lambda word: (begin[word], -found["words"].index(word)))] if begin else []
+        return list(dict.fromkeys(first + [found["words"][code] for code in found["codes"] if code >= 0]))
+
+    @cached_property
+    def routine(self) -> str | None:
+        """Return the kind of most frames, where there are several kinds: it is routine."""
+        counts = np.bincount(self.columns["kind"], minlength=len(self.kinds))
+        return self.kinds[int(counts.argmax())] if len(self.kinds) > 1 else None
 
     @cached_property
     def extent(self) -> tuple[float, float]:
@@ -228,10 +240,15 @@ def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
 def _chosen(values: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the names of the state that is shown, a category rather than a number, and of the one said with it."""
     words = [name for name, each in values.items() if isinstance(each, Mapping)]
-    numbers = [name for name in values if name not in words]
-    if words:
-        return words[0], numbers[0] if numbers else words[1] if len(words) > 1 else None
-    return (numbers[0] if numbers else None), None
+    if not words:
+        return next(iter(values), None), None
+    beside = (name for name, each in values.items() if name != words[0] and (name in words or _counts(each)))
+    return words[0], next(beside, None)
+
+
+def _counts(values: Sequence[float | None]) -> bool:
+    """Return whether all numbers are whole, and not large."""
+    return all(each is None or not math.isfinite(each) or (each == int(each) and abs(each) < 1e4) for each in values)
 
 
 def _values(column: Any) -> list[Any]:
