@@ -478,7 +478,7 @@ class SpaceTime:
             box = (left - 2, base - size, left + wide + 2, base + 3 * k)
             if self._inside(box) and self._room.is_free(box):
                 self._room.take(box)
-                self._drawing.word(left, base, text, size, "soft", rim=self._ground(x))
+                self._drawing.word(left, base, text, size, "soft", rim=self._ground(box))
                 return
 
     def _say(self, x: float, y: float, text: str, colour: str, *, rim: str = "paper", anchor: str = "start") -> None:
@@ -488,11 +488,12 @@ class SpaceTime:
         self._room.take((left - 2, y - 12 * self.k, left + wide + 2, y + 4 * self.k))
         self._drawing.word(x, y, text, 12 * self.k, colour, bold=True, rim=rim, anchor=anchor)
 
-    def _ground(self, x: float) -> str:
-        """Return the colour of the ground at a place."""
-        time = self.begin + (x - self.left) / (self.right - self.left) * (self.end - self.begin)
-        inside = any(each.begin <= time <= each.end for each in self.story.partitions(self.begin, self.end))
-        return "band" if inside else "paper"
+    def _ground(self, box: Box) -> str:
+        """Return the colour of the ground of a box; nothing if it has two."""
+        bands = [(self.x(each.begin), self.x(each.end)) for each in self.story.partitions(self.begin, self.end)]
+        if any(left <= box[0] and box[2] <= right for left, right in bands):
+            return "band"
+        return "" if any(left < box[2] and box[0] < right for left, right in bands) else "paper"
 
     def _take(self, x: float, y: float, size: float) -> None:
         self._room.take((x - size, y - size, x + size, y + size))
@@ -531,7 +532,7 @@ class SpaceTime:
                 if self._inside(box) and box[2] < self.right + 8 * k and self._room.is_free(box):
                     self._room.take(box)
                     colour = arrow.style.colour
-                    self._drawing.word(left, base + 0.36 * size, text, size, colour, rim=self._ground(left))
+                    self._drawing.word(left, base + 0.36 * size, text, size, colour, rim=self._ground(box))
                     return
 
 
