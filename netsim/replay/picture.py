@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -316,15 +316,17 @@ def _write_mp4(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
         command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            assert process.stdin is not None
             try:
-                assert process.stdin is not None
                 for number, image in enumerate(images):
                     # The last picture stays.
                     count = round(_LAST * film.fps) if number == len(film) - 1 else 1
                     process.stdin.write(image.tobytes() * count)
                 process.stdin.close()
             except BrokenPipeError:
-                pass
+                # What was not written must go, or Python would complain later on; the reason is told below.
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
             except BaseException:
                 process.kill()
                 process.wait()
