@@ -5,15 +5,14 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import RendererAgg
-from matplotlib.colors import to_rgb
-from matplotlib.path import Path as Outline
-from matplotlib.transforms import Affine2D
 from PIL import Image, ImageDraw, ImageFont
+
+if TYPE_CHECKING:
+    from matplotlib.path import Path as Outline
+    from matplotlib.transforms import Affine2D
 
 __all__ = ["Drawing", "Pen", "paint", "svg", "width_of"]
 
@@ -108,6 +107,8 @@ class Drawing:
 @functools.cache
 def _font(size: float, bold: bool, italic: bool) -> ImageFont.FreeTypeFont:
     """Return a font that comes with matplotlib, so that a picture is the same on every machine."""
+    import matplotlib
+
     style = ("Bold" if bold else "") + ("Oblique" if italic else "")
     name = f"DejaVuSans{'-' if style else ''}{style}.ttf"
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -218,6 +219,9 @@ def _text(text: str) -> str:
 
 def paint(drawing: Drawing, colours: Colours, scale: float = 1.0) -> Image.Image:
     """Return a drawing as an image without transparency, ``scale`` pixels for each of its own."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.transforms import Affine2D
+
     width, height = round(drawing.width * scale), round(drawing.height * scale)
     renderer: Any = RendererAgg(width, height, 72)  # type: ignore[no-untyped-call]
     place = Affine2D().scale(scale, -scale).translate(0, height)
@@ -231,25 +235,27 @@ def paint(drawing: Drawing, colours: Colours, scale: float = 1.0) -> Image.Image
     return image
 
 
-def _stroke(renderer: Any, shape: Shape, colours: Colours, place: Affine2D, scale: float) -> None:
+def _stroke(renderer: Any, shape: Shape, colours: Colours, place: "Affine2D", scale: float) -> None:
     pen = shape.pen
     graphics = renderer.new_gc()
     graphics.set_alpha(pen.opacity)
     graphics.set_linewidth(pen.width * scale if pen.line else 0.0)
     if pen.line:
-        graphics.set_foreground((*to_rgb(_value(pen.line, colours)), pen.opacity), isRGBA=True)
+        graphics.set_foreground((*_shares(_value(pen.line, colours)), pen.opacity), isRGBA=True)
     if pen.dash:
         graphics.set_dashes(0, [each * scale for each in pen.dash])
     graphics.set_capstyle("round" if pen.rounded else "butt")
     graphics.set_joinstyle("round" if pen.rounded else "miter")
     graphics.set_antialiased(True)
     graphics.set_snap(False)
-    fill = (*to_rgb(_value(pen.fill, colours)), pen.opacity) if pen.fill else None
+    fill = (*_shares(_value(pen.fill, colours)), pen.opacity) if pen.fill else None
     renderer.draw_path(graphics, _outline(shape), place, fill)
     graphics.restore()
 
 
-def _outline(shape: Shape) -> Outline:
+def _outline(shape: Shape) -> "Outline":
+    from matplotlib.path import Path as Outline
+
     if shape.what == "circle":
         (x, y), radius = shape.points[0], shape.radius
         return Outline.circle((x, y), radius)
@@ -259,8 +265,10 @@ def _outline(shape: Shape) -> Outline:
     return Outline(points, closed=shape.what == "polygon")
 
 
-def _box(left: float, top: float, right: float, bottom: float, radius: float) -> Outline:
+def _box(left: float, top: float, right: float, bottom: float, radius: float) -> "Outline":
     """Return a box's outline."""
+    from matplotlib.path import Path as Outline
+
     r = min(radius, (right - left) / 2, (bottom - top) / 2)
     if r <= 0:
         return Outline([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], closed=True)
@@ -290,5 +298,10 @@ def _value(name: str, colours: Colours) -> str:
 
 
 def _mixed(colour: str, ground: str, share: float) -> str:
-    both = zip(to_rgb(colour), to_rgb(ground), strict=True)
+    both = zip(_shares(colour), _shares(ground), strict=True)
     return "#" + "".join(f"{round(255 * (share * one + (1 - share) * other)):02x}" for one, other in both)
+
+
+def _shares(colour: str) -> tuple[float, ...]:
+    """Return the red, green and blue of a colour, from 0 to 1."""
+    return tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
