@@ -11,9 +11,12 @@ from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.looks import Looks, head, mark, shape
 from netsim.replay.story import Story
 
-__all__ = ["Entry", "entries", "heading", "legend", "shortened"]
+__all__ = ["REPLY", "Entry", "crashed", "entries", "heading", "legend", "shortened", "strokes"]
 
 _SAMPLE = 34.0
+
+REPLY = (1.5, 3.0)
+"""The dash of a reply's arrow."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ def entries(story: Story, looks: Looks, rows: NDArray[np.int64], *, arrows: bool
         kind = story.kinds[number]
         style = looks.kinds[kind]
         found.append(Entry(_arrow(looks, kind) if arrows else _dot(looks, kind), kind, "", style.colour))
+    if arrows and story.overtook[rows].any():
+        found.append(Entry(_overtaking, "", "overtook another of its link", "ink"))
     if columns["reply"][rows].any():
         found.append(Entry(_reply if arrows else _hollow, "", "reply", "ink"))
     for number in np.unique(columns["cause"][rows]).tolist():
@@ -155,7 +160,21 @@ def _dot(looks: Looks, kind: str) -> Callable[[Drawing, float, float, float], No
 
 
 def _reply(drawing: Drawing, x: float, y: float, k: float) -> None:
-    drawing.line([(x, y), (x + _SAMPLE * k, y)], Pen("soft", width=1.5 * k, dash=(5 * k, 3 * k)))
+    drawing.line([(x, y), (x + _SAMPLE * k, y)], Pen("soft", width=1.5 * k, dash=tuple(k * each for each in REPLY)))
+
+
+def _overtaking(drawing: Drawing, x: float, y: float, k: float) -> None:
+    drawing.line([(x, y), (x + _SAMPLE * k, y)], Pen("soft", width=1.3 * k))
+    strokes(drawing, (x + 0.6 * _SAMPLE * k, y), (1.0, 0.0), k)
+
+
+def strokes(drawing: Drawing, at: tuple[float, float], way: tuple[float, float], k: float) -> None:
+    """Draw two strokes across an arrow that overtook another."""
+    (x, y), (ux, uy) = at, way
+    for back in (0.0, 4 * k):
+        middle, across = (x - back * ux, y - back * uy), (-5 * k * uy, 5 * k * ux)
+        ends = [(middle[0] + sign * across[0], middle[1] + sign * across[1]) for sign in (1, -1)]
+        drawing.line(ends, Pen("ink", width=1.6 * k))
 
 
 def _hollow(drawing: Drawing, x: float, y: float, k: float) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.legend import entries, heading, legend, shortened
+from netsim.replay.legend import REPLY, entries, heading, legend, shortened, strokes
 from netsim.replay.looks import Looks, Style, head, mark
 from netsim.replay.story import DOWN, Fault, Span, Story, seconds
 
@@ -52,11 +52,16 @@ class Room:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A frame: from where to where, how it looks, why it ended (nothing: it arrived), and its label."""
+    """A frame: from where to where, how it looks, why it ended (nothing: it arrived), and its label.
+
+    ``leaves`` is where it leaves, after its wait; ``bow`` how far it bends to be seen, if it takes no time.
+    """
 
     row: int
     begin: tuple[float, float]
+    leaves: tuple[float, float]
     end: tuple[float, float]
+    bow: float
     style: Style
     routine: bool
     reply: bool
@@ -305,7 +310,9 @@ class SpaceTime:
         cause, kind = story.causes[columns["cause"][row]], story.kinds[columns["kind"][row]]
         depart, end = float(columns["depart"][row]), float(columns["end"][row])
         y, to = self.y(sender), self.y(receiver)
-        begin, tip = (self.x(depart), y), (self.x(end), to)
+        begin, tip = (self.x(float(columns["start"][row])), y), (self.x(end), to)
+        up = math.copysign(min(4 * self.k, 0.2 * self.gap), to - y)
+        leaves = (self.x(depart), y + up) if self.x(depart) > begin[0] + 3 * self.k else begin
         arrived = cause in ("delivered", "late")
         if not arrived:
             share = 0.55 if cause == "lost" else self.looks.cause(cause).reach
@@ -318,14 +325,16 @@ class SpaceTime:
                 at = depart + story.flight * min(1.0, abs(far - y) / max(abs(to - y), 1e-9)) if end <= depart else end
             elif cause == "receiver_down" or cause == "in_flight":
                 far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y) if cause == "receiver_down" else to
-            tip = (max(self.x(at), begin[0] + (6 * self.k if end <= depart else 0)), far)
+            tip = (max(self.x(at), leaves[0] + (6 * self.k if end <= depart else 0)), far)
+        bow = min(0.3 * abs(to - y), 40 * self.k) if arrived and tip[0] == begin[0] and self._each > _DOTS else 0.0
         shown = "" if cause in ("delivered", "in_flight") else cause
         routine, label = kind == self.looks.routine, story.label(row)
         text = f"{kind} {label}".strip() if label else (kind if len(story.kinds) > 1 else "")
-        return Arrow(row, begin, tip, self.looks.kinds[kind], routine, bool(columns["reply"][row]), shown, text)
+        look = self.looks.kinds[kind]
+        return Arrow(row, begin, leaves, tip, bow, look, routine, bool(columns["reply"][row]), shown, text)
 
     def _draw_arrow(self, arrow: Arrow) -> None:
-        begin, end = self._clipped(arrow.begin, arrow.end)
+        begin, end = self._clipped(arrow.leaves, arrow.end)
         k, style, dense = self.k, arrow.style, self._each < _DOTS
         opacity = 0.55 if dense and not arrow.cause else 1.0
         if arrow.routine and not arrow.cause and self._each < _TICKS:
@@ -333,16 +342,22 @@ class SpaceTime:
             up = math.copysign(min(0.3 * self.gap, 5 * k), end[1] - begin[1])
             self._drawing.line([begin, (begin[0], begin[1] + up)], Pen(style.colour, width=k))
             return
-        length = math.hypot(end[0] - begin[0], end[1] - begin[1]) or 1.0
-        way = (end[0] - begin[0]) / length, (end[1] - begin[1]) / length
+        from_x = (begin[0] + end[0]) / 2 + 2 * arrow.bow if arrow.bow else begin[0]
+        from_y = (begin[1] + end[1]) / 2 if arrow.bow else begin[1]
+        length = math.hypot(end[0] - from_x, end[1] - from_y) or 1.0
+        way = (end[0] - from_x) / length, (end[1] - from_y) / length
         heads = self._each > _HEADS and (not arrow.cause or arrow.cause == "late") and arrow.end == end
         # The tip is at the rim of the event's dot.
         back = 0.0 if arrow.cause or not heads else min(4.5 * k, 0.2 * length)
         tip = end[0] - back * way[0], end[1] - back * way[1]
         foot = tip[0] - 5 * k * way[0] * heads, tip[1] - 5 * k * way[1] * heads
-        dash = tuple(k * each for each in style.dash) or ((5 * k, 3 * k) if arrow.reply else ())
+        dash = tuple(k * each for each in (REPLY if arrow.reply else style.dash))
         width = style.weight * k * (0.6 if dense else 1.0)
-        self._drawing.line([begin, foot], Pen(style.colour, width=width, dash=dash, opacity=opacity))
+        points = [begin, foot] if not arrow.bow else _bent(begin, (from_x, from_y), foot)
+        points = [arrow.begin, *points] if arrow.leaves != arrow.begin and arrow.begin[0] >= self.left else points
+        self._drawing.line(points, Pen(style.colour, width=width, dash=dash, opacity=opacity))
+        if heads and not dense and self.story.overtook[arrow.row]:
+            strokes(self._drawing, (end[0] - 0.14 * length * way[0], end[1] - 0.14 * length * way[1]), way, k)
         if heads:
             head(self._drawing, style, tip, way, k * (0.6 if dense else 0.9))
 
@@ -386,7 +401,7 @@ class SpaceTime:
                     self._chip(self.x(fault.begin), y, first, self.looks.down.colour)
                 if last and fault.ends and self._sees(fault.end):
                     self._draw_return(fault, y)
-                    self._chip(self.x(fault.end), y, self._restarted(last, agent, fault.end), self.looks.down.colour)
+                    self._chip(self.x(fault.end), y, *self._restarted(last, agent, fault.end))
             if not fault.agents and not fault.links and self._sees(fault.begin):
                 x = self.x(fault.begin)
                 drawing.line([(x, self.top), (x, self.bottom)], Pen("bandline", width=k, dash=(2 * k, 4 * k)))
@@ -408,10 +423,12 @@ class SpaceTime:
             self._drawing.circle(x, y, 4.2 * k, Pen(colour, "paper", 2 * k))
             self._take(x, y, 8 * k)
 
-    def _restarted(self, words: str, agent: int, time: float) -> str:
-        """Return the words at an agent's return, with the state in which it returns."""
+    def _restarted(self, words: str, agent: int, time: float) -> tuple[str, str]:
+        """Return the words at an agent's return, with the state in which it returns, and their colour."""
         span = next((each for each in self.story.spans[agent] if each.begin == time), None)
-        return words if span is None or not span.text else f"{words}, {span.text}"
+        if span is None or span.word is None:
+            return words, self.looks.down.colour
+        return f"{words}, {span.text}", self.looks.roles[span.word].colour
 
     def _draw_changes(self) -> None:
         """Draw the words of states where they change."""
@@ -524,9 +541,9 @@ class SpaceTime:
         """Draw a label at its arrow: near its tail or, of one to many, near its head."""
         k, size = self.k, 11 * self.k
         wide = width_of(text, size)
-        (x, y), (to_x, to_y) = arrow.begin, arrow.end
+        (x, y), (to_x, to_y) = arrow.leaves, arrow.end
         for share in (0.3, 0.4, 0.22, 0.5, 0.62, 0.72) if tail else (0.74, 0.66, 0.82, 0.58, 0.5, 0.4):
-            at, base = x + share * (to_x - x), y + share * (to_y - y)
+            at, base = x + share * (to_x - x) + 4 * share * (1 - share) * arrow.bow, y + share * (to_y - y)
             for left in (at + 5 * k, at - wide - 5 * k):
                 box = (left - 3, base - 0.6 * size, left + wide + 3, base + 0.6 * size)
                 if self._inside(box) and box[2] < self.right + 8 * k and self._room.is_free(box):
@@ -542,9 +559,9 @@ def short_words(fault: Fault, story: Story) -> tuple[str, str]:
     link = link.replace(" ", "–", 1)
     said = {
         "Crash": ("crash", "restart"),
-        "Leave": ("leaves", ""),
+        "Leave": ("leaves", "is back"),
         "Join": ("", "joins"),
-        "Empty": ("battery empty", ""),
+        "Empty": ("battery empty", "charged"),
         "LinkDown": (f"cut {link}", ""),
         "SetLink": (f"link {link} changed", ""),
         "Lose": (f"loses one {link}", ""),
@@ -559,15 +576,20 @@ def short_words(fault: Fault, story: Story) -> tuple[str, str]:
 
 
 def _lanes(agents: int, partitions: Sequence[Fault]) -> list[int]:
-    """Return the lane of each agent: as they are numbered, or those of each side of the first partition together."""
-    order = list(range(agents))
-    if partitions:
-        sides = {agent: number for number, side in enumerate(partitions[0].sides) for agent in side}
-        order.sort(key=lambda agent: (sides.get(agent, len(partitions[0].sides)), agent))
+    """Return the lane of each agent: as they are numbered, but those of one side of a partition together."""
+    sides = [{agent: number for number, side in enumerate(fault.sides) for agent in side} for fault in partitions]
+    order = sorted(range(agents), key=lambda agent: ([side.get(agent, -1) for side in sides], agent))
     lanes = np.empty(agents, dtype=np.int64)
     lanes[order] = np.arange(agents)
     found: list[int] = lanes.tolist()
     return found
+
+
+def _bent(begin: tuple[float, float], by: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return points of a curve from a place to another, which is drawn to a third."""
+    shares = [number / 12 for number in range(13)]
+    weights = [((1 - each) ** 2, 2 * each * (1 - each), each**2) for each in shares]
+    return [(a * begin[0] + b * by[0] + c * end[0], a * begin[1] + b * by[1] + c * end[1]) for a, b, c in weights]
 
 
 def _step(rough: float) -> float:

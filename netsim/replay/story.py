@@ -103,6 +103,19 @@ class Story:
         flights = (self.columns["end"] - self.columns["depart"])[arrived]
         return float(np.median(flights)) if len(flights) else 0.0
 
+    @cached_property
+    def overtook(self) -> NDArray[np.bool_]:
+        """Whether frames overtook another of their link: they left later, and arrived earlier."""
+        columns = self.columns
+        arrived = np.flatnonzero(columns["cause"] == 0)
+        order = arrived[np.lexsort([columns[name][arrived] for name in ("depart", "receiver", "sender")])]
+        found = np.zeros(len(columns["start"]), dtype=np.bool_)
+        links = columns["sender"][order].astype(np.int64) * len(self.agents) + columns["receiver"][order]
+        for rows in np.split(order, np.flatnonzero(np.diff(links)) + 1):
+            ends = columns["end"][rows]
+            found[rows[1:]] = ends[1:] < np.maximum.accumulate(ends)[:-1]
+        return found
+
     def label(self, row: int) -> str:
         """Return the label of a frame, or nothing."""
         number = int(self.columns["label"][row]) if "label" in self.columns else -1
@@ -224,12 +237,16 @@ def _holds(fault: Fault, time: float) -> bool:
 
 
 def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
-    ends = found["end"] is not None
+    begin, end = found["begin"], found["end"]
+    if found["what"] == "Join":
+        # Before it joined an agent was not there.
+        begin, end = 0.0, begin if end is None else end
+    ends = end is not None
     return Fault(
         str(found["what"]),
         str(found["text"]),
-        float(found["begin"]),
-        float(found["end"]) if ends else ended_at,
+        float(begin),
+        float(end) if ends else ended_at,
         ends,
         tuple(found["agents"]),
         tuple((one, other) for one, other in found["links"]),
