@@ -67,7 +67,7 @@ def entries(story: Story, looks: Looks, rows: NDArray[np.int64], *, arrows: bool
         found.append(Entry(_reply if arrows else _hollow, "", "reply", "ink"))
     for number in np.unique(columns["cause"][rows]).tolist():
         name = story.causes[number]
-        if number and name != "in_flight":
+        if number and (arrows or name != "in_flight"):
             found.append(Entry(_ending(looks, name), "", looks.cause(name).words or name, "ink"))
     return found
 

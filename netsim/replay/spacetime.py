@@ -323,11 +323,13 @@ class SpaceTime:
             if cause == "link_down" and fault is not None:
                 far = self._cut_between(fault, sender, receiver) or far
                 at = depart + story.flight * min(1.0, abs(far - y) / max(abs(to - y), 1e-9)) if end <= depart else end
-            elif cause == "receiver_down" or cause == "in_flight":
-                far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y) if cause == "receiver_down" else to
+            elif cause == "receiver_down":
+                far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y)
+            elif cause == "in_flight":
+                far = y + min(share, (end - depart) / story.flight if story.flight else share) * (to - y)
             tip = (max(self.x(at), leaves[0] + (6 * self.k if end <= depart else 0)), far)
-        bow = min(0.3 * abs(to - y), 40 * self.k) if arrived and tip[0] == begin[0] and self._each > _DOTS else 0.0
-        shown = "" if cause in ("delivered", "in_flight") else cause
+        bow = min(0.09 * abs(to - y), 60 * self.k) if arrived and tip[0] == begin[0] and self._each > _DOTS else 0.0
+        shown = "" if cause == "delivered" else cause
         routine, label = kind == self.looks.routine, story.label(row)
         text = f"{kind} {label}".strip() if label else (kind if len(story.kinds) > 1 else "")
         look = self.looks.kinds[kind]
