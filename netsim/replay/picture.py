@@ -274,7 +274,7 @@ def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
     first = next(reduced)
 
     def save(file: IO[bytes]) -> None:
-        first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=False)
+        first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
 
     return _write(path, save)
 
