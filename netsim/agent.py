@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from netsim.accounting.captions import check_label
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
 from netsim.errors import AgentError
@@ -195,7 +196,24 @@ class Agent:
         """
         return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 
-    async def broadcast(self, kind: str, payload: Any, *, raw_data: bool = False) -> int:
+    def note(self, text: str) -> None:
+        """Write a remark beside the agent, for those who look at the run: ``self.note("becomes leader")``.
+
+        It stands in the replay, and in `netsim.Run.notes`. It is kept if the run keeps a trace or is watched live, and
+        changes nothing in the run. A node that is down writes none.
+
+        Raises
+        ------
+        BadInput
+            If it is not printable text of 1 to 200 characters.
+        RunOver
+            If the run is over.
+        """
+        self._netsim.note(text)
+
+    async def broadcast(
+        self, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
+    ) -> int:
         """Encode a message once and send it to every neighbour: over every link that this agent has.
 
         Parameters
@@ -204,9 +222,13 @@ class Agent:
             The message type, by which the ledger counts messages.
         payload : object
             The message body: a number, str, bytes, None, list, tuple, dict, array or coded array, or an object of a
-            registered class (`netsim.payloads`).
+            registered class (`netsim.payloads`). By default None.
         raw_data : bool
             Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
+        label : str, optional
+            What stands on the message's arrows in a replay, at most 40 characters; "" for nothing. By default the
+            payload, if it is a number, a str, or a list, tuple, dict or set of such, of at most 16 characters as text.
+            It is not sent.
 
         Returns
         -------
@@ -217,17 +239,27 @@ class Agent:
         ------
         WireError
             If the payload cannot be encoded.
+        BadInput
+            If the label is not printable, or too long.
         """
         context = self._netsim
+        if label is not None:
+            check_label(label)
         if context.delay:
             await context.straggle()
+        number = -1 if context.captions is None else context.outbox.sent
         try:
-            return context.outbox.broadcast(kind, plain(payload), context.round, raw_data)
+            taken = context.outbox.broadcast(kind, plain(payload), context.round, raw_data)
         except AgentError:
             await asyncio.sleep(0)  # An agent that retries in a tight loop must not block the event loop.
             raise
+        if number >= 0:
+            context.caption(number, label, payload)
+        return taken
 
-    async def send(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
+    async def send(
+        self, to: Hashable, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
+    ) -> bool:
         """Send a message to one neighbour, as `broadcast` does to all, and return whether the link accepted it.
 
         Raises
@@ -236,9 +268,11 @@ class Agent:
             If ``to`` is not a neighbour.
         """
         self._check_neighbor(to)
-        return await self._netsim.send(to, kind, payload, raw_data)
+        return await self._netsim.send(to, kind, payload, raw_data, label=label)
 
-    async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> Delivery:
+    async def deliver(
+        self, to: Hashable, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
+    ) -> Delivery:
         """Send a message to one neighbour, and return what became of it once it is acknowledged or given up.
 
         This needs a `netsim.Radio` with ``acks``. The result is true if the message was acknowledged. It is false if no
@@ -263,11 +297,18 @@ class Agent:
                 f"agent {self.name!r} cannot wait for an acknowledgement: the medium must be a netsim.Radio(acks=True)"
             )
         outcome: asyncio.Future[Delivery] = context.shared.loop.create_future()
-        await context.send(to, kind, payload, raw_data, outcome=outcome)
+        await context.send(to, kind, payload, raw_data, outcome=outcome, label=label)
         return await outcome
 
     async def request(
-        self, to: Hashable, kind: str, payload: Any, timeout: float | None = None, *, raw_data: bool = False
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any = None,
+        timeout: float | None = None,
+        *,
+        raw_data: bool = False,
+        label: str | None = None,
     ) -> Frame:
         """Send a request to a neighbour, wait for its reply and return it.
 
@@ -285,16 +326,18 @@ class Agent:
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)
         number = context.requests = context.requests + 1
-        await context.send(to, kind, payload, raw_data, request=number)
+        await context.send(to, kind, payload, raw_data, request=number, label=label)
         return await context.inbox.wait_for_reply(number, timeout)
 
-    async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
+    async def reply(
+        self, frame: Frame, payload: Any = None, *, raw_data: bool = False, label: str | None = None
+    ) -> bool:
         """Reply to a request read from the inbox; return whether the link accepted the reply."""
         if frame.request is None or frame.is_reply:
             raise AgentError(f"agent {self.name!r}: {frame!r} is not a request and has no reply; use send")
         self._check_neighbor(frame.sender)
         return await self._netsim.send(
-            frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True
+            frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True, label=label
         )
 
     async def compute(self, seconds: float | None = None) -> None:

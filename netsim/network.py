@@ -29,7 +29,7 @@ from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
 from netsim.util import check, draws
-from netsim.watch import Watch, Watched
+from netsim.watch import Watch, Watched, sources_of
 
 if TYPE_CHECKING:
     from netsim.deployment import Deployment
@@ -171,7 +171,7 @@ class Network:
         self.kinds = _checked_kinds(options.get("kinds", ()))
         self.deployment: Deployment | None = None
         self._running: Runtime | None = None
-        self._watched: Watched | None = None
+        self._watched: dict[str, Callable[[Any], Any]] = {}
         self._viewer: Viewer | None = None
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
@@ -324,24 +324,25 @@ class Network:
         runtime.move(agent, tuple(position))
 
     def watch(self, states: Watched | None) -> None:
-        """Record every change of agents' states of later runs in `Run.states`; pass None to record nothing.
+        """Record every change of agents' states of later runs in `Run.states`; several calls add up.
+
+        A column of an earlier call is replaced. None ends the recording of all.
 
         Parameters
         ----------
         states : mapping or sequence
-            {column: state}, or the states alone. A state is the name of an attribute that is a number, or a function of
-            an agent that returns one (None for none). It is read before each message of the agent, at the end of each
-            instant at which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not affect
-            the agent.
+            {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. It is
+            a number, or one of up to 1,000 words: True or False, text, a member of an enum, or a set, list, tuple or
+            dict of such; None for none. It is read before each message and with each note of the agent, at the end of
+            each instant at which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not
+            affect the agent.
 
         Raises
         ------
         BadInput
             If ``states`` is not a valid mapping or sequence of states.
         """
-        if states is not None:
-            Watch(states)
-        self._watched = states
+        self._watched = {} if states is None else self._watched | sources_of(states)
 
     def show_to(self, viewer: Viewer | None) -> None:
         """Show later runs live in a viewer (see `netsim.live.live_view`); pass None to show nothing."""
@@ -519,7 +520,7 @@ class Network:
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
-        watched = None if self._watched is None else Watch(self._watched, self.graph)
+        watched = Watch(self._watched, self.graph) if self._watched else None
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
     def _settings_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.trace import Trace
 from netsim.agent import Agent
-from netsim.core.records import TOTALS, totals_of
+from netsim.core.records import TOTALS, as_column, totals_of
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.radio.airtime import AirtimeLog
 from netsim.util import check
@@ -174,6 +174,32 @@ class Run:
         if self.watch is None:
             raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
         return self.watch.table()
+
+    @property
+    def notes(self) -> "pd.DataFrame":
+        """The agents' notes (`Agent.note`), in order of time.
+
+        Columns: time_s; agent; sent, the number of messages the agent had sent before; note.
+
+        Raises
+        ------
+        BadInput
+            If the trace was not kept.
+        """
+        import pandas as pd
+
+        captions = self.ledger.captions
+        if captions is None or not self.ledger.keeps_trace:
+            raise BadInput("trace = False: must be True in Network.run for the agents' notes to be kept")
+        texts, _, notes = captions.arranged()
+        return pd.DataFrame(
+            {
+                "time_s": notes["time"],
+                "agent": as_column(self.ledger.agents)[notes["agent"]],
+                "sent": notes["sent"],
+                "note": as_column(texts)[notes["text"]],
+            }
+        )
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:
         """Write one HTML file that shows the run in any browser, without a server or a network; return its path.

@@ -4,6 +4,7 @@ import math
 import operator
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +14,49 @@ from netsim.agent import Agent
 from netsim.core.records import as_column
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.util import check
+from netsim.util.short_text import cut, short_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Watch", "Watched"]
+__all__ = ["LONGEST_WORD", "MOST_WORDS", "Watch", "Watched", "sources_of"]
 
 Watched = Mapping[str, str | Callable[[Any], Any]] | Sequence[str | Callable[[Any], Any]]
 """Names of attributes, and functions, of an agent; in a mapping by the names of their columns."""
 
+MOST_WORDS = 1000
+"""How many different words a column may have in a run."""
+
+LONGEST_WORD = 40
+"""The most characters of a word."""
+
 _RESERVED = ("time_s", "agent", "sent", "algorithm")
+
+
+class _Column:
+    """A watched state: of numbers, until it has a word; from then on of words, each with a number."""
+
+    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+        self.name, self.function = name, function
+        self.words: dict[str, int] | None = None
+        # Whether its words are those of True and False.
+        self.are_flags = True
+
+    def code(self, word: str, is_flag: bool = False) -> int:
+        """Return the number of a word; raise BadInput if there are too many."""
+        assert self.words is not None
+        number = self.words.setdefault(word, len(self.words))
+        if number >= MOST_WORDS:
+            raise BadInput(
+                f"watch, {self.name}: must be a number, or a state with at most {MOST_WORDS:,} different words in a "
+                f"run; the next one is {word!r}"
+            )
+        self.are_flags = self.are_flags and is_flag
+        return number
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions may be impossible to pickle.
+        return vars(self) | {"function": None}
 
 
 class Watch:
@@ -31,10 +65,16 @@ class Watch:
     Parameters
     ----------
     watched : mapping or sequence
-        {column: source}, or sources only. A source is the name of an agent's attribute or a function of an agent, and
-        gives a number (None is NaN). In a sequence the column has the name of the attribute or function.
+        {column: source}, or sources only. A source is the name of an agent's attribute or a function of an agent. It
+        gives a number, True or False, text, a member of an enum, a set, list, tuple or dict of such, or None for none.
+        In a sequence the column has the name of the attribute or function.
     agents : iterable
         The names of all agents.
+
+    Attributes
+    ----------
+    recoded : int
+        How often a column of numbers became one of words, so that the values before are others now.
 
     Raises
     ------
@@ -43,25 +83,12 @@ class Watch:
     """
 
     def __init__(self, watched: Watched, agents: Iterable[Hashable] = ()) -> None:
-        if isinstance(watched, str) or not isinstance(watched, Mapping | Sequence) or not len(watched):
-            raise check.refuse(
-                "watch", watched, "names of attributes or functions of an agent: {column: source}, or a list"
-            )
-        pairs = list(watched.items()) if isinstance(watched, Mapping) else [(_column(each), each) for each in watched]
-        self._functions: dict[str, Callable[[Any], Any]] = {}
-        for column, source in pairs:
-            if not isinstance(column, str) or not column.isprintable() or not column.strip():
-                raise check.refuse("watch, column", column, "printable text")
-            if column in _RESERVED or column in self._functions:
-                raise check.refuse("watch, column", column, "a name that is not in use")
-            if not callable(source) and not (isinstance(source, str) and source.isidentifier()):
-                raise check.refuse(f"watch[{column!r}]", source, "the name of an attribute, or a function of an agent")
-            self._functions[column] = source if callable(source) else operator.attrgetter(source)
-        self._columns = list(self._functions)
+        self._columns = [_Column(name, function) for name, function in sources_of(watched).items()]
         self._numbers = {name: number for number, name in enumerate(agents)}
         # One row for each change; the values row by row.
         self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
         self._last: dict[Hashable, tuple[float, ...]] = {}
+        self.recoded = 0
 
     def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
         """Record an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
@@ -71,27 +98,29 @@ class Watch:
         Raises
         ------
         BadInput
-            If an agent lacks an attribute, or a value is not a number.
+            If an agent lacks an attribute, a value is no state, or a column has too many words.
         NetsimError
             If a function raises.
         """
         found = []
-        for column, function in self._functions.items():
+        for place, column in enumerate(self._columns):
             try:
-                value = function(agent)
+                value = column.function(agent)
             except AttributeError as error:
                 if not early:
-                    raise BadInput(f"watch, {column} of agent {name!r} at {time:g} s: {one_line(error)}") from error
+                    raise BadInput(
+                        f"watch, {column.name} of agent {name!r} at {time:g} s: {one_line(error)}"
+                    ) from error
                 value = None
             except Exception as error:
                 raise NetsimError(
-                    f"watch, {column} of agent {name!r} raised {type(error).__name__} at {time:g} s: {one_line(error)}"
+                    f"watch, {column.name} of agent {name!r} raised {type(error).__name__} at {time:g} s: "
+                    f"{one_line(error)}"
                 ) from error
-            number = math.nan if value is None else check.measured(value)
+            number = math.nan if value is None else self._number(place, value)
             if number is None:
-                raise check.refuse(
-                    f"watch, {column} of agent {name!r}", value, f"a number (None for none), at {time:g} s"
-                )
+                allowed = "a number, True or False, text, or a set, list, tuple or dict of such (None for none)"
+                raise check.refuse(f"watch, {column.name} of agent {name!r}", value, f"{allowed}, at {time:g} s")
             # The same NaN object each time, so that two states with NaN compare equal.
             found.append(float(number) if number == number else math.nan)
         state = tuple(found)
@@ -102,31 +131,85 @@ class Watch:
             self._sent.append(sent)
             self._values.extend(state)
 
+    def _number(self, place: int, value: Any) -> float | None:
+        """Return what stands for a value in its column: itself, or the number of its word; None if it is no state."""
+        column, is_flag = self._columns[place], isinstance(value, bool | np.bool_)
+        number = None if is_flag or isinstance(value, Enum) else check.measured(value)
+        if number is not None and (column.words is None or number != number):
+            return number
+        word = _word_of(number) if number is not None else short_text(value, LONGEST_WORD)
+        if not word:
+            return None if word is None else math.nan
+        if column.words is None:
+            self._recode(place)
+        return column.code(cut(word, LONGEST_WORD), is_flag)
+
+    def _recode(self, place: int) -> None:
+        """Make a column one of words: each number that it has had becomes one."""
+        column, width = self._columns[place], len(self._columns)
+        column.words = {}
+        numbers = self._values[place::width]
+        codes = {number: column.code(_word_of(number)) for number in dict.fromkeys(numbers) if number == number}
+        self._values[place::width] = array("d", [codes.get(number, math.nan) for number in numbers])
+        for name, state in self._last.items():
+            code = codes.get(state[place], math.nan)
+            self._last[name] = (*state[:place], code, *state[place + 1 :])
+        self.recoded += bool(codes)
+
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        return list(self._columns)
+        return [column.name for column in self._columns]
+
+    @property
+    def words(self) -> list[list[str] | None]:
+        """The words of each column by their numbers; None for a column of numbers."""
+        return [None if column.words is None else list(column.words) for column in self._columns]
 
     def __len__(self) -> int:
         """Return the number of changes."""
         return len(self._times)
 
     def changes(self, first: int = 0) -> list[NDArray[Any]]:
-        """Return the changes from index ``first`` on: times (s), indices of agents, messages sent before, values."""
+        """Return the changes from index ``first`` on: times (s), indices of agents, messages sent before, values.
+
+        The value of a column of words is the number of the word.
+        """
+        return self._arrays(self.packed(first)[:4])
+
+    def packed(self, first: int = 0) -> list[Any]:
+        """Return the changes from index ``first`` on, as `learn` reads them in another process."""
         width = len(self._columns)
         parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * width :]
-        return self._arrays([part.tobytes() for part in parts])
+        flags = [column.are_flags for column in self._columns]
+        return [*(part.tobytes() for part in parts), self.words, flags]
 
-    def learn(self, changes: Sequence[bytes], until: float) -> None:
+    def learn(self, changes: Sequence[Any], until: float) -> None:
         """Add the changes until a time (s) from another process; raises NetsimError if they cannot be read."""
         try:
-            found = self._arrays(changes)
-        except (TypeError, ValueError) as error:
+            found = self._arrays(changes[:4])
+            kept = found[0] <= until
+            # Earlier versions had numbers only.
+            for place, (words, are_flags) in enumerate(zip(*changes[4:], strict=True) if len(changes) > 4 else ()):
+                self._learn_column(place, found[3], words, are_flags)
+        except (IndexError, TypeError, ValueError) as error:
             raise NetsimError(f"agents' states cannot be read ({one_line(error)})") from None
-        kept = found[0] <= until
         columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values
         for column, part in zip(columns, found, strict=True):
             column.frombytes(part[kept].tobytes())
+
+    def _learn_column(self, place: int, values: NDArray[Any], words: list[str] | None, are_flags: bool) -> None:
+        """Turn a column of another process's values into what stands for them here."""
+        column = self._columns[place]
+        if words is None and column.words is None:
+            return
+        if column.words is None:
+            self._recode(place)
+        codes = {}
+        for number in dict.fromkeys(each for each in values[:, place].tolist() if each == each):
+            word = _word_of(number) if words is None else words[int(number)]
+            codes[number] = column.code(word, words is not None and are_flags)
+        values[:, place] = [codes.get(number, math.nan) for number in values[:, place].tolist()]
 
     def arrange(self) -> None:
         """Put the changes of several workers in order: by time, and at one instant by agent."""
@@ -149,7 +232,9 @@ class Watch:
             "agent": as_column(self._numbers)[agents[order]],
             "sent": sent[order],
         }
-        return pd.DataFrame(columns | {name: values[order, i] for i, name in enumerate(self._columns)})
+        for place, column in enumerate(self._columns):
+            columns[column.name] = _spoken(column, values[order, place])
+        return pd.DataFrame(columns)
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
         """Return changes from their bytes; raises ValueError unless they are of these agents."""
@@ -157,12 +242,45 @@ class Watch:
         times, agents, sent, values = (np.frombuffer(raw, kind) for raw, kind in zip(changes, kinds, strict=True))
         if len({len(times), len(agents), len(sent)}) > 1 or not np.isin(agents, range(len(self._numbers))).all():
             raise ValueError("states are not of these agents")
-        return [times, agents, sent, values.reshape(len(times), len(self._columns))]
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Functions may be impossible to pickle.
-        return vars(self) | {"_functions": {}}
+        return [times, agents, sent, values.reshape(len(times), len(self._columns)).copy()]
 
 
-def _column(source: Any) -> Any:
+def sources_of(watched: Watched) -> dict[str, Callable[[Any], Any]]:
+    """Return the function of each column; raises BadInput as `Watch` does."""
+    if isinstance(watched, str) or not isinstance(watched, Mapping | Sequence) or not len(watched):
+        raise check.refuse(
+            "watch", watched, "names of attributes or functions of an agent: {column: source}, or a list"
+        )
+    pairs = list(watched.items()) if isinstance(watched, Mapping) else [(_name_of(each), each) for each in watched]
+    functions: dict[str, Callable[[Any], Any]] = {}
+    for column, source in pairs:
+        if not isinstance(column, str) or not column.isprintable() or not column.strip():
+            raise check.refuse("watch, column", column, "printable text")
+        if column in _RESERVED or column in functions:
+            raise check.refuse("watch, column", column, "a name that is not in use")
+        if not callable(source) and not (isinstance(source, str) and source.isidentifier()):
+            raise check.refuse(f"watch[{column!r}]", source, "the name of an attribute, or a function of an agent")
+        functions[column] = source if callable(source) else operator.attrgetter(source)
+    return functions
+
+
+def _name_of(source: Any) -> Any:
     return source if isinstance(source, str) else getattr(source, "__name__", type(source).__name__)
+
+
+def _word_of(number: float) -> str:
+    """Return the word of a number in a column that has words, too."""
+    return f"{number:.15g}"
+
+
+def _spoken(column: _Column, values: NDArray[np.float64]) -> Any:
+    """Return a column's numbers, or the words, or True and False for which they stand; None for none."""
+    if column.words is None:
+        return values
+    known = np.isfinite(values)
+    words = [word == "True" for word in column.words] if column.are_flags else list(column.words)
+    if column.are_flags and known.all() and words:
+        return np.array(words)[values.astype(np.int64)]
+    spoken = np.full(len(values), None, dtype=object)
+    spoken[known] = [words[int(number)] for number in values[known].tolist()]
+    return spoken

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.accounting.captions import Captions
 from netsim.accounting.scene import Scene
 from netsim.accounting.trace import Trace
 from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, SUMMED, as_column
@@ -69,6 +70,8 @@ class Ledger:
         """The run's round period, end time, medium and node positions; set by the runtime."""
         self.keeps_trace = tally.keeps
         """Whether the event log is kept for `trace`; False if it only feeds a live view."""
+        self.captions: Captions | None = None
+        """The agents' labels and notes, with a trace or a live view; set by the runtime."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
         """Yields the key and the kind id of each link message in flight; set by the network."""
 

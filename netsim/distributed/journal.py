@@ -169,7 +169,7 @@ class JournalWriter(Journal):
     def write_changes(self, watch: Watch) -> None:
         """Write the changes of watched attributes since the last call."""
         if len(watch) > self._changes_written:
-            self.put(CHANGES, [part.tobytes() for part in watch.changes(self._changes_written)])
+            self.put(CHANGES, watch.packed(self._changes_written))
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:

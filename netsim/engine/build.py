@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.accounting.captions import Captions
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
@@ -115,6 +116,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
+    if settings.trace or settings.viewer is not None:
+        run.ledger.captions = Captions()
     run.loop = loop
     run.rounds = _round_clock(run, loop)
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
@@ -152,6 +155,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         context = run.contexts[name] = Context(
             agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed
         )
+        context.number, context.captions = i, run.ledger.captions
         context.reliability = settings.link.reliability_model
         _know_senders(context, graph)
         if mac is not None:

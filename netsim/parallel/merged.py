@@ -44,7 +44,7 @@ def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) 
         "marks": ledger.marks,
         "last_round": 0 if run.node is None else run.node.last_round(),
         "ended_at": run.result.ended_at,
-        "changes": None if run.result.watch is None else [part.tobytes() for part in run.result.watch.changes()],
+        "changes": None if run.result.watch is None else run.result.watch.packed(),
     }
 
 

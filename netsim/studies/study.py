@@ -140,7 +140,9 @@ class Study:
             self.origin.setdefault("papers", {})[algorithm] = papers
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
-                network.watch(watch if self._trace or self.session else None)
+                network.watch(None)
+                if watch is not None and (self._trace or self.session):
+                    network.watch(watch)
                 # Only the run tells how long rounds are that wait for agents that compute.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
                 with self._live_view(algorithm, network, length):

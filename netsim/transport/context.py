@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from netsim.accounting.captions import Captions, check_label, check_note
 from netsim.clock.virtual_clock import LATEST
 from netsim.core.delivery import Delivery
-from netsim.errors import AgentError
+from netsim.errors import AgentError, RunOver
 from netsim.links.reliability import Reliability
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
@@ -34,6 +35,7 @@ class Context:
 
     __slots__ = (
         "_passed",
+        "captions",
         "collected",
         "delay",
         "down",
@@ -44,6 +46,7 @@ class Context:
         "left",
         "name",
         "neighbors",
+        "number",
         "one_way",
         "out_neighbors",
         "outbox",
@@ -83,6 +86,9 @@ class Context:
         self.requests = 0
         # Seconds by which a straggler delays each message.
         self.delay = 0.0
+        # Its number among all agents, and where its labels and notes are kept; None: they are not.
+        self.number = 0
+        self.captions: Captions | None = None
         # How often it has computed, outside the rounds.
         self.steps = 0
         # Whether its node is down.
@@ -126,15 +132,40 @@ class Context:
         request: int | None = None,
         is_reply: bool = False,
         outcome: asyncio.Future[Delivery] | None = None,
+        label: str | None = None,
     ) -> bool:
         """Send to a neighbour, after a straggler's delay; return whether the link took the frame."""
+        if label is not None:
+            check_label(label)
         if self.delay:
             await self.straggle()
+        number = -1 if self.captions is None else self.outbox.sent
         try:
-            return self.outbox.send(to, kind, plain(payload), self.round, raw_data, request, is_reply, outcome)
+            taken = self.outbox.send(to, kind, plain(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
             await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
             raise
+        if number >= 0:
+            self.caption(number, label, payload)
+        return taken
+
+    def caption(self, number: int, label: str | None, payload: Any) -> None:
+        """Label the transmission with this number, unless the agent has no links, when nothing was sent."""
+        if self.captions is not None and self.outbox.sent > number:
+            self.captions.label(self.number, number, label, payload)
+
+    def note(self, text: str) -> None:
+        """Keep a note, and have the watched states read with it."""
+        check_note(text)
+        shared = self.shared
+        if shared.over:
+            raise RunOver(f"agent {self.name!r} cannot note {text!r}: the run is over")
+        if self.down:
+            return
+        if shared.on_send is not None:
+            shared.on_send(self.name)
+        if self.captions is not None:
+            self.captions.note(shared.loop.now(), self.number, self.outbox.sent, text)
 
     def without_passed(self, count: int) -> int:
         """Return how many of ``count`` rounds are left, without those that passed before the agent started again."""

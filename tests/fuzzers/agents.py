@@ -127,7 +127,7 @@ class Noting(netsim.Agent):
                 len(self.inbox)
             if self.rng.random() < 0.9:
                 for frame in await self.collect():
-                    self.note(frame)
+                    self.hear_of(frame)
 
     async def twice_in_rounds(self) -> None:
         """Leave a loop over rounds in its middle, and begin another."""
@@ -143,13 +143,13 @@ class Noting(netsim.Agent):
             await asyncio.sleep(self.habits.pause)
             await self.tell()
             for _ in range(len(self.inbox)):
-                self.note(await self.inbox.get())
+                self.hear_of(await self.inbox.get())
 
     async def listen(self) -> None:
         """Read all that will ever come; pass some of it on."""
         left = self.habits.count
         async for frame in self.inbox:
-            self.note(frame)
+            self.hear_of(frame)
             if left and self.rng.random() < self.habits.chance:
                 left -= 1
                 await self.act(frame)
@@ -165,7 +165,7 @@ class Noting(netsim.Agent):
         for _ in range(self.habits.count):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.habits.timeout):
-                    self.note(await self.inbox.get())
+                    self.hear_of(await self.inbox.get())
             await self.tell()
 
     async def at_once(self) -> None:
@@ -199,7 +199,7 @@ class Noting(netsim.Agent):
         elif what == 2:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.habits.timeout):
-                    self.note(await self.inbox.get())
+                    self.hear_of(await self.inbox.get())
         else:
             await self.tell()
 
@@ -236,7 +236,7 @@ class Noting(netsim.Agent):
         if able:
             call, payload = self.intend(able[int(self.rng.integers(len(able)))], "ask", is_special=True)
             with suppress(TimeoutError):
-                self.note(await self.request(call.to, "ask", payload, self.habits.timeout))
+                self.hear_of(await self.request(call.to, "ask", payload, self.habits.timeout))
             call.finished = True
 
     async def give(self, frame: Frame) -> None:
@@ -245,7 +245,7 @@ class Noting(netsim.Agent):
         call.took = int(await self.reply(frame, payload))
         call.finished = True
 
-    def note(self, frame: Frame) -> None:
+    def hear_of(self, frame: Frame) -> None:
         """Note a frame, then change what can be changed of it."""
         if not payloads.read_only(frame.payload):
             self.notes.wrong.append(f"an array of {frame} can be written to")
@@ -261,7 +261,7 @@ class Answering(Noting):
 
     def answer(self, frame: Frame) -> Any:
         """Note the request and the reply."""
-        self.note(frame)
+        self.hear_of(frame)
         call, payload = self.intend(frame.sender, frame.kind, is_special=True)
         call.finished = True
         return payload

@@ -26,17 +26,17 @@ class Noted(netsim.RoundAgent):
         self.notes: list[Any] = []
 
     def begin(self) -> None:
-        self.note("begins")
+        self.log("begins")
 
     async def say(self, k: int) -> None:
-        self.note("says")
+        self.log("says")
         await self.broadcast("value", self.value + self.rng.random())
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
-        self.note([(frame.sender, frame.round, frame.payload) for frame in frames])
+        self.log([(frame.sender, frame.round, frame.payload) for frame in frames])
         self.value = sum((frame.payload for frame in frames), self.value) / (1 + len(frames))
 
-    def note(self, what: Any) -> None:
+    def log(self, what: Any) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.notes.append((self.now, self.round, task.get_name(), what))
@@ -57,9 +57,9 @@ class WaitsInTime(Noted):
         try:
             async with asyncio.timeout(0.3 * self._netsim.shared.rounds.period):
                 frame = await self.inbox.get()
-            self.note((frame.sender, frame.payload))
+            self.log((frame.sender, frame.payload))
         except TimeoutError:
-            self.note("nothing")
+            self.log("nothing")
         await super().say(k)
 
 

@@ -653,10 +653,10 @@ def test_an_answer_and_what_it_sets_off_are_by_the_clock_of_who_answers() -> Non
     class Answers(netsim.Agent):
         def answer(self, frame: netsim.Frame) -> float:
             self.loop = asyncio.get_running_loop()
-            self.loop.call_later(2.0, self.note)
+            self.loop.call_later(2.0, self.look)
             return self.now
 
-        def note(self) -> None:
+        def look(self) -> None:
             self.noted = self.loop.time()
 
         async def run(self) -> None:

@@ -1,0 +1,127 @@
+"""What agents say of their messages and of themselves: labels and notes, for those who look at a run.
+
+A label belongs to a transmission, by its sender and its number there; a note to an instant of an agent. Neither is
+sent, counted or part of the trace hash.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.util import check
+from netsim.util.short_text import short_text
+
+__all__ = ["LABELLED", "LONGEST_LABEL", "LONGEST_NOTE", "NOTED", "Captions", "check_label", "check_note"]
+
+LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
+"""The dtype of a label: the numbers of the sender and of its transmission, and the index of the text."""
+
+NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
+"""The dtype of a note: when (s), the agent's number, how many messages it had sent, and the index of the text."""
+
+LONGEST_LABEL, LONGEST_NOTE = 40, 200
+"""The most characters of a label, and of a note."""
+
+# The most characters of a payload that is its own label.
+_DIGEST = 16
+
+Records = NDArray[np.void]
+
+
+def check_label(label: object) -> None:
+    """Raise BadInput unless the text may stand on an arrow."""
+    if not isinstance(label, str) or len(label) > LONGEST_LABEL or not label.isprintable():
+        raise check.refuse("label", label, f"printable text of at most {LONGEST_LABEL} characters")
+
+
+def check_note(text: object) -> None:
+    """Raise BadInput unless the text may be a note."""
+    if not isinstance(text, str) or len(text) > LONGEST_NOTE or not (text.strip() and text.isprintable()):
+        raise check.refuse("note", text, f"printable text of 1 to {LONGEST_NOTE} characters")
+
+
+class Captions:
+    """The labels and notes of one run, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self._senders, self._numbers, self._labels = array("q"), array("q"), array("q")
+        self._times, self._agents, self._sent, self._notes = array("d"), array("q"), array("q"), array("q")
+
+    def label(self, sender: int, number: int, label: str | None, payload: Any) -> None:
+        """Label an agent's transmission, by default with a small payload's own text; an empty label is none."""
+        if label is None and payload is not None and not isinstance(payload, np.ndarray):
+            label = short_text(payload, _DIGEST)
+            if label is not None and len(label) > _DIGEST:
+                return
+        if label:
+            self._senders.append(sender)
+            self._numbers.append(number)
+            self._labels.append(self._index.setdefault(label, len(self._index)))
+
+    def note(self, time: float, agent: int, sent: int, text: str) -> None:
+        """Keep an agent's note at a time (s), before which it had sent ``sent`` messages."""
+        self._times.append(time)
+        self._agents.append(agent)
+        self._sent.append(sent)
+        self._notes.append(self._index.setdefault(text, len(self._index)))
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, by their indices."""
+        return list(self._index)
+
+    def labels(self, first: int = 0) -> Records:
+        """Return the labels from one on."""
+        return _records(LABELLED, (self._senders, self._numbers, self._labels), first)
+
+    def notes(self, first: int = 0) -> Records:
+        """Return the notes from one on."""
+        return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
+
+    def forget_labels(self) -> None:
+        """Drop the labels, which are needed for nothing else."""
+        for column in (self._senders, self._numbers, self._labels):
+            del column[:]
+
+    def learn(self, texts: Sequence[str], labels: Records, notes: Records, until: float) -> None:
+        """Take in those of another process, notes until a time (s)."""
+        index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
+        notes = notes[notes["time"] <= until]
+        _extend((self._senders, self._numbers, self._labels), labels, index)
+        _extend((self._times, self._agents, self._sent, self._notes), notes, index)
+
+    def arranged(self) -> tuple[list[str], Records, Records]:
+        """Return texts, labels and notes so that the order in which agents acted does not matter.
+
+        Labels are in order of sender and number, notes in order of time, agent and the agent's own; texts in their own.
+        """
+        labels, notes = self.labels(), self.notes()
+        labels = labels[np.lexsort((labels["number"], labels["sender"]))]
+        notes = notes[np.lexsort((notes["agent"], notes["time"]))]
+        used = np.unique(np.concatenate([labels["text"], notes["text"]]))
+        texts = self.texts
+        order = sorted(used.tolist(), key=texts.__getitem__)
+        place = np.zeros(len(texts), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        labels["text"], notes["text"] = place[labels["text"]], place[notes["text"]]
+        return [texts[index] for index in order], labels, notes
+
+
+def _records(dtype: "np.dtype[np.void]", columns: Iterable["array[Any]"], first: int) -> Records:
+    parts = [column[first:] for column in columns]
+    records = np.empty(len(parts[0]), dtype)
+    for name, part in zip(dtype.names or (), parts, strict=True):
+        records[name] = part
+    return records
+
+
+def _extend(columns: Sequence["array[Any]"], records: Records, index: NDArray[np.int64]) -> None:
+    """Add records to columns, whose last has the indices of texts."""
+    names = records.dtype.names or ()
+    for name, column in zip(names, columns, strict=True):
+        values = index[records[name]] if name == "text" else records[name]
+        column.frombytes(np.ascontiguousarray(values).tobytes())

@@ -1,0 +1,83 @@
+"""Values as short text, which stands on an arrow or in a legend."""
+
+import heapq
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+__all__ = ["cut", "short_text"]
+
+# Containers are shown to this depth.
+_DEEPEST = 4
+
+_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+
+
+def short_text(value: Any, most: int) -> str | None:
+    """Return a value as text, of which the first ``most`` characters are right; None if it has no short text.
+
+    A number that is not whole has three digits, an enum member is its name, the elements of a set are in order. Arrays
+    and objects of other classes have no short text.
+    """
+    return _text(value, most, 0)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters: the rest of a longer one is an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _text(value: Any, most: int, depth: int) -> str | None:
+    if isinstance(value, Enum):
+        value = value.name or str(value.value)
+    if isinstance(value, str):
+        text = value[: most + 1]
+        return text if text.isprintable() else repr(text)[1:-1]
+    if value is None or isinstance(value, bool | np.bool_):
+        return str(value)
+    if isinstance(value, numbers.Real):
+        return _number(value)
+    kind = next((each for each in _BRACKETS if isinstance(value, each)), None)
+    if kind is None or depth == _DEEPEST:
+        return None
+    # An element takes a character, and what parts it from the next one takes two.
+    parts = _parts(value, most // 3 + 2, most, depth)
+    if parts is None:
+        return None
+    opening, closing = _BRACKETS[kind]
+    return opening + ", ".join(parts) + closing
+
+
+def _parts(value: Any, count: int, most: int, depth: int) -> list[str] | None:
+    """Return the first elements of a container as text, those of a set or a dict in order."""
+    keys: Iterable[Any] = value
+    if isinstance(value, set | frozenset | Mapping):
+        keys = heapq.nsmallest(count, value, key=lambda each: _rank(each, most))
+    parts = []
+    for key, _ in zip(keys, range(count), strict=False):
+        text = _text(key, most, depth + 1)
+        if isinstance(value, Mapping) and text is not None:
+            other = _text(value[key], most, depth + 1)
+            text = None if other is None else f"{text}: {other}"
+        if text is None:
+            return None
+        parts.append(text)
+    return parts
+
+
+def _rank(value: Any, most: int) -> tuple[bool, float, str]:
+    """Return what elements of a set are ordered by: numbers by their values, before all others by their texts."""
+    if isinstance(value, numbers.Real) and not math.isnan(value):
+        return False, float(value) if abs(value) < 2**1000 else math.copysign(math.inf, value), ""
+    return True, 0.0, _text(value, most, 1) or ""
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, numbers.Integral):
+        # Python refuses to convert integers of thousands of digits.
+        return str(int(value)) if abs(int(value)) < 10**30 else "…"
+    return f"{float(value):.3g}"
