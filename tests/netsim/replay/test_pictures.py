@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import re
+import shlex
 import stat
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -20,7 +22,7 @@ from netsim.replay.spacetime import SpaceTime
 from netsim.replay.story import Story
 from netsim.run import Run
 from netsim.testing import Rounder
-from tests.command import call
+from tests.command import ROOT, call
 from tests.netsim.replay.votes import votes
 
 
@@ -178,6 +180,24 @@ def test_the_command_writes_pictures_into_the_run_folder(tmp_path: Path) -> None
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_picture_at_the_top_is_what_its_commands_make(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    picture = (ROOT / page).parent / re.findall(r"!\[.*?\]\((.*?\.gif)\)", text)[0]
+    commands = re.findall(r"`netsim ((?:run|replay) .*?)`", text[text.index(picture.name) :])[:2]
+    made = [call(*shlex.split(command), cwd=tmp_path).stdout.splitlines() for command in commands]
+    assert picture.stat().st_size < 400_000
+    with Image.open(picture) as one, Image.open(tmp_path / made[1][0]) as two:
+        assert (one.n_frames, one.size) == (two.n_frames, two.size)
+        for number in (0, one.n_frames // 2, one.n_frames - 1):
+            one.seek(number)
+            two.seek(number)
+            first, second = (np.asarray(each.convert("L"), dtype=np.float64) for each in (one, two))
+            # Letters may differ a little with the version of Pillow.
+            assert np.abs(first - second).mean() < 1
 
 
 # --- the space–time diagram -------------------------------------------------------------------------------------------
