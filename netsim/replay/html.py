@@ -25,6 +25,7 @@ COLUMNS: dict[str, type] = {
     "bits": np.int64,
     "reply": np.uint8,
     "number": np.int64,
+    "label": np.int32,
 }
 """The columns of the events, and their types."""
 
@@ -32,7 +33,7 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    *("unpack", "events", "look", "map", "sequence", "strip", "curves"),
+    *("unpack", "events", "look", "states", "map", "sequence", "strip", "curves"),
     *("inspector", "panels", "player", "live", "framed", "page"),
 )
 
@@ -71,19 +72,20 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):
         events[f"state {name}"] = np.asarray(states[name], dtype=dtype)
     for index, values in enumerate(states["values"].values()):
-        events[f"state {index}"] = _shortened(np.asarray(values, dtype=np.float64))
+        events[f"state {index}"] = _codes(values) if isinstance(values, Mapping) else _shortened(values)
     events["curves x"] = np.asarray(curves.get("x", ()), dtype=np.float64)
     for index, values in enumerate(curves.get("columns", {}).values()):
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
-    names = {"states": list(states["values"]), "curves": list(curves.get("columns", {}))}
+    words = {name: values["words"] for name, values in states["values"].items() if isinstance(values, Mapping)}
+    names = {"states": list(states["values"]), "words": words, "curves": list(curves.get("columns", {}))}
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),
-        "style": _file("uplot/uPlot.min.css") + _file("page.css"),
+        "style": _file("uplot/uPlot.min.css") + _themes(tokens()["themes"]) + _file("page.css"),
         "meta": as_json({**meta, **names}),
         "packed": as_json(pack(events)),
         "uplot": _file("uplot/uPlot.iife.min.js"),
-        "script": "\n".join(_file(f"{name}.js") for name in _SCRIPTS),
+        "script": "\n".join([f"const TOKENS = {as_json(tokens())};", *(_file(f"{name}.js") for name in _SCRIPTS)]),
     }
     page = _file("page.html")
     # Split by all marks before any is filled in: a part may contain what looks like a mark.
@@ -95,6 +97,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
 def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the columns in their types."""
     events: dict[str, NDArray[Any]] = {}
+    columns = {"label": np.full(np.shape(columns.get("start")), -1, dtype=np.int32), **columns}
     for name, dtype in COLUMNS.items():
         if name not in columns:
             raise check.refuse("columns", sorted(columns), f"with a column {name!r}")
@@ -112,8 +115,31 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
     return events | {"start": start + 0.0, "depart": depart + 0.0, "end": end + 0.0}
 
 
-def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def tokens() -> dict[str, Any]:
+    """Return the colours, dashes and shapes of the pages and pictures of a run, as page/tokens.json has them."""
+    found: dict[str, Any] = json.loads(_file("tokens.json"))
+    return found
+
+
+def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the colours of both themes as properties of the page: the one it has chosen, or else the system's."""
+    light, dark = (
+        f"color-scheme: {name}; " + " ".join(f"--{token}: {colour};" for token, colour in themes[name].items())
+        for name in ("light", "dark")
+    )
+    preferred = f"@media (prefers-color-scheme: dark) {{ .replay:not([data-theme=light]) {{ {dark} }} }}"
+    return f".replay {{ {light} }}\n.replay[data-theme=dark] {{ {dark} }}\n{preferred}\n"
+
+
+def _codes(values: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the numbers of a category's words, NaN for none."""
+    codes = np.asarray(values["codes"], dtype=np.float64)
+    return np.where(codes < 0, np.nan, codes)
+
+
+def _shortened(numbers: Any) -> NDArray[np.float64]:
     """Return values with `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
+    values = np.asarray(numbers, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)

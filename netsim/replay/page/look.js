@@ -1,37 +1,24 @@
-// Colours, shapes and numbers: Okabe and Ito's colours, a shape of its own for each cause, so that neither is needed.
-
-const COLOURS = {
-  light: { delivered: "#007a5a", lost: "#d55e00", late: "#c98500", collided: "#b0457f", corrupted: "#8f8400",
-    refused: "#0072b2", queue_full: "#2a8fc7", link_down: "#444444", receiver_down: "#7a4a00", inbox_full: "#0072b2",
-    access_failed: "#b0457f", half_duplex: "#007a5a", asleep: "#5b5b9a", in_flight: "#777777" },
-  dark: { delivered: "#2ec79a", lost: "#ff7a1a", late: "#f5b82e", collided: "#e79ac4", corrupted: "#f0e442",
-    refused: "#56b4e9", queue_full: "#8fd0f5", link_down: "#d0d0d0", receiver_down: "#d9a45a", inbox_full: "#56b4e9",
-    access_failed: "#e79ac4", half_duplex: "#2ec79a", asleep: "#b3b3e6", in_flight: "#a0a0a0" },
-};
-
-// How far along its link a frame comes: what is refused stays with its sender, what is lost vanishes midway.
-const REACH = { delivered: 1, late: 1, lost: 0.5, collided: 0.86, corrupted: 0.86, refused: 0.12, queue_full: 0.12,
-  link_down: 0.3, receiver_down: 0.88, inbox_full: 0.9, access_failed: 0.14, half_duplex: 0.84, asleep: 0.88,
-  in_flight: 0.95 };
+// Colours, shapes and numbers. The numbers behind them stand in tokens.json (TOKENS): each cause, kind and role has a
+// colour and a shape of its own, so that neither is needed alone.
 
 const TURN = 2 * Math.PI;
 
-// Paths of about 2 * s in size around (0, 0): [fill?, path].
-const SHAPES = {
-  delivered: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), true),
-  lost: (c, s) => lines(c, s, [[-1, -1, 1, 1], [-1, 1, 1, -1]]),
-  late: (c, s) => polygon(c, s, [[0, -1.1], [1.1, 0.9], [-1.1, 0.9]]),
-  collided: (c, s) => lines(c, s, [[-1.2, 0, 1.2, 0], [0, -1.2, 0, 1.2], [-0.8, -0.8, 0.8, 0.8], [-0.8, 0.8, 0.8, -0.8]]),
-  corrupted: (c, s) => lines(c, s, [[-1.2, 0.6, -0.4, -0.8], [-0.4, -0.8, 0.4, 0.8], [0.4, 0.8, 1.2, -0.6]]),
-  refused: (c, s) => (c.arc(0, 0, s, 0, TURN), lines(c, s, [[-0.6, 0, 0.6, 0]])),
-  queue_full: (c, s) => lines(c, s, [[-1, -0.9, 1, -0.9], [-1, 0, 1, 0], [-1, 0.9, 1, 0.9]]),
-  link_down: (c, s) => lines(c, s, [[-0.5, -1, -0.5, 1], [0.5, -1, 0.5, 1]]),
-  receiver_down: (c, s) => (c.arc(0, 0, s, 0, TURN), lines(c, s, [[-0.7, 0.7, 0.7, -0.7]])),
-  inbox_full: (c, s) => polygon(c, s, [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
-  access_failed: (c, s) => polygon(c, s, [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]) && false,
-  half_duplex: (c, s) => (c.arc(0, 0, s, Math.PI / 2, 1.5 * Math.PI), c.closePath(), true),
-  asleep: (c, s) => lines(c, s, [[-0.8, -0.9, 0.8, -0.9], [0.8, -0.9, -0.8, 0.9], [-0.8, 0.9, 0.8, 0.9]]),
-  in_flight: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), false),
+// Marks of about 2 * s in size around (0, 0): they draw a path, and return whether it is filled.
+const MARKS = {
+  dot: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), true),
+  cross: (c, s) => lines(c, s, [[-1, -1, 1, 1], [-1, 1, 1, -1]]),
+  triangle: (c, s) => polygon(c, s, [[0, -1.1], [1.1, 0.9], [-1.1, 0.9]]),
+  star: (c, s) => lines(c, s, [[-1.2, 0, 1.2, 0], [0, -1.2, 0, 1.2], [-0.8, -0.8, 0.8, 0.8], [-0.8, 0.8, 0.8, -0.8]]),
+  zigzag: (c, s) => lines(c, s, [[-1.2, 0.6, -0.4, -0.8], [-0.4, -0.8, 0.4, 0.8], [0.4, 0.8, 1.2, -0.6]]),
+  minus: (c, s) => (c.arc(0, 0, s, 0, TURN), lines(c, s, [[-0.6, 0, 0.6, 0]])),
+  stack: (c, s) => lines(c, s, [[-1, -0.9, 1, -0.9], [-1, 0, 1, 0], [-1, 0.9, 1, 0.9]]),
+  boxed: (c, s) => (c.rect(-1.2 * s, -1.2 * s, 2.4 * s, 2.4 * s), lines(c, 0.65 * s, [[-1, -1, 1, 1], [-1, 1, 1, -1]])),
+  ringed: (c, s) => (c.arc(0, 0, 1.25 * s, 0, TURN), lines(c, 0.6 * s, [[-1, -1, 1, 1], [-1, 1, 1, -1]])),
+  square: (c, s) => polygon(c, s, [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
+  diamond: (c, s) => polygon(c, s, [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]) && false,
+  half: (c, s) => (c.arc(0, 0, s, Math.PI / 2, 1.5 * Math.PI), c.closePath(), true),
+  hourglass: (c, s) => lines(c, s, [[-0.8, -0.9, 0.8, -0.9], [0.8, -0.9, -0.8, 0.9], [-0.8, 0.9, 0.8, 0.9]]),
+  ring: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), false),
 };
 
 function lines(context, size, list) {
@@ -48,14 +35,26 @@ function polygon(context, size, corners) {
   return true;
 }
 
-// Dots of frames under way, one shape for each kind (and again from the first).
-const DOTS = [
-  (c, x, y, s) => (c.moveTo(x + s, y), c.arc(x, y, s, 0, TURN)),
-  (c, x, y, s) => c.rect(x - 0.9 * s, y - 0.9 * s, 1.8 * s, 1.8 * s),
-  (c, x, y, s) => (c.moveTo(x, y - 1.2 * s), c.lineTo(x + 1.1 * s, y + 0.9 * s), c.lineTo(x - 1.1 * s, y + 0.9 * s), c.closePath()),
-  (c, x, y, s) => (c.moveTo(x, y - 1.3 * s), c.lineTo(x + 1.3 * s, y), c.lineTo(x, y + 1.3 * s), c.lineTo(x - 1.3 * s, y), c.closePath()),
-  (c, x, y, s) => (c.moveTo(x, y + 1.2 * s), c.lineTo(x + 1.1 * s, y - 0.9 * s), c.lineTo(x - 1.1 * s, y - 0.9 * s), c.closePath()),
-];
+// Closed shapes of about 2 * s in size around (x, y), of agents and of frames under way, added to a path.
+const around = (corners) => (c, x, y, s) => {
+  corners.forEach(([dx, dy], i) => c[i ? "lineTo" : "moveTo"](x + dx * s, y + dy * s));
+  c.closePath();
+};
+const regular = (count, size, turn, dent = 1) => around(Array.from({ length: count }, (_, i) => {
+  const angle = turn + (TURN * i) / count, far = i % 2 ? size * dent : size;
+  return [far * Math.cos(angle), far * Math.sin(angle)];
+}));
+const SHAPES = {
+  circle: (c, x, y, s) => (c.moveTo(x + s, y), c.arc(x, y, s, 0, TURN)),
+  square: around([[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
+  triangle: around([[0, -1.2], [1.1, 0.9], [-1.1, 0.9]]),
+  diamond: around([[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]]),
+  wedge: around([[0, 1.2], [1.1, -0.9], [-1.1, -0.9]]),
+  pentagon: regular(5, 1.15, -Math.PI / 2),
+  hexagon: regular(6, 1.12, 0),
+  star: regular(10, 1.4, -Math.PI / 2, 0.55),
+  bar: around([[-0.5, -1.2], [0.5, -1.2], [0.5, 1.2], [-0.5, 1.2]]),
+};
 
 const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"]
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
@@ -66,23 +65,60 @@ function cividis(share) {
 }
 
 class Look {
-  constructor(root, causes) {
-    this.root = root;
-    this.causes = causes;
-    this.reach = Float64Array.from(causes, (cause) => REACH[cause] ?? 0.7);
+  constructor(page) {
+    this.page = page;
+    this.root = page.root;
+    this.scale = 1;
     this.read();
   }
 
   // The colours of the theme that is on: the page's own, or else the user's system's.
   read() {
-    const { theme } = this.root.dataset;
+    const { theme } = this.root.dataset, { causes } = this.page.meta;
     this.dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    const style = getComputedStyle(this.root);
-    for (const name of ["paper", "panel", "ink", "soft", "line", "frame", "accent"]) {
-      this[name] = style.getPropertyValue(`--${name}`).trim();
-    }
-    const colours = COLOURS[this.dark ? "dark" : "light"];
-    this.colours = this.causes.map((cause) => colours[cause] || this.ink);
+    this.theme = this.dark ? "dark" : "light";
+    Object.assign(this, TOKENS.themes[this.theme]);
+    this.causes = causes;
+    this.reach = Float64Array.from(causes, (cause) => this.cause(cause).reach);
+    this.colours = causes.map((cause) => this.cause(cause).colour);
+    this.marks = causes.map((cause) => this.cause(cause).mark);
+    this.readKinds();
+  }
+
+  // What most frames are is routine, where there are several kinds: grey. Colour is news.
+  readKinds() {
+    const { meta, events } = this.page, counts = new Float64Array(meta.kinds.length);
+    if (events) for (const kind of events.kind) counts[kind]++;
+    const routine = counts.length > 1 ? counts.indexOf(Math.max(...counts)) : -1;
+    this.kinds = meta.kinds.map((label, k) => {
+      const token = k === routine ? TOKENS.routine : TOKENS.kinds[k % TOKENS.kinds.length];
+      return { ...token, colour: token[this.theme], routine: k === routine, label };
+    });
+  }
+
+  // The looks of a kind by its number, of a cause by its number or name, of a role by its state's name and word:
+  // {colour, dash, head, shape, routine, label}, {colour, mark, reach, words}, {colour, weight, dash, shape}.
+  kind(k) {
+    return this.kinds[k];
+  }
+
+  cause(cause) {
+    const name = typeof cause === "number" ? this.causes[cause] : cause;
+    const token = TOKENS.causes[name] || { mark: "ring", reach: 0.7, words: String(name).replaceAll("_", " ") };
+    return { ...token, colour: token[this.theme] || this.ink };
+  }
+
+  role(name, word) {
+    const { roles } = TOKENS, place = word === DOWN ? -1 : Math.max(this.page.states.order(name).indexOf(word), 0);
+    const token = place < 0 ? TOKENS.down : roles[place % roles.length];
+    // More words than colours: the same colours with other shapes.
+    const shape = place < 0 ? token.shape : roles[(place + Math.floor(place / roles.length)) % roles.length].shape;
+    return { ...token, shape, colour: token[this.theme] };
+  }
+
+  // A font of so many pixels at the usual size of text.
+  font(size, style = "") {
+    return `${style} ${Math.round(size * this.scale * 10) / 10}px system-ui, sans-serif`;
   }
 
   // Text with a rim in the paper's colour, to be read above lines.
@@ -95,18 +131,46 @@ class Look {
   }
 
   mark(context, cause, x, y, size) {
-    const shape = SHAPES[this.causes[cause]] || SHAPES.in_flight;
+    this.drawMark(context, this.marks[cause], this.colours[cause], x, y, size);
+  }
+
+  drawMark(context, mark, colour, x, y, size) {
     context.save();
     context.translate(x, y);
     context.beginPath();
-    const filled = shape(context, size);
+    const filled = MARKS[mark](context, size);
     context.lineJoin = context.lineCap = "round";
     context.strokeStyle = this.paper;
     context.lineWidth = 0.75 * size + 1;
     context.stroke();
-    context.strokeStyle = context.fillStyle = this.colours[cause];
+    context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 0.36 * size;
     if (filled) context.fill();
+    context.stroke();
+    context.restore();
+  }
+
+  // An arrow's head of a kind, its point at (x, y), in the direction (ux, uy) of length 1.
+  head(context, { head, colour }, x, y, ux, uy, size = 7) {
+    const at = (back, aside) => [x - size * (back * ux + aside * uy), y - size * (back * uy - aside * ux)];
+    const path = (close, ...points) => {
+      context.beginPath();
+      points.forEach((point, i) => context[i ? "lineTo" : "moveTo"](...at(...point)));
+      if (close) context.closePath();
+    };
+    context.save();
+    context.setLineDash([]);
+    context.strokeStyle = context.fillStyle = colour;
+    context.lineWidth = Math.max(1.2, 0.2 * size);
+    if (head === "open") path(false, [1.1, 0.5], [0, 0], [1.1, -0.5]);
+    else if (head === "double") path(false, [1.1, 0.5], [0, 0], [1.1, -0.5], [1.1, -0.5], [0, 0], [0.9, 0], [2, 0.5], [0.9, 0], [2, -0.5]);
+    else if (head === "bar") path(false, [0, 0.6], [0, -0.6], [0, 0], [0.6, 0]);
+    else if (head === "diamond") path(true, [0, 0], [0.7, 0.45], [1.4, 0], [0.7, -0.45]);
+    else if (head === "half") path(true, [0, 0], [1.2, 0.55], [1.2, 0]);
+    else if (head === "dot") (context.beginPath(), context.arc(...at(0.5, 0), 0.45 * size, 0, TURN));
+    else path(true, [0, 0], [1.1, 0.45], [1.1, -0.45]);
+    if (head === "hollow") context.fillStyle = this.paper;
+    if (!["open", "double", "bar"].includes(head)) context.fill();
     context.stroke();
     context.restore();
   }

@@ -113,11 +113,11 @@ class MapView {
       paths.get(key).push(this.atX, this.atY);
     });
     for (const [key, places] of paths) {
-      const dot = DOTS[(key >> 2) % DOTS.length];
+      const { shape, colour } = look.kind(key >> 2), dot = SHAPES[shape];
       context.beginPath();
       for (let i = 0; i < places.length; i += 2) dot(context, places[i], places[i + 1], size);
-      context.fillStyle = key & 1 ? look.paper : key & 2 ? look.soft : look.frame;
-      context.strokeStyle = key & 2 ? look.soft : key & 1 ? look.frame : look.paper;
+      context.fillStyle = key & 1 ? look.paper : key & 2 ? look.soft : colour;
+      context.strokeStyle = key & 2 ? look.soft : key & 1 ? colour : look.paper;
       context.lineWidth = key & 1 ? 1.6 : 1;
       if (rows.length <= 1500 || key & 1) context.stroke();
       context.fill();

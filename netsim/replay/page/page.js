@@ -3,8 +3,8 @@
 class Page {
   constructor(root, meta, columns) {
     Object.assign(this, { root, meta, columns, chosen: null, view: "map" });
-    this.look = new Look(root, meta.causes);
     this.events = new Events(columns, meta);
+    this.look = new Look(this);
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
     this.measure();
@@ -48,6 +48,7 @@ class Page {
     this.events.keptKinds.set(keptKinds);
     this.events.keptCauses.set(keptCauses);
     this.measure();
+    this.look.read();
     this.states.read();
     this.views.sequence.fit();
     this.curves.read();
@@ -194,7 +195,7 @@ class Page {
   }
 }
 
-const EVENT_COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number"];
+const EVENT_COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number", "label"];
 
 // What scripts and tests may call: window.replay.
 function handle(page) {

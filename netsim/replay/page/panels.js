@@ -1,66 +1,5 @@
 // What stands beside: states and their colours, counts by cause with filters, kinds, notes.
 
-function rangeOf(values) {
-  let low = Infinity, high = -Infinity;
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return { low, high, log: low > 0 && high / low > 10 };
-}
-
-class States {
-  constructor(page) {
-    this.page = page;
-    this.names = page.meta.states;
-    this.agents = page.meta.agents.length;
-    this.read();
-    this.shown = this.names.length ? 0 : -1;
-    this.momentary = false;
-  }
-
-  read() {
-    const { columns } = this.page;
-    this.changes = grouped(columns["state agents"], this.agents);
-    this.times = columns["state times"];
-    this.sent = columns["state sent"];
-    this.list = this.names.map((_, i) => ({ values: columns[`state ${i}`], ...rangeOf(columns[`state ${i}`]) }));
-  }
-
-  // What the colours span: the values of the whole run, or those of this moment.
-  range(values) {
-    return this.momentary && values ? rangeOf(values) : this.list[this.shown];
-  }
-
-  // The values of all agents at t, of the state that colours the map.
-  at(t, index = this.shown) {
-    return index < 0 ? null : Float64Array.from({ length: this.agents }, (_, agent) => this.of(index, agent, t));
-  }
-
-  // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on.
-  of(index, agent, t) {
-    const rows = this.changes(agent);
-    let place = countUpTo(this.times, t, false, rows) - 1;
-    while (place > 0 && this.times[rows[place]] === t && this.speaksBefore(agent, rows[place], t)) place--;
-    return place < 0 ? NaN : this.list[index].values[rows[place]];
-  }
-
-  // Whether an agent sent at t, and only then came to a change at t.
-  speaksBefore(agent, change, t) {
-    const { events } = this.page, rows = events.sentBy(agent);
-    const place = countUpTo(events.start, t, true, rows);
-    return place < rows.length && events.start[rows[place]] === t && events.number[rows[place]] < this.sent[change];
-  }
-
-  // Where a value stands in the range of colours.
-  share(value, { low, high, log }) {
-    if (!Number.isFinite(value)) return NaN;
-    if (high <= low) return 0.5;
-    return log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
-  }
-}
-
 class StatePanel {
   constructor(page, panel) {
     Object.assign(this, { page, panel });
@@ -121,8 +60,9 @@ class Counts {
       const i = this.kinds + more;
       const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
         context.beginPath();
-        DOTS[i % DOTS.length](context, 8, 8, 5);
-        context.fillStyle = page.look.frame;
+        const { shape, colour } = page.look.kind(i);
+        SHAPES[shape](context, 8, 8, 5);
+        context.fillStyle = colour;
         context.fill();
       });
       label.append(this.box("keptKinds", i), canvas, kind);

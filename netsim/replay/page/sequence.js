@@ -104,7 +104,7 @@ class SequenceView {
         toY = y + Math.sign(toY - y) * Math.min(Math.abs(toY - y), 0.9 * this.rowHeight, 26);
       }
       context.globalAlpha = yes ? (why ? 1 : 0.25 + 0.65 * few) : 0.07;
-      context.strokeStyle = context.fillStyle = why ? look.colours[why] : look.frame;
+      context.strokeStyle = context.fillStyle = why ? look.colours[why] : look.kind(events.kind[row]).colour;
       context.lineWidth = yes && chosen ? 1.8 : 1.1;
       context.setLineDash(reply[row] ? [4, 3] : []);
       context.beginPath();

@@ -1,0 +1,124 @@
+// What the agents watched of themselves, and when: numbers, or words of a category.
+
+// The word of look.role() for an agent that is down.
+const DOWN = Symbol("down");
+
+function rangeOf(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return { low, high, log: low > 0 && high / low > 10 };
+}
+
+class States {
+  constructor(page) {
+    this.page = page;
+    this.momentary = false;
+    this.read();
+    // Words tell more than numbers do; beside them the first count, such as a term.
+    const category = this.list.findIndex(({ words }) => words), { list } = this;
+    this.shown = category >= 0 ? category : Math.min(0, list.length - 1);
+    const count = list.findIndex(({ words, whole }, i) => i !== this.shown && (words || whole));
+    this.beside = new Set(category >= 0 && count >= 0 ? [count] : []);
+  }
+
+  read() {
+    const { columns, meta } = this.page, words = meta.words || {};
+    this.names = meta.states;
+    this.agents = meta.agents.length;
+    this.changes = grouped(columns["state agents"], this.agents);
+    this.times = columns["state times"];
+    this.sent = columns["state sent"];
+    this.list = this.names.map((name, i) => {
+      const values = columns[`state ${i}`];
+      const whole = !words[name] && values.every((value) => Number.isNaN(value) || (Number.isInteger(value) && Math.abs(value) < 1e4));
+      return { values, whole, words: words[name] || null, order: words[name] ? this.ordered(values, words[name]) : [], ...rangeOf(values) };
+    });
+  }
+
+  // A category's words: first the one in which most agents begin, then by when they first appear.
+  ordered(values, words) {
+    const begin = new Float64Array(words.length), found = new Set();
+    for (let agent = 0; agent < this.agents; agent++) {
+      const first = values[this.changes(agent)[0]];
+      if (first >= 0) begin[first]++;
+    }
+    if (words.length) found.add(words[begin.indexOf(Math.max(...begin))]);
+    for (const code of values) if (code >= 0 && found.size < words.length) found.add(words[code]);
+    return [...found];
+  }
+
+  order(name) {
+    const state = this.list[this.names.indexOf(name)];
+    return state ? state.order : [];
+  }
+
+  // The name of the category that colours agents and lifelines; "" if they show numbers, or nothing.
+  get category() {
+    return this.shown >= 0 && this.list[this.shown].words ? this.names[this.shown] : "";
+  }
+
+  // What the colours span: the values of the whole run, or those of this moment.
+  range(values) {
+    return this.momentary && values ? rangeOf(values) : this.list[this.shown];
+  }
+
+  // The values of all agents at t, of the state that colours the map; of words their numbers.
+  at(t, index = this.shown) {
+    return index < 0 ? null : Float64Array.from({ length: this.agents }, (_, agent) => this.of(index, agent, t));
+  }
+
+  // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on.
+  of(index, agent, t) {
+    const rows = this.changes(agent);
+    let place = countUpTo(this.times, t, false, rows) - 1;
+    while (place > 0 && this.times[rows[place]] === t && this.speaksBefore(agent, rows[place], t)) place--;
+    return place < 0 ? NaN : this.list[index].values[rows[place]];
+  }
+
+  // Whether an agent sent at t, and only then came to a change at t.
+  speaksBefore(agent, change, t) {
+    const { events } = this.page, rows = events.sentBy(agent);
+    const place = countUpTo(events.start, t, true, rows);
+    return place < rows.length && events.start[rows[place]] === t && events.number[rows[place]] < this.sent[change];
+  }
+
+  // A value of a state as text; "" for a word that is not there.
+  text(index, value, digits = 7) {
+    const { words } = this.list[index];
+    return words ? (value >= 0 ? words[value] : "") : short(value, digits);
+  }
+
+  // What stands beside the word of the category: other words as they are, numbers behind their name's first letter.
+  rest(value) {
+    return [...this.beside].filter((index) => index !== this.shown).map((index) => {
+      const text = this.text(index, value(index), 4);
+      return this.list[index].words || text === "–" ? text.replace("–", "") : `${this.names[index][0]}${text}`;
+    }).filter((text) => text).join(" ");
+  }
+
+  // What an agent was, from when until when: its word in the category, and the rest beside it ("t2" for a term of 2).
+  spans(agent) {
+    const { list, page, shown } = this, found = [];
+    if (!this.category) return found;
+    for (const row of this.changes(agent)) {
+      const word = this.text(shown, list[shown].values[row]), rest = this.rest((index) => list[index].values[row]);
+      const last = found[found.length - 1], from = this.times[row];
+      if (last && last.word === word && last.rest === rest) continue;
+      if (last && last.from === from) found.pop();
+      else if (last) last.to = from;
+      found.push({ from, to: page.span, word, rest });
+    }
+    return found;
+  }
+
+  // Where a value stands in the range of colours.
+  share(value, { low, high, log }) {
+    if (!Number.isFinite(value)) return NaN;
+    if (high <= low) return 0.5;
+    return log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  }
+}
