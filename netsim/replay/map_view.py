@@ -12,12 +12,15 @@ from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.legend import crashed, entries, heading, legend, shortened
 from netsim.replay.looks import Looks, mark, shape
 from netsim.replay.spacetime import Box, Room, short_words
-from netsim.replay.story import Fault, Story, seconds
+from netsim.replay.story import Fault, Span, Story, few, seconds
 
 __all__ = ["MapView"]
 
 # With more agents none has a name; with more frames at a time they are small; with more still, without labels.
 _NAMED, _MANY, _LABELLED = 60, 300, 24
+
+# Frames that are drawn at most, and crosses.
+_DRAWN = 2000
 
 _Placed = tuple[int, float, float]
 """A frame and where it is."""
@@ -52,7 +55,8 @@ class MapView:
         listed = entries(story, looks, self._rows, arrows=False)
         self._bottom = legend(self._title, listed, k) - 20 * k
         self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(self._area / max(len(story.agents), 6))))
-        self._notes = list(story.notes())
+        self._notes, self._flying = list(story.notes()), 0
+        self._kept: dict[int, tuple[Box, str]] | None = None
         # Where agents stand still they are put once.
         self._still = None if story.meta["paths"] else self._put(story.places(0.0))
 
@@ -73,7 +77,7 @@ class MapView:
         for _, x, y in (*flying, *ended):
             room.take((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
         self._draw_labels(drawing, flying, room)
-        self._draw_clock(drawing, time, len(flying))
+        self._draw_clock(drawing, time, self._flying)
         self._draw_strip(drawing, time)
         return drawing
 
@@ -142,10 +146,11 @@ class MapView:
     def _draw_frames(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
         """Draw what is under way, or waits in its sender's queue; return it with its places."""
         columns, rows = self.story.columns, self._rows
-        flying = rows[(columns["start"][rows] <= time) & (self.story.until[rows] > time)].tolist()
+        flying = rows[(columns["start"][rows] <= time) & (self.story.until[rows] > time)]
+        self._flying = len(flying)
         k, size = self.k, (2.6 if len(flying) > _MANY else 5.0) * self.k
         found = []
-        for row in flying:
+        for row in few(flying, _DRAWN).tolist():
             x, y = self._place(places, row, time)
             style = self.looks.kinds[self.story.kinds[columns["kind"][row]]]
             waits, reply = time < columns["depart"][row], columns["reply"][row]
@@ -159,7 +164,8 @@ class MapView:
         """Draw a mark where a frame ended that did not arrive, for a while; return them with their places."""
         columns, rows = self.story.columns, self._rows
         ends, found = columns["end"][rows], []
-        for row in rows[(ends <= time) & (ends > time - self.hold) & (columns["cause"][rows] > 0)].tolist():
+        ended = rows[(ends <= time) & (ends > time - self.hold) & (columns["cause"][rows] > 0)]
+        for row in few(ended, _DRAWN).tolist():
             cause = self.story.causes[columns["cause"][row]]
             if cause != "in_flight":
                 x, y = self._place(places, row, time)
@@ -190,7 +196,7 @@ class MapView:
         size = max(9 * k, min(13 * k, 0.75 * radius))
         named = len(story.agents) <= _NAMED
         inside = all(width_of(name, size, True) < 1.6 * radius for name in story.agents)
-        slots = self._slots(places, size) if named else {}
+        slots = self._slots(places, inside) if named else {}
         for agent, (x, y) in enumerate(places.tolist()):
             down = story.down_at(agent, time)
             colour, words, ink = self._state(agent, time, down)
@@ -208,17 +214,19 @@ class MapView:
                 self._draw_words(drawing, room, slots[agent], below, colour if colour.startswith("role") else "ink")
         self._draw_notes(drawing, places, time, room)
 
-    def _slots(self, places: NDArray[np.float64], size: float) -> dict[int, tuple[Box, str]]:
+    def _slots(self, places: NDArray[np.float64], inside: bool) -> dict[int, tuple[Box, str]]:
         """Return a free box beside agents for the widest words that it may have: below, above, right or left of it."""
+        if self._still is not None and self._kept is not None:
+            return self._kept
         story, radius, k = self.story, self._radius, self.k
-        room, found = Room(), {}
+        room = Room()
+        found: dict[int, tuple[Box, str]] = {}
         for x, y in places.tolist():
             room.take((x - radius, y - radius, x + radius, y + radius))
         far, high = radius + 3 * k, 11 * k
         for agent, (x, y) in enumerate(places.tolist()):
-            states = [self._state(agent, each.begin, None)[1] for each in story.spans[agent]]
-            inside = all(width_of(name, size, True) < 1.6 * radius for name in story.agents)
-            texts = states if inside else [f"{story.agents[agent]} {each}".strip() for each in (*states, "")]
+            states = dict.fromkeys(self._words_of(each) for each in story.spans[agent])
+            texts = [*states] if inside else [f"{story.agents[agent]} {each}".strip() for each in (*states, "")]
             texts += ["down"] if inside and story.down(agent) else []
             wide = max((width_of(each, high, True) for each in texts), default=0.0)
             sides = ((x - wide / 2, y + far, "middle"), (x - wide / 2, y - far - high, "middle"))
@@ -228,6 +236,7 @@ class MapView:
                     room.take(box)
                     found[agent] = box, anchor
                     break
+        self._kept = found
         return found
 
     def _draw_words(self, drawing: Drawing, room: Room, slot: tuple[Box, str], text: str, colour: str) -> None:
@@ -244,13 +253,17 @@ class MapView:
         if span is None:
             return "panel", "", "ink"
         if span.word is not None:
-            return self.looks.roles[span.word].colour, span.text, "paper"
+            return self.looks.roles[span.word].colour, self._words_of(span), "paper"
         if not math.isfinite(span.number):
             return "panel", "", "ink"
         colour = self.looks.number(span.number, self.story.extent)
         bright = sum(int(colour[i : i + 2], 16) * share for i, share in ((1, 0.3), (3, 0.59), (5, 0.11)))
-        words = f"{self.story.state} {span.number:.3g}" if self._short_numbers else ""
-        return colour, words, "#14181d" if bright > 120 else "#ffffff"
+        return colour, self._words_of(span), "#14181d" if bright > 120 else "#ffffff"
+
+    def _words_of(self, span: Span) -> str:
+        if span.word is not None:
+            return span.text
+        return f"{self.story.state} {span.number:.3g}" if self._short_numbers and math.isfinite(span.number) else ""
 
     @cached_property
     def _short_numbers(self) -> bool:
@@ -275,6 +288,7 @@ class MapView:
 
     def _draw_clock(self, drawing: Drawing, time: float, flying: int) -> None:
         k, story = self.k, self.story
+        drawn = f", {_DRAWN:,} drawn" if flying > _DRAWN else ""
         text, last = (seconds(each, self.end - self.begin) for each in (time, self.end))
         y = self._top - 8 * k
         drawing.word(14 * k, y, text, 16 * k, bold=True)
@@ -283,7 +297,7 @@ class MapView:
         period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
         count = min(math.floor(time / period + 1e-9) + 1, rounds) if rounds and period > 0 else 0
         of_round = f"round {count:,} of {rounds:,} · " if count else ""
-        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way", 12 * k, "soft")
+        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}", 12 * k, "soft")
         for number, words in enumerate(self._faults_now(time)):
             at = drawing.width - 14 * k, y + 16 * k * number
             drawing.word(*at, words, 12 * k, "bandline", bold=True, anchor="end")

@@ -12,15 +12,15 @@ import numpy as np
 from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.legend import REPLY, entries, heading, legend, shortened, strokes
 from netsim.replay.looks import Looks, Style, head, mark
-from netsim.replay.story import DOWN, Fault, Span, Story, seconds
+from netsim.replay.story import DOWN, Fault, Span, Story, few, seconds
 
 __all__ = ["SpaceTime", "short_words"]
 
 # Square pixels of the diagram for each arrow (at the usual size of text) below which something is left out.
 _LABELS, _ROUTINE_LABELS, _TERMS, _DOTS, _TICKS, _HEADS = 900.0, 1800.0, 600.0, 250.0, 60.0, 40.0
 
-# How far along its way a frame is drawn that ended as it left, in the time that others fly.
-_BEGUN = {"link_down", "refused", "queue_full", "access_failed"}
+# Arrows that are drawn at most, of frames that arrived and of others.
+_ARROWS, _LOSSES = 4000, 2000
 
 Box = tuple[float, float, float, float]
 
@@ -90,6 +90,8 @@ class SpaceTime:
         self.story, self.looks, self.begin, self.end, self.k = story, looks, begin, end, k
         self.rows = story.rows(begin, end)
         self.rows = self.rows[story.columns["end"][self.rows] >= begin]
+        failed = story.columns["cause"][self.rows] > 0
+        self._drawn = np.union1d(few(self.rows[~failed], _ARROWS), few(self.rows[failed], _LOSSES))
         self._drawing = Drawing(*size, story.title)
         self._room = Room()
         self._lanes = _lanes(len(story.agents), story.partitions(begin, end))
@@ -116,11 +118,12 @@ class SpaceTime:
         whole = self.begin <= 0 and self.end >= story.ended_at
         span = self.end - self.begin
         times = "" if whole else f"{seconds(self.begin, span)} to {seconds(self.end, span)} of "
-        causes = [story.causes[each] for each in story.columns["cause"][self.rows].tolist()]
-        missing = sum(each not in ("delivered", "late", "in_flight") for each in causes)
-        count = f"{len(causes):,} frame{'' if len(causes) == 1 else 's'}"
+        there = [place for place, name in enumerate(story.causes) if name in ("delivered", "late", "in_flight")]
+        missing = int((~np.isin(story.columns["cause"][self.rows], there)).sum())
+        count = f"{len(self.rows):,} frame{'' if len(self.rows) == 1 else 's'}"
         lost = f", {missing:,} of them did not arrive" if missing else ""
-        return f"{times}{seconds(story.ended_at, story.ended_at)}, {count}{lost}"
+        some = f"; {len(self._drawn):,} are drawn" if len(self._drawn) < len(self.rows) else ""
+        return f"{times}{seconds(story.ended_at, story.ended_at)}, {count}{lost}{some}"
 
     def x(self, time: float) -> float:
         """Return where a time is."""
@@ -233,9 +236,14 @@ class SpaceTime:
                 drawing.word(self.left - 10 * k, y + 4.6 * k, text, 13 * k, bold=True, anchor="end", rim="")
             for begin, end in self._up(agent, self.begin, self.end):
                 drawing.line([(self.x(begin), y), (self.x(end), y)], Pen("line", width=1.2 * k))
+            done = -math.inf
             for span in story.spans[agent]:
+                # What is less than a pixel long is seen only if nothing else is there.
+                if self._sees(span.end) and self.x(span.end) < done + 0.8 and span is not story.spans[agent][-1]:
+                    continue
                 for begin, end in self._up(agent, max(span.begin, self.begin), min(span.end, self.end)):
-                    self._draw_span(span, [(self.x(begin), y), (self.x(end), y)])
+                    self._draw_span(span, [(max(self.x(begin), min(done, self.x(end))), y), (self.x(end), y)])
+                    done = self.x(end)
             for fault in story.down(agent):
                 self._draw_down(fault, y)
             self._room.take((self.left, y - 3 * k, self.right, y + 3 * k))
@@ -298,7 +306,7 @@ class SpaceTime:
 
     @cached_property
     def _arrows(self) -> list[Arrow]:
-        return [self._arrow(row) for row in self.rows.tolist()]
+        return [self._arrow(row) for row in self._drawn.tolist()]
 
     @property
     def _mark_size(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DOWN", "Fault", "Span", "Story", "seconds"]
+__all__ = ["DOWN", "Fault", "Span", "Story", "few", "seconds"]
 
 DOWN = ("Crash", "Leave", "Join", "Empty")
 """The faults during which an agent is down."""
@@ -168,9 +168,12 @@ class Story:
 
     def span_at(self, agent: int, time: float) -> Span | None:
         """Return an agent's state at a time, if it has one."""
-        spans = self.spans[agent]
-        place = bisect_right([each.begin for each in spans], time) - 1
-        return spans[place] if place >= 0 else None
+        place = bisect_right(self._begins[agent], time) - 1
+        return self.spans[agent][place] if place >= 0 else None
+
+    @cached_property
+    def _begins(self) -> list[list[float]]:
+        return [[each.begin for each in spans] for spans in self.spans]
 
     # --- faults and notes ---------------------------------------------------------------------------------------------
 
@@ -218,6 +221,13 @@ class Story:
         """Return all places where agents are at some time, shape (places, 2)."""
         paths = [np.array(path, dtype=np.float64)[:, 1:] for path in self.meta["paths"].values()]
         return np.concatenate([self.places(0.0), *paths])
+
+
+def few(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return some rows, or ``most`` of them, evenly."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
 
 
 def seconds(time: float, span: float, step: float | None = None) -> str:
