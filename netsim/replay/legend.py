@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.looks import Looks, head, mark, shape
+from netsim.replay.looks import Looks, head, is_log, mark, shape
 from netsim.replay.story import Story
 
-__all__ = ["REPLY", "Entry", "crashed", "entries", "heading", "legend", "shortened", "strokes"]
+__all__ = ["MARKED", "REPLY", "Entry", "crashed", "entries", "heading", "legend", "shortened", "strokes"]
 
 _SAMPLE = 34.0
+
+MARKED = 1500
+"""Frames from which on those that overtook others have no mark."""
 
 REPLY = (1.5, 3.0)
 """The dash of a reply's arrow."""
@@ -61,7 +64,7 @@ def entries(story: Story, looks: Looks, rows: NDArray[np.int64], *, arrows: bool
         kind = story.kinds[number]
         style = looks.kinds[kind]
         found.append(Entry(_arrow(looks, kind) if arrows else _dot(looks, kind), kind, "", style.colour))
-    if arrows and story.overtook[rows].any():
+    if arrows and len(rows) < MARKED and story.overtook[rows].any():
         found.append(Entry(_overtaking, "", "overtook another of its link", "ink"))
     if columns["reply"][rows].any():
         found.append(Entry(_reply if arrows else _hollow, "", "reply", "ink"))
@@ -104,7 +107,7 @@ def _states(story: Story, looks: Looks, arrows: bool) -> Iterable[Entry]:
             yield Entry(sample, word, "", style.colour)
     elif math.isfinite(story.extent[0]):
         low, high = story.extent
-        ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}{', logarithmic' * is_log(low, high)}"
         yield Entry(_ramp(looks, story.extent), str(story.state), ends, "ink")
 
 
@@ -195,7 +198,9 @@ def _ramp(looks: Looks, extent: tuple[float, float]) -> Callable[[Drawing, float
         steps = 1 if low == high else 17
         wide = _SAMPLE * k / steps
         for number in range(steps):
-            colour = looks.number(low + (high - low) * (number + 0.5) / steps, extent)
+            share = (number + 0.5) / steps
+            value = low * (high / low) ** share if is_log(low, high) else low + (high - low) * share
+            colour = looks.number(value, extent)
             # A little wider, or the ground would shine through between two.
             right = x + wide * (number + 1) + (0.4 if number < steps - 1 else 0)
             drawing.box(x + wide * number, y - 5 * k, right, y + 5 * k, Pen(fill=colour))

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.replay.drawing import Drawing, Pen
 
-__all__ = ["Looks", "Style", "head", "mark", "shape"]
+__all__ = ["Looks", "Style", "head", "is_log", "mark", "shape"]
 
 CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
 """The scale of numbers, from the lowest."""
@@ -77,12 +77,17 @@ class Looks:
     def number(self, value: float, extent: tuple[float, float]) -> str:
         """Return the colour of a number on the scale between two others, logarithmic if one is ten times the other."""
         low, high = extent
-        if low > 0 and high > 10 * low:
+        if is_log(low, high):
             low, high, value = math.log(low), math.log(high), math.log(value)
         share = (value - low) / (high - low) if high > low else 0.5
         place = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
         first = min(int(place), len(CIVIDIS) - 2)
         return _between(CIVIDIS[first], CIVIDIS[first + 1], place - first)
+
+
+def is_log(low: float, high: float) -> bool:
+    """Return whether the scale between two numbers is logarithmic."""
+    return low > 0 and high > 10 * low
 
 
 @functools.cache

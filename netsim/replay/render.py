@@ -36,12 +36,13 @@ _BY_DISTANCE, _BY_SPRINGS = 150, 1000
 
 @dataclass(frozen=True)
 class About:
-    """What a page shows of the run besides its trace: a title, the command that made it, versions, notes."""
+    """What a page shows of the run besides its trace: a title, its command, versions, notes, what the study asks."""
 
     title: str = ""
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: {"netsim": __version__, "core": core.NAME})
     notes: tuple[str, ...] = ()
+    question: str = ""
 
 
 def render(
@@ -101,6 +102,7 @@ def describe(
     return {
         "title": about.title,
         "command": about.command,
+        "question": about.question,
         "versions": {str(name): str(text) for name, text in about.versions.items()},
         "agents": agents,
         "positions": _places(scene, len(agents), links),

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.legend import REPLY, entries, heading, legend, shortened, strokes
+from netsim.replay.legend import MARKED, REPLY, entries, heading, legend, shortened, strokes
 from netsim.replay.looks import Looks, Style, head, mark
 from netsim.replay.story import DOWN, Fault, Span, Story, few, seconds
 
@@ -366,7 +366,7 @@ class SpaceTime:
         points = [begin, foot] if not arrow.bow else _bent(begin, (from_x, from_y), foot)
         points = [arrow.begin, *points] if arrow.leaves != arrow.begin and arrow.begin[0] >= self.left else points
         self._drawing.line(points, Pen(style.colour, width=width, dash=dash, opacity=opacity))
-        if heads and not dense and self.story.overtook[arrow.row]:
+        if heads and len(self.rows) < MARKED and self.story.overtook[arrow.row]:
             strokes(self._drawing, (end[0] - 0.14 * length * way[0], end[1] - 0.14 * length * way[1]), way, k)
         if heads:
             head(self._drawing, style, tip, way, k * (0.6 if dense else 0.9))

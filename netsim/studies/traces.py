@@ -156,6 +156,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
         str(settings.get("command", "")),
         {key: str(settings[key]) for key in ("netsim", "core", "python") if key in settings},
         (*notes, *summary["notes"]),
+        str(settings.get("question", "")),
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)
