@@ -1,14 +1,12 @@
 """How roles, kinds of message and causes look in a picture: the numbers of page/tokens.json, drawn as the page does."""
 
-import functools
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 from netsim.replay.drawing import Drawing, Pen
+from netsim.replay.html import tokens
 
 __all__ = ["Looks", "Style", "head", "is_log", "mark", "shape"]
 
@@ -44,13 +42,13 @@ class Looks:
     """
 
     def __init__(self, words: Sequence[str], kinds: Sequence[str], routine: str | None = None) -> None:
-        tokens = _tokens()
-        self.light: dict[str, str] = dict(tokens["themes"]["light"])
-        self.dark: dict[str, str] = dict(tokens["themes"]["dark"])
-        self.down = self._style("down", tokens["down"])
-        usual = self._style("routine", tokens["routine"])
-        roles = [self._style(f"role{number}", each) for number, each in enumerate(tokens["roles"])]
-        news = [self._style(f"kind{number}", each) for number, each in enumerate(tokens["kinds"])]
+        found = tokens()
+        self.light: dict[str, str] = dict(found["themes"]["light"])
+        self.dark: dict[str, str] = dict(found["themes"]["dark"])
+        self.down = self._style("down", found["down"])
+        usual = self._style("routine", found["routine"])
+        roles = [self._style(f"role{number}", each) for number, each in enumerate(found["roles"])]
+        news = [self._style(f"kind{number}", each) for number, each in enumerate(found["kinds"])]
         count = len(roles)
         # More words than colours: the same colours with other shapes.
         self.roles = {
@@ -59,7 +57,7 @@ class Looks:
         }
         self.kinds = {kind: usual if kind == routine else news[k % len(news)] for k, kind in enumerate(kinds)}
         self.routine = routine
-        self.causes = {name: self._style(f"cause-{name}", each) for name, each in tokens["causes"].items()}
+        self.causes = {name: self._style(f"cause-{name}", each) for name, each in found["causes"].items()}
 
     def _style(self, name: str, found: dict[str, Any]) -> Style:
         self.light[name], self.dark[name] = found["light"], found["dark"]
@@ -88,11 +86,6 @@ class Looks:
 def is_log(low: float, high: float) -> bool:
     """Return whether the scale between two numbers is logarithmic."""
     return low > 0 and high > 10 * low
-
-
-@functools.cache
-def _tokens() -> Any:
-    return json.loads((files("netsim.replay") / "page" / "tokens.json").read_text(encoding="utf-8"))
 
 
 def _between(one: str, other: str, share: float) -> str:
