@@ -117,8 +117,9 @@ def _font(size: float, bold: bool, italic: bool) -> ImageFont.FreeTypeFont:
 
 @functools.lru_cache(maxsize=10_000)
 def width_of(text: str, size: float, bold: bool = False, italic: bool = False) -> float:
-    """Return a text's width in pixels."""
-    return _font(100.0, bold, italic).getlength(text) * size / 100
+    """Return a text's width in pixels: of a small one the letters of an image are wider than those of an SVG."""
+    exact = _font(100.0, bold, italic).getlength(text) * size / 100
+    return max(exact, _font(round(size, 2), bold, italic).getlength(text))
 
 
 # --- SVG --------------------------------------------------------------------------------------------------------------

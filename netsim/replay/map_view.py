@@ -124,9 +124,6 @@ class MapView:
             ends = [tuple(places[one]), tuple(places[other])]
             if (one, other) in cut or (other, one) in cut:
                 drawing.line(ends, Pen("bandline", width=1.4 * k, dash=(3 * k, 5 * k)))
-                if len(cut) <= _LABELLED:
-                    middle = (places[one] + places[other]) / 2
-                    mark(drawing, self.looks.cause("link_down"), float(middle[0]), float(middle[1]), 4 * k)
             else:
                 drawing.line(ends, Pen("line", width=width))
 
