@@ -194,26 +194,34 @@ class SpaceTime:
             if fault.begin > self.end or fault.end < self.begin or not fault.links:
                 continue
             left, right = self.x(max(fault.begin, self.begin)), self.x(min(fault.end, self.end))
-            for y in sorted({place for one, other in fault.links if (place := self._cut_between(fault, one, other))}):
+            for y in self._borders(fault):
                 self._drawing.line([(left, y), (right, y)], Pen("bandline", width=2.2 * k, dash=(9 * k, 5 * k)))
                 text = short_words(fault, self.story)[0]
                 if left - width_of(text, 12 * k, True) - 6 * k > self.left:
                     self._say(left - 6 * k, y + 4 * k, text, "bandline", anchor="end")
 
-    def _cut_between(self, fault: Fault, one: int, other: int) -> float | None:
-        """Return where a fault's line is between two agents; None if it has none there."""
-        lanes = sorted((self._lanes[one], self._lanes[other]))
-        if fault.what in ("LinkDown", "SetLink", "Lose"):
-            return self.top + (sum(lanes) / 2 + 0.5) * self.gap if self._has_room else None
-        if not fault.separates(one, other):
-            return None
-        sides = [next((i for i, side in enumerate(fault.sides) if each in side), -1) for each in self._order]
-        changes = [i for i in range(1, len(sides)) if sides[i] != sides[i - 1]]
-        if len(changes) >= len(set(sides)):
-            # The sides are no neighbours, so that no line can be between them.
-            return None
-        place = next(each for each in changes if lanes[0] < each <= lanes[1])
-        return self.top + place * self.gap
+    def _borders(self, fault: Fault) -> list[float]:
+        """Return where a fault's lines are: between two sides, or halfway between the ends of a link."""
+        if fault.sides:
+            side_of = {agent: number for number, side in enumerate(fault.sides) for agent in side}
+            sides = [side_of.get(agent, -1) for agent in self._order]
+            return [self.top + lane * self.gap for lane in range(1, len(sides)) if sides[lane] != sides[lane - 1]]
+        if fault.what not in ("LinkDown", "SetLink", "Lose") or not self._has_room:
+            return []
+        return sorted({(self.y(one) + self.y(other)) / 2 for one, other in fault.links})
+
+    def _cut_between(self, row: int) -> float | None:
+        """Return where a frame was stopped by a cut; None if there is no line on its way."""
+        columns, story = self.story.columns, self.story
+        sender, receiver, time = (columns[name][row].item() for name in ("sender", "receiver", "depart"))
+        low, high = sorted((self.y(sender), self.y(receiver)))
+        for fault in story.going_on(time):
+            if fault.separates(sender, receiver) or (not fault.sides and (sender, receiver) in fault.links):
+                places = self._borders(fault) if fault.sides else [(low + high) / 2] * self._has_room
+                between = [place for place in places if low < place < high]
+                if between:
+                    return min(between, key=lambda place: abs(place - self.y(sender)))
+        return None
 
     @cached_property
     def _order(self) -> list[int]:
@@ -327,9 +335,9 @@ class SpaceTime:
             # Of a frame that never came to fly, no end is known: it is drawn as if it flew as long as others.
             at = end if end > depart else depart + share * story.flight
             far = y + share * (to - y)
-            fault = next((each for each in story.going_on(depart) if (sender, receiver) in each.links), None)
-            if cause == "link_down" and fault is not None:
-                far = self._cut_between(fault, sender, receiver) or far
+            cut = self._cut_between(row) if cause == "link_down" else None
+            if cut is not None:
+                far = cut
                 at = depart + story.flight * min(1.0, abs(far - y) / max(abs(to - y), 1e-9)) if end <= depart else end
             elif cause == "receiver_down":
                 far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y)
