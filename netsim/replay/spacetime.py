@@ -106,7 +106,7 @@ class SpaceTime:
         names = [width_of(name, 13 * k, True) for name in story.agents]
         ends = [width_of(self._last_words(agent), 12 * k, True) for agent in range(len(story.agents))]
         self.left = 24 * k + min(max(names, default=0.0), 110 * k)
-        self.right = drawing.width - 14 * k - min(max(ends, default=0.0), 150 * k)
+        self.right = drawing.width - max(14 * k + min(max(ends, default=0.0), 150 * k), 34 * k)
         self.top, self.bottom = top + 10 * k, bottom - 34 * k
         self.gap = (self.bottom - self.top) / max(len(story.agents), 1)
         area = (self.right - self.left) * (self.bottom - self.top) / k**2
