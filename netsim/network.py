@@ -289,9 +289,11 @@ class Network:
         runtime, up, both = self._runtime(), check.flag("up", up), check.flag("both", both)
         if not self.graph.has_edge(sender, receiver):
             raise check.refuse("link", (sender, receiver), "an edge of the graph")
-        runtime.set_link(sender, receiver, up)
-        if both and self.graph.has_edge(receiver, sender):
-            runtime.set_link(receiver, sender, up)
+        there = (sender, receiver)
+        links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
+        for link in links:
+            runtime.set_link(*link, up)
+        runtime.player.record.set_links(links, up, runtime.loop.now())
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""

@@ -137,7 +137,11 @@ class Ledger:
         kinds = list(self.tally.kinds)
         records["in_flight"] = np.array(list(self.in_flight()), dtype=IN_FLIGHT)
         records |= on_air or {}
-        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
+        texts: list[str] = []
+        if self.captions is not None:
+            texts, *said = self.captions.arranged()
+            records |= {name: each for name, each in zip(("labels", "notes"), said, strict=True) if len(each)}
+        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene, texts)
 
     def heard(self) -> tuple[Counts, Counts]:
         """Return the numbers of frames delivered and of frames sent but not delivered, shape (links,) each."""

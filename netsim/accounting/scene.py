@@ -1,4 +1,4 @@
-"""The scene of a run, which a trace holds besides its events: times, medium, positions."""
+"""The scene of a run, which a trace holds besides its events: times, medium, positions, faults."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -30,6 +30,10 @@ class Scene:
     paths : dict
         Of agents that moved, by number, when they were where: (s, x, y), and on the straight line in between; of two at
         one time, first the place that it left. The others stayed at their ``positions``.
+    faults : sequence of dict
+        What failed, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
+        `netsim.Network.set_link`, "Empty" for a battery), ``text``, ``begin`` and ``end`` (s; None: it has not ended),
+        ``agents`` (numbers), ``links`` (pairs sender, receiver), and of a partition ``sides`` (two lists of agents).
     """
 
     round_period: float
@@ -38,13 +42,15 @@ class Scene:
     positions: Positions | None
     rounds: int
     paths: Mapping[int, Path] = field(default_factory=dict)
+    faults: Sequence[Mapping[str, Any]] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scene as a dict for JSON."""
         positions = None if self.positions is None else [list(position) for position in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
-        return {**times, "medium": self.medium, "positions": positions} | ({"paths": paths} if paths else {})
+        found = {**times, "medium": self.medium, "positions": positions} | ({"paths": paths} if paths else {})
+        return found | ({"faults": [dict(each) for each in self.faults]} if self.faults else {})
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
@@ -63,7 +69,10 @@ class Scene:
         paths = _paths(content.get("paths", {}), agents)
         if paths is None or (paths and positions is None):
             raise ValueError("its paths are invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths)
+        faults = content.get("faults", [])
+        if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
+            raise ValueError("its faults are invalid")
+        return cls(float(period), float(ended), medium, positions, rounds, paths, faults)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
@@ -101,6 +110,21 @@ def _paths(content: Any, agents: int) -> dict[int, Path] | None:
             return None
         found[int(agent)] = [(float(time), float(x), float(y)) for time, x, y in points]
     return found
+
+
+def _is_fault(content: Any, agents: int) -> bool:
+    """Return whether a dict from JSON is a fault among so many agents."""
+    if not (isinstance(content, dict) and all(isinstance(content.get(name), str) for name in ("what", "text"))):
+        return False
+    begin, end = content.get("begin"), content.get("end")
+    if not (_is_finite(begin) and (end is None or (_is_finite(end) and end >= begin))):
+        return False
+    sides = content.get("sides", [])
+    lists = [content.get("agents"), *(content.get("links") or []), *(sides if isinstance(sides, list) else [None])]
+    return isinstance(content.get("links"), list) and all(
+        isinstance(each, list) and all(type(number) is int and 0 <= number < agents for number in each)
+        for each in lists
+    )
 
 
 def _is_finite(value: Any) -> bool:

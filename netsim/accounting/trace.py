@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.accounting.captions import LABELLED, NOTED
 from netsim.accounting.scene import Scene
 from netsim.core.records import ALL_CAUSES, IN_FLIGHT, KEPT, ON_AIR, TO_ALL, as_column, key_shift
 from netsim.core.tally import mix_outcomes, mix_sent, sums_of, trace_hash
@@ -33,7 +34,9 @@ STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 
 # What a trace also has if the medium was a `netsim.Radio`: frames on the air, and their contents end to end.
 _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
-_ALL_STREAMS = {**STREAMS, **_ON_RADIO}
+# What it also has if agents labelled their messages, or wrote notes.
+_CAPTIONS = {"labels": LABELLED, "notes": NOTED}
+_ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 
 # Records per chunk.
 _CHUNK = 1 << 18
@@ -52,7 +55,8 @@ class Trace:
     records : mapping
         ``sent`` and ``exits``, and if known ``details``, ``left`` and ``in_flight``: arrays of the dtypes in `STREAMS`.
         Of a `netsim.Radio` also ``on_air`` (`netsim.core.records.ON_AIR`), and ``contents``: the bytes that its frames
-        carry, end to end.
+        carry, end to end. Of agents that labelled messages or wrote notes also ``labels`` and ``notes``
+        (`netsim.accounting.captions`).
     agents : sequence
         The agents' names.
     kinds : sequence of str
@@ -62,7 +66,9 @@ class Trace:
     senders, receivers : int arrays, shape (links,)
         The indices of the agents at the ends of each directed link.
     scene : Scene, optional
-        Times, medium and positions of the run.
+        Times, medium, positions and faults of the run.
+    texts : sequence of str
+        Those of the labels and notes, by their indices.
 
     Attributes
     ----------
@@ -85,12 +91,14 @@ class Trace:
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
         scene: Scene | None = None,
+        texts: Sequence[str] = (),
     ) -> None:
         self._sent, self._exits = records["sent"], records["exits"]
         self._records = {name: records[name] for name in _ALL_STREAMS if name in records}
         self.scene = scene
         self.agents = list(agents)
         self.kinds = list(kinds)
+        self.texts = list(texts)
         self._agent_keys = agent_keys
         self.links = senders, receivers
         self._shift = key_shift(len(senders))
@@ -165,7 +173,9 @@ class Trace:
     def save(self, path: str | Path) -> None:
         """Write the trace to one file (numpy's npz), atomically."""
         scene = {} if self.scene is None else {"scene": self.scene.as_dict()}
-        meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash} | scene)
+        texts = {"texts": self.texts} if self.texts else {}
+        names = {"agents": [str(a) for a in self.agents], "kinds": self.kinds}
+        meta = json.dumps(names | texts | {"hash": self.hash} | scene)
         parts: dict[str, Any] = {
             "meta": np.array(meta),
             "check": np.array(_check(meta)),
@@ -190,7 +200,10 @@ class Trace:
                 parts: dict[str, Any] = {name: file[name] for name in file.files}
             meta, scene = _meta_of(parts)
             ends = parts["senders"], parts["receivers"]
-            trace = cls(_typed(parts), meta["agents"], meta["kinds"], parts["agent_keys"], *ends, scene)
+            records, texts = _typed(parts), _texts_of(meta)
+            for name in _CAPTIONS.keys() & records.keys():
+                _check_caption(records[name], len(meta["agents"]), len(texts))
+            trace = cls(records, meta["agents"], meta["kinds"], parts["agent_keys"], *ends, scene, texts)
             _compare(path, trace.hash, meta)
         return trace
 
@@ -207,8 +220,8 @@ class TraceFile:
 
     Attributes
     ----------
-    agents, kinds : list of str
-        The agents' names and the kinds of message.
+    agents, kinds, texts : list of str
+        The agents' names, the kinds of message, and the texts of labels and notes.
     scene : Scene or None
         Times, medium and positions of the run; None in a file of an earlier version.
     links : pair of int arrays, shape (links,) each
@@ -225,6 +238,7 @@ class TraceFile:
         self._progress, self._seen = progress, 0
         self.agents: list[str]
         self.kinds: list[str]
+        self.texts: list[str]
         self.scene: Scene | None
         self.links: tuple[NDArray[np.int64], NDArray[np.int64]]
         self._counts: dict[str, int] = {}
@@ -258,7 +272,7 @@ class TraceFile:
         with open(self.path, "rb") as opened, np.load(opened) as file:
             parts: dict[str, Any] = {name: file[name] for name in _METADATA}
         meta, self.scene = _meta_of(parts)
-        self.agents, self.kinds = list(meta["agents"]), list(meta["kinds"])
+        self.agents, self.kinds, self.texts = list(meta["agents"]), list(meta["kinds"]), _texts_of(meta)
         self.links = parts["senders"], parts["receivers"]
         with zipfile.ZipFile(self.path) as archive:
             for name in _ALL_STREAMS.keys() & {each.removesuffix(".npy") for each in archive.namelist()}:
@@ -270,6 +284,9 @@ class TraceFile:
         for name in ("details", "left", "in_flight", *_ON_RADIO):
             for _ in self.chunks(name):
                 pass
+        for name in _CAPTIONS:
+            for records in self.chunks(name):
+                _check_caption(records, len(self.agents), len(self.texts))
         _compare(self.path, _hash(self, parts["agent_keys"]), meta)
 
 
@@ -329,6 +346,23 @@ def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
     if str(parts["check"]) != _check(text):
         meta["hash"] = None
     return meta, scene
+
+
+def _texts_of(meta: Mapping[str, Any]) -> list[str]:
+    """Return the texts of labels and notes; raises ValueError if they are none."""
+    texts = meta.get("texts", [])
+    if not (isinstance(texts, list) and all(isinstance(each, str) for each in texts)):
+        raise ValueError("its texts are invalid")
+    return texts
+
+
+def _check_caption(records: NDArray[np.void], agents: int, texts: int) -> None:
+    """Raise ValueError unless labels or notes are of these agents, with texts that are there."""
+    for name, count in (("text", texts), ("sender" if "sender" in (records.dtype.names or ()) else "agent", agents)):
+        if len(records) and not 0 <= records[name].min() <= records[name].max() < count:
+            raise ValueError("its labels or notes are invalid")
+    if "time" in (records.dtype.names or ()) and not np.isfinite(records["time"]).all():
+        raise ValueError("the times of its notes are invalid")
 
 
 def _check_sizes(path: str | Path) -> None:

@@ -370,7 +370,9 @@ class Runtime:
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
-        return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked)
+        # The list grows as the run goes on.
+        faults = self.player.record.spans
+        return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
         """Return the number of the last round that opened; 0 if none has, or if rounds are longer than their period."""
@@ -494,6 +496,7 @@ class Runtime:
 
     def battery_died(self, name: Hashable) -> None:
         """Stop the agent of a node whose battery is empty; the others continue."""
+        self.player.record.empty(name, self.loop.now())
         self.player.down(name, for_good=True)
 
     def _act(self, time: float, action: Callable[[], None]) -> None:

@@ -12,13 +12,14 @@ import networkx as nx
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
+from netsim.faults.record import FaultRecord
 from netsim.faults.script import Faults
 from netsim.topology import links_of, senders_to
 
 if TYPE_CHECKING:
     from netsim.engine.places import Place
     from netsim.engine.runtime import Runtime
-    from netsim.faults.events import Links, Move, Rewire
+    from netsim.faults.events import Fault, Links, Move, Rewire
     from netsim.transport.outbox import Outbox
 
     Way = Iterator[tuple[float, Place]]
@@ -45,17 +46,27 @@ class Player:
         # The rewiring under way, and the links that are not there because of it.
         self._rewiring: Rewire | None = None
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
+        # What failed, as `netsim.accounting.scene.Scene` has it, and the links that the program itself has cut.
+        self.record = FaultRecord(run.agents)
         # What to call at which time (s), as faults begin and end.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
             fault.prepare(self)
             # What joins at once was never away.
             if fault.ends != fault.begins:
-                self.actions.append((fault.begins, partial(fault.begin, self, number)))
+                self.actions.append((fault.begins, partial(self._begin, fault, number)))
                 if fault.ends is not None:
-                    self.actions.append((fault.ends, partial(fault.end, self, number)))
+                    self.actions.append((fault.ends, partial(self._end, fault, number)))
         # In the order of their times, and of the script where these are equal.
         self.actions.sort(key=lambda action: action[0])
+
+    def _begin(self, fault: "Fault", number: int) -> None:
+        self.record.begin(number, fault, self.graph, self._run.loop.now())
+        fault.begin(self, number)
+
+    def _end(self, fault: "Fault", number: int) -> None:
+        self.record.end(number, self._run.loop.now())
+        fault.end(self, number)
 
     def is_down(self, agent: Hashable) -> bool:
         """Return whether an agent's code must not run."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim._former import former_names
+from netsim.accounting.captions import LABELLED, Captions
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.scene import Scene
 from netsim.accounting.trace import STREAMS
@@ -24,6 +25,7 @@ from netsim.replay.render import (
     curves_of,
     describe,
     few_changes,
+    marks_of,
     no_changes,
     paths_of,
     remarks,
@@ -57,10 +59,12 @@ class RunView:
         self._run, self._scene = run, scene
         self._state_names = [] if run.watch is None else run.watch.columns
         self._pending = PendingFrames(run.ledger, forget=not run.ledger.keeps_trace)
+        self._said = run.ledger.captions or Captions()
         self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
         self._lock = threading.Lock()
         self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
-                                          "rounds": 0, "paths": {}, "notes": []}  # fmt: skip
+                                          "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],
+                                          "marks": marks_of(self._excerpt(scene))}  # fmt: skip
         self._parts: list[tuple[int, Columns]] = []
         self._serial = 0
         self._under_way: Columns = _no_frames()
@@ -103,7 +107,13 @@ class RunView:
         kinds = texts(ledger.tally.kinds)
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
         known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": paths_of(scene)}
-        return known | {"kinds": kinds, "counts": counts, "notes": remarks(kinds, scene)}
+        said = {"labels": texts(self._said.texts), "marks": marks_of(self._excerpt(scene))}
+        faults = [dict(fault) for fault in scene.faults]
+        return known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": remarks(kinds, scene)}
+
+    def _excerpt(self, scene: Scene) -> "_Excerpt":
+        """Return the agents' notes so far, as a log without frames."""
+        return _excerpt(self._run.ledger, scene, {"notes": self._said.notes()}, self._said.texts)
 
     def forget(self, many: int) -> None:
         """Drop the ``many`` oldest frames."""
@@ -125,7 +135,8 @@ class RunView:
         """Return the page, without frames: it asks for them."""
         if self._page is None:
             log = _excerpt(self._run.ledger, self._scene)
-            meta = describe(log, frames_of(log), self.about) | {"kinds": [], "states": no_changes(self._state_names)}
+            meta = describe(log, frames_of(log), self.about)
+            meta |= {"kinds": [], "labels": [], "states": no_changes(self._state_names)}
             live = {"number": self.number, "pace": self._pace, "length": self._length}
             self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
         return self._page
@@ -143,10 +154,11 @@ class RunView:
             columns |= {f"open {name}": column for name, column in under_way.items()}
             columns |= rows.columns(row) | changes.columns(change)
             notes = [*snapshot["notes"], *rows.notes, *changes.notes]
-            curves = list(rows.curves)
+            curves, words = list(rows.curves), changes.words
             self.fetched = self.fetched or not snapshot["running"]
         return snapshot | {
             "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
+            "words": words,
             "total": sum(snapshot["counts"].values()), "most": self._most, "packed": pack(columns, quickly=True),
         }  # fmt: skip
 
@@ -163,17 +175,19 @@ class _Excerpt:
     scene: Scene | None
     links: tuple[Ints, Ints]
     records: Records
+    texts: list[str]
 
     def count(self, stream: str) -> int:
-        return len(self.records[stream])
+        return len(self.records.get(stream, ()))
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        yield self.records[stream]
+        if self.count(stream):
+            yield self.records[stream]
 
 
-def _excerpt(ledger: Ledger, scene: Scene, records: Records | None = None) -> _Excerpt:
-    found = {name: np.empty(0, dtype) for name, dtype in STREAMS.items()} if records is None else records
-    return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, (ledger.senders, ledger.receivers), found)
+def _excerpt(ledger: Ledger, scene: Scene, records: Records | None = None, said: Sequence[str] = ()) -> _Excerpt:
+    links = ledger.senders, ledger.receivers
+    return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, links, records or {}, list(said))
 
 
 def _no_frames() -> Columns:
@@ -194,6 +208,7 @@ class PendingFrames:
         self._ledger, self._forget = ledger, forget
         self._mask = (1 << ledger.tally.shift) - 1
         self._kept: Records = {name: np.empty(0, STREAMS[name]) for name in ("sent", "details", "left")}
+        self._labels, self._labels_seen = np.empty(0, LABELLED), 0
 
     def look(self, scene: Scene, over: bool) -> tuple[Columns, Columns]:
         """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
@@ -204,6 +219,7 @@ class PendingFrames:
         news = ledger.tally.news(self._forget)
         records = news | {name: np.concatenate([kept, news[name]]) for name, kept in self._kept.items()}
         records["in_flight"] = np.array(list(ledger.in_flight()), dtype=IN_FLIGHT)
+        self._read_labels()
         columns, in_flight = self._frames(scene, records)
         self._keep(records)
         ended = (columns["cause"] != in_flight) | over
@@ -213,6 +229,17 @@ class PendingFrames:
             # A frame that has not left waits for an unknown time.
             under_way["depart"][under_way["depart"] >= scene.ended_at] = np.inf
         return {name: column[ended] for name, column in columns.items()}, under_way
+
+    def _read_labels(self) -> None:
+        """Read the labels since the last look."""
+        said = self._ledger.captions
+        if said is None:
+            return
+        new = said.labels(self._labels_seen)
+        self._labels, self._labels_seen = np.concatenate([self._labels, new]), self._labels_seen + len(new)
+        if self._forget:
+            said.forget_labels()
+            self._labels_seen = 0
 
     def _frames(self, scene: Scene, records: Records) -> tuple[Columns, int]:
         """Return the frames of some records, and the number of the cause "in_flight"."""
@@ -229,6 +256,10 @@ class PendingFrames:
             return found
 
         renamed = {name: each.copy() for name, each in records.items()}
+        labelled = self._join(self._labels["sender"], self._labels["number"])
+        known = np.isin(labelled, messages)
+        renamed["labels"] = self._labels[known]
+        renamed["labels"]["number"] = anew(labelled[known])
         renamed["sent"]["number"], renamed["left"]["number"] = anew(sent), anew(original)
         for name, message in by_key.items():
             renamed[name]["key"] = (records[name]["key"] & ~self._mask) | anew(message)
@@ -247,6 +278,8 @@ class PendingFrames:
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         pending = np.isin(sent, np.concatenate([self._message(keys), original]))
         self._kept = {"sent": records["sent"][pending], "details": records["details"][pending], "left": left}
+        labelled = self._join(self._labels["sender"], self._labels["number"])
+        self._labels = self._labels[np.isin(labelled, sent[pending])]
 
     def _senders(self, keys: Ints) -> Ints:
         senders: Ints = self._ledger.senders[keys >> self._ledger.tally.shift]
@@ -307,14 +340,19 @@ class ShownRows:
 class ShownChanges:
     """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
 
-    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out.
+    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out, or a
+    state of numbers became one of words; ``words`` has the words of those states, by name.
     """
 
     def __init__(self, agents: int, states: int) -> None:
         self.edition = 0
-        self._agents, self._seen = agents, 0
-        kinds = (np.float64, np.int32, np.int64, (np.float64, states))
-        self._parts: list[NDArray[Any]] = [np.empty(0, kind) for kind in kinds] if states else []
+        self.words: dict[str, list[str]] = {}
+        self._agents, self._states, self._seen, self._recoded, self._thinned = agents, states, 0, 0, False
+        self._parts = self._none()
+
+    def _none(self) -> list[NDArray[Any]]:
+        kinds = (np.float64, np.int32, np.int64, (np.float64, self._states))
+        return [np.empty(0, kind) for kind in kinds] if self._states else []
 
     @property
     def count(self) -> int:
@@ -325,6 +363,10 @@ class ShownChanges:
         """Read the changes since the last look."""
         if watch is None:
             return
+        if watch.recoded > self._recoded:
+            self._recoded, self._seen, self._parts = watch.recoded, 0, self._none()
+            self.edition += 1
+        self.words = {name: texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words}
         new = watch.changes(self._seen)
         self._seen += len(new[0])
         self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
@@ -332,7 +374,7 @@ class ShownChanges:
         while self.count > max(render.MOST_CHANGES, 4 * self._agents):
             some = few_changes(self._parts[1], self._agents, self.count // 2)
             self._parts = [part[some] for part in self._parts]
-            self.edition += 1
+            self.edition, self._thinned = self.edition + 1, True
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's states from a change on, by the names that the page has for them."""
@@ -345,7 +387,7 @@ class ShownChanges:
     @property
     def notes(self) -> list[str]:
         """A note on the changes that are left out."""
-        return [thinned(self.count, self._seen)] if self.edition else []
+        return [thinned(self.count, self._seen)] if self._thinned else []
 
 
 def _floats(values: list[Any]) -> Floats:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.accounting.captions import Captions
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.scene import Scene, positions_of
 from netsim.core.records import ALL_CAUSES, KEPT, SUMMED
@@ -44,6 +45,8 @@ def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) 
         "marks": ledger.marks,
         "last_round": 0 if run.node is None else run.node.last_round(),
         "ended_at": run.result.ended_at,
+        "captions": None if ledger.captions is None else ledger.captions.arranged(),
+        "faults": run.player.record.spans,
         "changes": None if run.result.watch is None else run.result.watch.packed(),
     }
 
@@ -108,7 +111,18 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
         # A scene has rounds of one length only.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
-        ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last)
+        # Each worker has the faults of all agents; one that ended early has fewer of them.
+        faults = max((part["faults"] for part in parts), key=_known, default=[])
+        ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last, faults=faults)
+        ledger.captions = Captions()
+        for part in parts:
+            if part["captions"] is not None:
+                ledger.captions.learn(*part["captions"], result.ended_at)
+
+
+def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many faults have begun, and how many have ended."""
+    return len(faults), sum(each["end"] is not None for each in faults)
 
 
 def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]:

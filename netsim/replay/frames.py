@@ -29,8 +29,8 @@ _NEVER_SENT = [CAUSES.index("refused"), CAUSES.index("queue_full"), CAUSES.index
 # The share of the room that messages with a lost frame may take; where they take more, all messages are drawn alike.
 _ROOM_FOR_LOSSES = 0.8
 
-_BY_START = ("end", "receiver", "number", "sender", "start")
-_BY_DEPARTURE = ("receiver", "number", "sender", "start", "depart")
+_BY_START = ("end", "cause", "receiver", "number", "sender", "start")
+_BY_DEPARTURE = ("cause", "receiver", "number", "sender", "start", "depart")
 
 
 class Log(Protocol):
@@ -43,6 +43,10 @@ class Log(Protocol):
     @property
     def kinds(self) -> list[str]:
         """The kinds of message."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of labels and notes."""
 
     @property
     def scene(self) -> Scene | None:
@@ -67,7 +71,8 @@ class Frames:
     ----------
     columns : dict of arrays, shape (shown,)
         ``start``, ``depart``, ``end`` (s), ``sender``, ``receiver``, ``kind``, ``cause``, ``round``, ``bits``,
-        ``reply``, ``number``, as docs/replay.md has them; in order of start, sender, number and receiver.
+        ``reply``, ``number``, ``label``, as docs/replay.md has them; in order of start, sender, number, receiver and
+        cause.
     causes : list of str
         How frames end, by number: ``delivered`` first, ``in_flight`` last.
     counts : dict
@@ -276,7 +281,19 @@ class Reader:
             "bits": bits,
             "reply": sent["reply"][place].astype(np.uint8),
             "number": messages - self._firsts[self._senders[link]],
+            "label": self._labels(messages),
         }
+
+    def _labels(self, messages: Ints) -> NDArray[np.int32]:
+        """Return the index of each message's label; -1 for none."""
+        found = np.full(len(messages), -1, dtype=np.int32)
+        for labels in self._log.chunks("labels"):
+            labelled = self._firsts[labels["sender"]] + labels["number"]
+            order = np.argsort(labelled, kind="stable")
+            place = order[np.minimum(np.searchsorted(labelled, messages, sorter=order), len(order) - 1)]
+            there = labelled[place] == messages
+            found[there] = labels["text"][place[there]]
+        return found
 
     def _sent(self, which: Bools) -> Columns:
         """Return some messages in order of their numbers."""

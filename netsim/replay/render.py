@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from netsim import core
 from netsim._version import __version__
+from netsim.accounting.captions import NOTED
 from netsim.accounting.scene import Scene
 from netsim.core.records import as_column
 from netsim.errors import BadInput
@@ -20,6 +21,8 @@ from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
 from netsim.util.files import write_pieces
+from netsim.util.short_text import cut
+from netsim.watch import LONGEST_WORD, MOST_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +39,10 @@ _BY_DISTANCE, _BY_SPRINGS = 150, 1000
 
 @dataclass(frozen=True)
 class About:
-    """What a page shows of the run besides its trace: a title, its command, versions, notes, what the study asks."""
+    """What a page shows of the run besides its trace.
+
+    A title, the command that made it, versions, notes, and in one sentence what the study asks.
+    """
 
     title: str = ""
     command: str = ""
@@ -102,7 +108,6 @@ def describe(
     return {
         "title": about.title,
         "command": about.command,
-        "question": about.question,
         "versions": {str(name): str(text) for name, text in about.versions.items()},
         "agents": agents,
         "positions": _places(scene, len(agents), links),
@@ -113,6 +118,10 @@ def describe(
         "rounds": scene.rounds,
         "ended_at": scene.ended_at,
         "kinds": texts(log.kinds),
+        "labels": texts(log.texts),
+        "marks": marks_of(log),
+        "faults": [dict(fault) for fault in scene.faults],
+        "question": about.question,
         "causes": found.causes,
         "counts": found.counts,
         "total": sum(found.counts.values()),
@@ -210,8 +219,30 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
         "times": _numbers(states["time_s"].iloc[some]),
         "agents": agents[some].tolist(),
         "sent": states["sent"].iloc[some].tolist(),
-        "values": {str(name): _numbers(states[name].iloc[some].astype(np.float64)) for name in columns},
+        "values": {str(name): _values(states[name].iloc[some]) for name in columns},
     }
+
+
+def _values(column: "pd.Series[Any]") -> Any:
+    """Return a state's values as JSON has them: numbers, or the numbers of its words and the words."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return _numbers(column.astype(np.float64))
+    codes, words = pd.factorize(column)
+    if len(words) > MOST_WORDS:
+        raise BadInput(f"states, column {str(column.name)!r}: must have at most {MOST_WORDS:,} different words")
+    return {"words": texts(cut(str(word), LONGEST_WORD) for word in words), "codes": codes.tolist()}
+
+
+def marks_of(log: Log) -> dict[str, Any]:
+    """Return the agents' notes in order of time, as JSON has them."""
+    parts = [np.empty(0, NOTED), *log.chunks("notes")]
+    notes = np.concatenate(parts)
+    shown = texts(log.texts)
+    named = [shown[index] for index in notes["text"].tolist()]
+    columns = {"times": "time", "agents": "agent", "sent": "sent"}
+    return {**{name: notes[field].tolist() for name, field in columns.items()}, "texts": named}
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.studies.formats import find_table, read_table, write_figure, write_table
+from netsim.studies.formats import OF_EVERY_RUN, find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
@@ -97,6 +97,8 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
         put(trace_name(name), run.trace.save)
     if (states := study.states) is not None:
         put(f"states.{kind}", partial(write_table, table=states))
+    if (remarks := study.remarks) is not None:
+        put(f"notes.{kind}", partial(write_table, table=remarks))
     for name, table in study.tables.items():
         put(f"{name}.{kind}", partial(write_table, table=table))
     for (name, figure), ending in itertools.product(study.figures.items(), study.formats.figures):
@@ -141,9 +143,9 @@ def _replays(study: "Study") -> dict[str, str]:
     if not study.keeps_trace or not study.runs:
         return {}
     links = {"the map": "replay.html#view=map", "the space–time diagram": "replay.html#view=spacetime"}
-    faults = getattr(list(study.runs.values())[-1].trace.scene, "faults", ())
-    if faults:
-        begin = min(each.begin for each in faults)
+    scene = list(study.runs.values())[-1].trace.scene
+    if scene is not None and scene.faults:
+        begin = min(each["begin"] for each in scene.faults)
         links[f"the first fault, at {begin:g} s"] = f"replay.html#t={begin:g}&view=spacetime"
     return links
 
@@ -381,6 +383,6 @@ def check_algorithm(value: Any) -> str:
 def check_file_name(name: str, value: Any) -> str:
     """Return ``value`` if it can be a file's name without its ending, and is none that every run folder has."""
     check_text(name, value, 100)
-    if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger", "states"}:
-        raise check.refuse(name, value, "a file's name without its ending, and neither rounds, ledger nor states")
+    if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in OF_EVERY_RUN:
+        raise check.refuse(name, value, f"a file's name without its ending, and none of {', '.join(OF_EVERY_RUN)}")
     return str(value)

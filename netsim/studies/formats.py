@@ -25,6 +25,9 @@ NIGHT = "filter: invert(.92) hue-rotate(180deg)"
 # In a figure itself it follows the colour scheme of the reader; programs without this CSS show it as it was drawn.
 _FOLLOWS = f"<style>@media (prefers-color-scheme: dark) {{ svg {{ {NIGHT} }} }}</style>"
 
+# The tables that a run folder may have of any study.
+OF_EVERY_RUN = ("rounds", "ledger", "states", "notes")
+
 # Without the time, which would make two files of one figure differ.
 _UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 

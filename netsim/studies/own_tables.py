@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netsim.errors import BadInput, one_line
-from netsim.studies.formats import TABLES, find_table, read_table
+from netsim.studies.formats import OF_EVERY_RUN, TABLES, find_table, read_table
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALGORITHM = "algorithm"
-_NOT_OWN = ("rounds", "ledger", "states")
 
 
 def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable[str]) -> tuple[str | None, list[str]]:
@@ -48,7 +47,7 @@ def _tables(folders: Sequence[Path]) -> dict[str, list[str]]:
     keys: dict[str, int] = {}
     for folder in folders:
         for path in sorted(each for kind in TABLES for each in folder.glob(f"*.{kind}")):
-            if path.stem in _NOT_OWN:
+            if path.stem in OF_EVERY_RUN:
                 continue
             table = _read(folder, path.stem)
             keys[path.stem] = max(keys.get(path.stem, 1), _keys(table))

@@ -269,6 +269,12 @@ class Study:
         return _concatenated({name: run.states for name, run in watched.items()}) if watched else None
 
     @property
+    def remarks(self) -> "pd.DataFrame | None":
+        """The notes of each algorithm's agents (see `Run.notes`); None if none were written, or no trace is kept."""
+        found = {name: run.notes for name, run in self.runs.items() if self._trace}
+        return _concatenated(found) if any(len(each) for each in found.values()) else None
+
+    @property
     def trace_hash(self) -> str:
         """A single hash over the trace hashes of all runs."""
         return hashlib.sha256("".join(run.trace_hash for run in self.runs.values()).encode()).hexdigest()[:32]

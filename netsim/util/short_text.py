@@ -14,7 +14,7 @@ __all__ = ["cut", "short_text"]
 # Containers are shown to this depth.
 _DEEPEST = 4
 
-_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+_BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}")}
 
 
 def short_text(value: Any, most: int) -> str | None:
@@ -72,8 +72,16 @@ def _parts(value: Any, count: int, most: int, depth: int) -> list[str] | None:
 def _rank(value: Any, most: int) -> tuple[bool, float, str]:
     """Return what elements of a set are ordered by: numbers by their values, before all others by their texts."""
     if isinstance(value, numbers.Real) and not math.isnan(value):
-        return False, float(value) if abs(value) < 2**1000 else math.copysign(math.inf, value), ""
+        return False, _float(value), ""
     return True, 0.0, _text(value, most, 1) or ""
+
+
+def _float(value: Any) -> float:
+    """Return a real number as a float, one that is too large as infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _number(value: Any) -> str:

@@ -1,0 +1,76 @@
+"""What failed in a run, as it happened: for the trace, which those read who look at the run."""
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+
+from netsim.faults.events import Fault, Partition, Rewire
+
+if TYPE_CHECKING:
+    from netsim.faults.events import Links
+
+__all__ = ["FaultRecord"]
+
+
+class FaultRecord:
+    """The faults that have begun in a run; ``spans`` has them as `netsim.accounting.scene.Scene` does."""
+
+    def __init__(self, agents: Iterable[Hashable]) -> None:
+        self.spans: list[dict[str, Any]] = []
+        self._numbers = {name: number for number, name in enumerate(agents)}
+        # Those that have not ended: of the script by their number, of links that were set by the link.
+        self._open: dict[Any, dict[str, Any]] = {}
+
+    def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
+        """Note that a fault of the script begins at a time (s)."""
+        links: Links = () if isinstance(fault, Rewire) else fault.links()
+        sides = {}
+        if isinstance(fault, Partition):
+            links, side = fault.cut(graph), set(fault.side)
+            sides = {"sides": [self._of(fault.side), self._of(name for name in graph if name not in side)]}
+        links = tuple(link for link in links if graph.has_edge(*link))
+        self._add(number, type(fault).__name__, str(fault), time, fault.agents(), links, **sides)
+
+    def end(self, number: int, time: float) -> None:
+        """Note that a fault of the script ends at a time (s)."""
+        self._open.pop(number)["end"] = time
+
+    def set_links(self, links: "Links", up: bool, time: float) -> None:
+        """Note that the program cuts or mends a link, in one or both directions, at a time (s)."""
+        for link in links:
+            before = self._open.pop(("link", link), None)
+            if before is not None:
+                before["end"] = time
+        if not up:
+            sender, receiver = links[0]
+            text = (
+                f"link {sender!r} {'↔' if len(links) > 1 else '→'} {receiver!r} is cut by the program from {time:g} s"
+            )
+            span = self._add(("link", links[0]), "SetLink", text, time, (), links)
+            self._open |= {("link", link): span for link in links}
+
+    def empty(self, agent: Hashable, time: float) -> None:
+        """Note that an agent's battery is empty at a time (s)."""
+        self._add(
+            ("empty", agent), "Empty", f"the battery of agent {agent!r} is empty at {time:g} s", time, (agent,), ()
+        )
+
+    def _add(
+        self,
+        key: Any,
+        what: str,
+        text: str,
+        time: float,
+        agents: Iterable[Hashable],
+        links: "Links",
+        **more: Any,
+    ) -> dict[str, Any]:
+        pairs = [self._of(link) for link in links]
+        span = {"what": what, "text": text, "begin": time, "end": None, "agents": self._of(agents), "links": pairs}
+        self._open[key] = span | more
+        self.spans.append(self._open[key])
+        return self._open[key]
+
+    def _of(self, names: Iterable[Hashable]) -> list[int]:
+        return [self._numbers[name] for name in names]
