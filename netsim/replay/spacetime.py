@@ -208,7 +208,12 @@ class SpaceTime:
             return [self.top + lane * self.gap for lane in range(1, len(sides)) if sides[lane] != sides[lane - 1]]
         if fault.what not in ("LinkDown", "SetLink", "Lose") or not self._has_room:
             return []
-        return sorted({(self.y(one) + self.y(other)) / 2 for one, other in fault.links})
+        return sorted({self._halfway(one, other) for one, other in fault.links})
+
+    def _halfway(self, one: int, other: int) -> float:
+        """Return a place halfway between two agents, but on nobody's lifeline."""
+        between = (self._lanes[one] + self._lanes[other]) / 2
+        return self.top + (between + (0.5 if between.is_integer() else 0.0) + 0.5) * self.gap
 
     def _cut_between(self, row: int) -> float | None:
         """Return where a frame was stopped by a cut; None if there is no line on its way."""
@@ -217,7 +222,7 @@ class SpaceTime:
         low, high = sorted((self.y(sender), self.y(receiver)))
         for fault in story.going_on(time):
             if fault.separates(sender, receiver) or (not fault.sides and (sender, receiver) in fault.links):
-                places = self._borders(fault) if fault.sides else [(low + high) / 2] * self._has_room
+                places = self._borders(fault) if fault.sides else [self._halfway(sender, receiver)] * self._has_room
                 between = [place for place in places if low < place < high]
                 if between:
                     return min(between, key=lambda place: abs(place - self.y(sender)))
