@@ -248,7 +248,7 @@ class Run:
             "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
         begin, end : float, optional
             From when until when (s); a map as a picture is that of ``begin``. By default a run with at most 400 frames
-            is shown whole, of another the first 300 frames or so, and in a film at most nine rounds.
+            (with few agents 100) is shown whole, of another the beginning, and in a film at most nine rounds.
         theme : str, optional
             "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
         size : (int, int), optional

@@ -104,7 +104,8 @@ def _states(story: Story, looks: Looks, arrows: bool) -> Iterable[Entry]:
         for word in story.words:
             style = looks.roles[word]
             sample = _line(style.colour, style.weight, style.dash) if arrows else _shape(looks, word)
-            yield Entry(sample, word, "", style.colour)
+            # True and False say nothing without the state's name.
+            yield Entry(sample, f"{story.state} {word}" if word in ("True", "False") else word, "", style.colour)
     elif math.isfinite(story.extent[0]):
         low, high = story.extent
         ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}{', logarithmic' * is_log(low, high)}"

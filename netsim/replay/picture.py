@@ -34,8 +34,9 @@ VIEWS = ("map", "spacetime")
 
 Report = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
-# A still picture shows the whole run if it has no more frames, else its first ones; a film no more rounds.
-_WHOLE, _FIRST, _ROUNDS = 400, 300, 9
+# Frames of the stretch that is shown of a long run: so many for each agent, but neither fewer nor more. A run with
+# hardly more is shown whole. And rounds that a film shows at most.
+_EACH, _FEW, _MANY, _WHOLE, _ROUNDS = 30, 80, 300, 1.34, 9
 
 # Of films: pictures in a second, seconds from first to last picture, and how long the last one stays.
 _FPS, _LEAST, _MOST, _LAST = 12, 4.0, 9.0, 1.0
@@ -57,7 +58,7 @@ class Wanted:
         "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
     begin, end : float, optional
         In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). By default all of a
-        run with at most 400 frames, else its beginning, with about 300; of rounds, a film shows at most nine.
+        run with at most 400 frames (with few agents 100), else its beginning; of rounds, a film shows at most nine.
     theme : str, optional
         "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
     size : (int, int), optional
@@ -187,8 +188,9 @@ def _usual_end(story: Story, begin: float, last: float, film: bool) -> float:
     departures: list[float] = np.sort(departs[departs >= begin]).tolist()
     period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
     end = last
-    if len(departures) > _WHOLE:
-        end = departures[_FIRST]
+    most = min(max(_EACH * len(story.agents), _FEW), _MANY)
+    if len(departures) > _WHOLE * most:
+        end = departures[most]
         if rounds and period > 0:
             end = max(math.floor(end / period + 1e-9), math.floor(begin / period) + 1) * period
     if film and rounds and period > 0:

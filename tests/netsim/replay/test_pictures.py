@@ -283,7 +283,7 @@ def test_a_long_run_is_shown_from_its_beginning(tmp_path: Path) -> None:
     long |= {"start": start, "depart": start, "end": start + 0.01, "receiver": np.ones(many, dtype=np.int64)}
     meta["ended_at"] = 101.0
     write_picture(meta, long, tmp_path / "long.svg", Wanted())
-    assert "0.0 s to 15.0 s of 101 s, 301 frames" in (tmp_path / "long.svg").read_text(encoding="utf-8")
+    assert "0.00 s to 7.50 s of 101 s, 151 frames" in (tmp_path / "long.svg").read_text(encoding="utf-8")
 
 
 # --- the map ----------------------------------------------------------------------------------------------------------
