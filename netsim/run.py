@@ -224,6 +224,54 @@ class Run:
         states = None if self.watch is None else self.states
         return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
 
+    def picture(
+        self,
+        path: str | Path,
+        *,
+        view: str | None = None,
+        begin: float | None = None,
+        end: float | None = None,
+        theme: str | None = None,
+        size: tuple[int, int] | None = None,
+        fps: int | None = None,
+        title: str = "",
+    ) -> Path:
+        """Draw the run as a picture (.svg, .png) or a film (.gif, .mp4), without a browser, and return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, whose suffix selects the format; .mp4 takes the program ffmpeg. An existing file is replaced once
+            the new one is complete.
+        view : str, optional
+            "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
+        begin, end : float, optional
+            From when until when (s); a map as a picture is that of ``begin``. By default a run with at most 400 frames
+            (with few agents 100) is shown whole, of another the beginning, and in a film at most nine rounds.
+        theme : str, optional
+            "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
+        size : (int, int), optional
+            Width and height in pixels.
+        fps : int, optional
+            Pictures in a second of a film, 1 to 50; by default 12.
+        title : str
+            The title above it.
+
+        Raises
+        ------
+        BadInput
+            If the trace was not kept (``trace=True`` in `Network.run`), or an argument cannot be used.
+        NetsimError
+            If the file cannot be written.
+        """
+        from netsim.replay.picture import Wanted, format_of, write_picture
+        from netsim.replay.render import parts
+
+        format_of(path)
+        wanted = Wanted(view, begin, end, theme, size, fps)
+        states = None if self.watch is None else self.states
+        return write_picture(*parts(self.trace, title=title, states=states), path, wanted)
+
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
 

@@ -116,6 +116,11 @@ def flooding(
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents", shown)
+    told = (f"{row.algorithm} told {row.informed:g} with {row.transmissions:,}" for row in shown.itertuples())
+    study.ask(
+        "Who hears the news, and how many messages does that take?",
+        f"Of {agents} agents, {', '.join(told)} messages, with loss {loss:g}.",
+    )
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know", counts=True)
     figure = curves(study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")

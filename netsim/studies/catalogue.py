@@ -113,6 +113,7 @@ class Scenario:
             check.one_of("parameter", name, known)
         columns = tuple(column for registry in registries() for column in registry.columns)
         study = Study(self.name, known | parameters | more, columns=columns, trace=trace, reporter=reporter)
+        study.question = self.title
         study.origin |= self.made_of()
         return study
 

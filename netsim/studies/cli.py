@@ -496,14 +496,40 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
 
 @app.command("replay")
 @click.argument("place", metavar="RUNDIR|TRACE")
-@click.option("--out", type=str, help="The HTML file. Default: replay.html in the run folder.")
+@click.option("--out", type=str, help="The file. Default: replay.html in the run folder, or replay.gif and so on.")
 @click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
 @click.option("--most", type=int, default=500_000, show_default=True, help="Frames that it shows at most.")
-def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> None:
-    """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk."""
-    from netsim.studies.traces import replay
+@click.option("--gif", "format_", flag_value="gif", help="Instead of the page: a film of at most 10 s.")
+@click.option("--mp4", "format_", flag_value="mp4", help="Instead of the page: the same film; takes ffmpeg.")
+@click.option("--svg", "format_", flag_value="svg", help="Instead of the page: a picture as SVG.")
+@click.option("--png", "format_", flag_value="png", help="Instead of the page: a picture as PNG.")
+@click.option("--view", type=str, help="Of a film or picture: map (a film's default) or spacetime (a picture's).")
+@click.option("--from", "begin", type=float, help="Of a film or picture: from when (s); of a map as picture: when.")
+@click.option("--to", "end", type=float, help="Of a film or picture: until when (s).")
+@click.option("--theme", type=str, help="Of a film or picture: light (default; an SVG follows its reader) or dark.")
+@click.option("--size", type=str, help="Of a film or picture: WIDTHxHEIGHT in pixels.")
+@click.option("--fps", type=int, help="Of a film: pictures in a second. Default: 12.")
+def replay_it(
+    place: str, out: str | None, algorithm: str | None, most: int, format_: str | None, size: str | None, **look: Any
+) -> None:
+    """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk.
+
+    With --gif, --mp4, --svg or --png make a film or a picture instead, for slides; that takes no browser.
+    """
+    from netsim.studies.traces import picture, replay
 
     reporter = Reporter()
+    given = {name: value for name, value in (look | {"size": size}).items() if value is not None}
+    if format_ is not None:
+        from netsim.replay.picture import Wanted, size_of
+
+        wanted = Wanted(**look, size=None if size is None else size_of(size))
+        path = picture(place, format_, out, algorithm=algorithm, most=most, wanted=wanted, reporter=reporter)
+        _print_made(reporter, path, place, algorithm)
+        return
+    for name, value in given.items():
+        name = {"begin": "from", "end": "to"}.get(name, name)
+        raise BadInput(f"{name} = {value}: must go with --gif, --mp4, --svg or --png")
     with reporter.counter("replay", "events read") as progress:
         path = replay(place, out, algorithm=algorithm, most=most, progress=progress)
     _print_made(reporter, path, place, algorithm)

@@ -135,7 +135,19 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     tables[f"rounds.{kind}"] = "Last row of each algorithm (all rows are in the file)", last
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = plain(study.summary() | {"failed": failed})
-    return page(folder, plain(_settings(study)), summary, tables, texts, study.captions)
+    return page(folder, plain(_settings(study)), summary, tables, texts, study.captions, _replays(study))
+
+
+def _replays(study: "Study") -> dict[str, str]:
+    """Return the addresses of the replay of the last run, by the words of their links; none without its trace."""
+    if not study.keeps_trace or not study.runs:
+        return {}
+    links = {"the map": "replay.html#view=map", "the space–time diagram": "replay.html#view=spacetime"}
+    scene = list(study.runs.values())[-1].trace.scene
+    if scene is not None and scene.faults:
+        begin = min(each["begin"] for each in scene.faults)
+        links[f"the first fault, at {begin:g} s"] = f"replay.html#t={begin:g}&view=spacetime"
+    return links
 
 
 def plain(value: Any) -> Any:
@@ -163,6 +175,7 @@ def _settings(study: "Study") -> dict[str, Any]:
         for name, value in study.settings.items()
     }
     marked = {"scenario": study.scenario, "partial": study.partial is not None, "parameters": parameters}
+    marked |= {"question": study.question} if study.question else {}
     return marked | about() | environment() | study.origin
 
 

@@ -1,6 +1,7 @@
 """The formats of a run folder's tables (csv, Parquet) and figures (PNG, SVG, PDF): written and read."""
 
 import importlib.util
+import io
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 FIGURES = ("png", "svg", "pdf")
 TABLES = ("csv", "parquet")
+
+NIGHT = "filter: invert(.92) hue-rotate(180deg)"
+"""CSS that shows a figure light on dark: what was light is dark and the reverse, and colours keep their hue."""
+
+# In a figure itself it follows the colour scheme of the reader; programs without this CSS show it as it was drawn.
+_FOLLOWS = f"<style>@media (prefers-color-scheme: dark) {{ svg {{ {NIGHT} }} }}</style>"
 
 # The tables that a run folder may have of any study.
 OF_EVERY_RUN = ("rounds", "ledger", "states", "notes")
@@ -73,9 +80,18 @@ def write_figure(path: Path, figure: "Figure") -> str:
     with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with write_whole(path) as file:
-            figure.savefig(file, format=ending, dpi=150, **more)
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=ending, dpi=150, **more)
+            file.write(_following(drawn.getvalue()) if ending == "svg" else drawn.getvalue())
     texts = list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
     return f"{texts[0]}{f' (and {len(texts) - 1} more)' if texts[1:] else ''}" if texts else ""
+
+
+def _following(drawn: bytes) -> bytes:
+    """Return a figure as SVG that is light on dark where the reader's colour scheme is dark."""
+    head, svg, rest = drawn.partition(b"<svg ")
+    tag, end, body = rest.partition(b">")
+    return head + svg + tag + end + b"\n " + _FOLLOWS.encode() + body
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
-"""A run folder as one page: report.html, with every figure, table, note and setting, to read and to send."""
+"""A run folder as one page: report.html, to read and to send: what was asked, figures, tables, notes, and the rest."""
 
 import base64
 import html
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from netsim.studies.formats import NIGHT
 from netsim.studies.terminal import text
 
 if TYPE_CHECKING:
@@ -35,12 +37,16 @@ _HEAD = """<!doctype html>
 }}
 body {{ margin: 0 auto; max-width: 1200px; padding: 1rem 1.2rem 3rem; color: var(--ink); background: var(--paper);
   font: 16px/1.45 system-ui, sans-serif }}
-h1 {{ font-size: 1.6rem }}
+h1 {{ font-size: 1.6rem; line-height: 1.25; max-width: 60rem; margin: .3rem 0 .6rem }}
+.answer {{ font-size: 1.15rem; max-width: 60rem; margin-top: 0 }}
+a {{ color: inherit }}
+summary {{ margin-top: 2rem; font-size: 1.2rem; font-weight: 600; cursor: pointer }}
 h2 {{ font-size: 1.2rem; margin-top: 2rem }}
 pre, code {{ background: var(--code); font: 14px/1.4 ui-monospace, monospace }}
 pre {{ padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere }}
 figure {{ margin: 1rem 0 }}
 img {{ max-width: 100%; height: auto; background: #fff }}
+@media (prefers-color-scheme: dark) {{ img[src^="data:image/png"] {{ {night} }} img {{ background: none }} }}
 figcaption, .quiet {{ color: var(--quiet) }}
 .wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
@@ -60,31 +66,51 @@ def page(
     tables: "Mapping[str, tuple[str, pd.DataFrame]]",
     texts: Mapping[str, str],
     captions: Mapping[str, str],
+    replays: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of a run folder; the same folder gives the same page.
 
     Figures are those in the folder: a PNG is preferred, a PDF is named only. ``settings`` and ``summary`` are those of
     the files; ``tables`` (titles and tables) and ``texts`` go by their files' names, ``captions`` by the figures'.
+    ``replays`` has the addresses of the replay's page by the words of their links.
     """
     title = f"netsim run {settings['scenario']}"
-    parts = [_HEAD.format(title=_safe(title)), f"<h1>{_safe(title)}</h1>"]
+    parts = [_HEAD.format(title=_safe(title), night=NIGHT)]
+    if settings.get("question"):
+        parts += [f'<p class="quiet">{_safe(title)}</p>', f"<h1>{_safe(settings['question'])}</h1>"]
+    else:
+        parts.append(f"<h1>{_safe(title)}</h1>")
+    if summary.get("answer"):
+        parts.append(f'<p class="answer">{_safe(summary["answer"])}</p>')
     if summary.get("partial"):
         parts.append(f'<p class="warning">Partial: {_safe(summary["partial"]["why"])}</p>')
-    if "command" in settings:
-        parts.append(f"<pre>{_safe(settings['command'])}</pre>")
-    if summary["notes"]:
-        parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
     parts += _figures(folder, captions)
     for name, why in summary.get("failed", {}).items():
         parts.append(f'<p class="warning">{_safe(name)} could not be made: {_safe(why)}</p>')
     for file, (heading, table) in tables.items():
         parts += _table(file, heading, table)
+    if summary["notes"]:
+        parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
+    parts += _again(settings, replays)
+    parts.append("<details><summary>Settings, and how it was made</summary>")
     for name, content in texts.items():
         parts += [f"<h2>{_safe(name)}</h2>", f"<pre>{_safe(content)}</pre>"]
     parts += _pairs("Settings", settings["parameters"])
-    known = {name: value for name, value in settings.items() if name not in ("parameters", "scenario", "command")}
+    shown = ("parameters", "scenario", "command", "question")
+    known = {name: value for name, value in settings.items() if name not in shown}
     parts += _pairs("How it was made", known | {"trace_hash": summary["trace_hash"]})
-    return "\n".join([*parts, "</body>", "</html>"]) + "\n"
+    return "\n".join([*parts, "</details>", "</body>", "</html>"]) + "\n"
+
+
+def _again(settings: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
+    """Yield the command that repeats the run, and the links to its replay."""
+    if "command" in settings or replays:
+        yield "<h2>Watch it, and run it again</h2>"
+    if replays:
+        links = ", ".join(f'<a href="{_safe(place)}">{_safe(words)}</a>' for words, place in replays.items())
+        yield f"<p>Once <code>netsim replay</code> has written the page of this folder, replay.html: {links}.</p>"
+    if "command" in settings:
+        yield f"<pre>{_safe(settings['command'])}</pre>"
 
 
 def _safe(value: Any) -> str:

@@ -73,6 +73,8 @@ class Study:
         to cite for each algorithm).
     session : netsim.live.server.ViewServer or None
         Server that shows the runs live.
+    question, answer : str
+        What the study asks, and what its results answer, a sentence each; "" if that is not said (see `ask`).
     begin : callable
         Called before the first run.
     partial : dict or None
@@ -101,6 +103,7 @@ class Study:
         self.captions: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
+        self.question = self.answer = ""
         self.begin: Callable[[], object] = lambda: None
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
@@ -215,6 +218,13 @@ class Study:
                 self.notes.append(text)
                 self._reporter.line(text)
 
+    def ask(self, question: str, answer: str = "") -> None:
+        """Say what the study asks, in one sentence, and in another what its results answer, once they are known.
+
+        They head report.html and the replay. Without a question it is the first line of the study's docstring.
+        """
+        self.question, self.answer = (" ".join(str(each).split()) for each in (question, answer))
+
     def record(self, *chosen: Any, **more: Any) -> None:
         """Add the values chosen for unset parameters to the settings: dataclass fields and keyword arguments."""
         for each in chosen:
@@ -320,6 +330,7 @@ class Study:
             "algorithms": algorithms,
             "centralised": {str(name): _summary_value(value) for name, value in self.centralised.items()},
             **({"constant": constant} if constant else {}),
+            **({"answer": self.answer} if self.answer else {}),
             "trace_hash": self.trace_hash,
             "notes": self.notes,
         }

@@ -10,14 +10,17 @@ from netsim._former import former_names
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.frames import MOST
-from netsim.replay.render import About, render
+from netsim.replay.render import About, parts, render
 from netsim.run import Progress
 from netsim.studies.folder import load, partial_text, read_part, trace_name
 from netsim.studies.study import title_of
+from netsim.studies.terminal import Reporter
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from netsim.replay.picture import Wanted
 
 __getattr__ = former_names(__name__)
 
@@ -44,6 +47,36 @@ def replay(
     found = find_trace(place, algorithm, progress)
     out = found.target(out, "replay", ".html")
     return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)
+
+
+def picture(
+    place: str | Path,
+    format: str,
+    out: str | Path | None = None,
+    *,
+    algorithm: str | None = None,
+    most: int = MOST,
+    wanted: "Wanted",
+    reporter: Reporter | None = None,
+) -> Path:
+    """Draw a run as "gif", "mp4", "svg" or "png", and return the path of the file.
+
+    Without ``out`` it is ``replay.FORMAT``, placed as `replay` places its page, whose other arguments and errors it
+    has. ``wanted`` is what it shows.
+    """
+    from netsim.replay.picture import format_of, write_picture
+
+    reporter = reporter or Reporter(quiet=True)
+    # What cannot be written is refused before a long trace is read.
+    format_of(f"replay.{format}")
+    if out is not None and Path(out).suffix[1:].lower() != format:
+        raise check.refuse("out", str(out), f"a name that ends in .{format}")
+    check.integer("most", most, low=1)
+    with reporter.counter("replay", "events read") as progress:
+        found = find_trace(place, algorithm, progress)
+        path = found.target(out, "replay", f".{format}")
+        run = parts(found.log, about=found.about, most=most, rounds=found.rounds, states=found.states)
+    return write_picture(*run, path, wanted, reporter.progress)
 
 
 def export(
@@ -123,6 +156,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
         str(settings.get("command", "")),
         {key: str(settings[key]) for key in ("netsim", "core", "python") if key in settings},
         (*notes, *summary["notes"]),
+        str(settings.get("question", "")),
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)

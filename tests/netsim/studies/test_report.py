@@ -3,15 +3,19 @@
 import ast
 import base64
 import html
+import json
 import re
+import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from netsim import scenarios
+from netsim import Network, scenarios, topology
 from netsim.studies import Study
+from netsim.studies.catalogue import find_study
+from netsim.testing import Rounder
 
 EVIL = "<script>alert(1)</script> & \"x\" <img src='http://example.org/a.png'> \ud800"
 
@@ -92,3 +96,47 @@ def test_no_text_is_a_tag_and_nothing_is_asked_of_anybody(tmp_path: Path) -> Non
 
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
     assert saved(tmp_path / "a") == saved(tmp_path / "b")
+
+
+def test_it_begins_with_what_the_study_asks_and_answers(tmp_path: Path) -> None:
+    study = Study("mine", {})
+    study.ask("Who hears\n the news?", "Of 3 agents, 2.")
+    study.save(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Who hears the news?</h1>" in page
+    assert page.index("Of 3 agents, 2.") < page.index("<h2>")
+    assert "<details>" in page, "the rest is folded"
+    settings, summary = (
+        json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("settings", "summary")
+    )
+    assert (settings["question"], summary["answer"]) == ("Who hears the news?", "Of 3 agents, 2.")
+
+
+def test_a_study_that_says_nothing_asks_what_its_docstring_says() -> None:
+    scenario = find_study("averaging")
+    assert scenario.prepare().question == scenario.title
+    assert scenario.title.endswith(".")
+
+
+def test_only_of_a_run_with_a_trace_are_there_links_to_the_replay(tmp_path: Path) -> None:
+    graph = topology.ring(3)
+    for trace in (True, False):
+        study = Study("mine", {}, trace=trace)
+        study.run("rounder", Network(graph), {i: Rounder(1) for i in graph}, [], 1)
+        study.save(tmp_path / f"{trace}")
+        page = (tmp_path / f"{trace}" / "report.html").read_text(encoding="utf-8")
+        assert ('<a href="replay.html#view=map">the map</a>' in page) == trace
+        assert ('href="replay.html#view=spacetime"' in page) == trace
+
+
+def test_figures_are_light_on_dark_where_the_reader_is(tmp_path: Path) -> None:
+    study = Study("mine", {})
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot([1, 2])
+    study.figure("curve", figure)
+    study.save(tmp_path / "out", figures="svg,png")
+    drawn = (tmp_path / "out" / "curve.svg").read_text(encoding="utf-8")
+    assert drawn.count("@media (prefers-color-scheme: dark) { svg { filter: invert") == 1
+    ElementTree.fromstring(drawn)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert 'img[src^="data:image/png"] { filter: invert' in page

@@ -1,0 +1,330 @@
+"""The map of a run at an instant: agents at their places, frames on their way, crosses where some ended, the clock."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.replay.drawing import Drawing, Pen, width_of
+from netsim.replay.legend import crashed, entries, heading, legend, shortened
+from netsim.replay.looks import Looks, mark, shape
+from netsim.replay.spacetime import Box, Room, short_words
+from netsim.replay.story import Fault, Span, Story, few, seconds
+
+__all__ = ["MapView"]
+
+# With more agents none has a name; with more frames at a time they are small; with more still, without labels.
+_NAMED, _MANY, _LABELLED = 60, 300, 24
+
+# Frames that are drawn at most, and crosses.
+_DRAWN = 2000
+
+_Placed = tuple[int, float, float]
+"""A frame and where it is."""
+
+
+class MapView:
+    """The map of a run, between two times (s), in a size in pixels.
+
+    Parameters
+    ----------
+    story : Story
+    looks : Looks
+    begin, end : float
+        In seconds: what its strip of time shows, and its legend explains.
+    size : (float, float)
+        Width and height, in pixels.
+    k : float
+        How large text is; 1 is 12 pixels.
+    hold : float
+        How long (s) the cross of a frame that did not arrive stays, and a note.
+    """
+
+    def __init__(
+        self, story: Story, looks: Looks, begin: float, end: float, size: tuple[float, float], k: float, hold: float
+    ) -> None:
+        self.story, self.looks, self.begin, self.end, self.k, self.hold = story, looks, begin, end, k, hold
+        self._size, self._rows = size, story.rows(begin, end)
+        times = " to ".join(seconds(each, end - begin) for each in (begin, end))
+        self._title = Drawing(*size, story.title, f"The map, {times}")
+        top = heading(self._title, story.title, story.command, k)
+        self._top = top + 26 * k
+        listed = entries(story, looks, self._rows, arrows=False)
+        self._bottom = legend(self._title, listed, k) - 20 * k
+        self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(self._area / max(len(story.agents), 6))))
+        self._notes, self._flying = list(story.notes()), 0
+        self._kept: dict[int, tuple[Box, str]] | None = None
+        # Where agents stand still they are put once.
+        self._still = None if story.meta["paths"] else self._put(story.places(0.0))
+
+    @property
+    def _area(self) -> float:
+        return self._size[0] * (self._bottom - self._top)
+
+    def draw(self, time: float) -> Drawing:
+        """Return the map at a time (s)."""
+        drawing = Drawing(*self._size, self._title.title, self._title.about)
+        drawing.extend(self._title)
+        places = self._put(self.story.places(time)) if self._still is None else self._still
+        room = Room()
+        self._draw_links(drawing, places, time)
+        flying = self._draw_frames(drawing, places, time)
+        ended = self._draw_ends(drawing, places, time)
+        self._draw_agents(drawing, places, time, room)
+        for _, x, y in (*flying, *ended):
+            room.take((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
+        self._draw_labels(drawing, flying, room)
+        self._draw_clock(drawing, time, self._flying)
+        self._draw_strip(drawing, time)
+        return drawing
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def _put(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return places in pixels; agents that would hide one another are pushed apart."""
+        everywhere = self.story.everywhere
+        low, high = everywhere.min(axis=0, initial=math.inf), everywhere.max(axis=0, initial=-math.inf)
+        rim = self._radius + 22 * self.k
+        room = np.array([self._size[0] - 2 * rim, self._bottom - self._top - 2 * rim])
+        extent = high - low
+        wide = np.where(extent > 0, extent, np.nan)
+        scale = float(np.nanmin(np.append(room / wide, np.inf))) if len(places) else 1.0
+        scale = scale if math.isfinite(scale) else 0.0
+        middle = np.array([self._size[0] / 2, (self._top + self._bottom) / 2])
+        put = middle + (places - (low + high) / 2) * scale * np.array([1.0, -1.0])
+        return put if self.story.meta["paths"] or len(put) > 400 else self._pushed(put, rim)
+
+    def _pushed(self, put: NDArray[np.float64], rim: float) -> NDArray[np.float64]:
+        gap = 2.3 * self._radius
+        for _ in range(60):
+            apart = put[:, None] - put[None, :]
+            distance = np.hypot(apart[..., 0], apart[..., 1])
+            np.fill_diagonal(distance, math.inf)
+            close = distance < gap
+            if not close.any():
+                break
+            # Those at one place go apart by their numbers.
+            turn = np.arange(len(put))[:, None] * 2.4 + np.zeros(len(put))[None, :]
+            away = np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+            ways = np.where(distance[..., None] > 1e-9, apart / np.maximum(distance, 1e-9)[..., None], away)
+            put = put + 0.5 * np.sum(ways * (np.where(close, gap - distance, 0.0))[..., None], axis=1)
+            put = np.clip(put, [rim, self._top + rim], [self._size[0] - rim, self._bottom - rim])
+        return put
+
+    # --- links and frames ---------------------------------------------------------------------------------------------
+
+    def _draw_links(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> None:
+        k, cut = self.k, self.story.cut_at(time)
+        links = self.story.meta["links"]
+        width = 0.4 * k if len(links) > 1500 else 1.2 * k
+        for one, other in links:
+            ends = [tuple(places[one]), tuple(places[other])]
+            if (one, other) in cut or (other, one) in cut:
+                drawing.line(ends, Pen("bandline", width=1.4 * k, dash=(3 * k, 5 * k)))
+            else:
+                drawing.line(ends, Pen("line", width=width))
+
+    def _place(self, places: NDArray[np.float64], row: int, time: float) -> tuple[float, float]:
+        """Return where a frame is, or was when it ended; lanes keep the two directions of a link apart."""
+        columns = self.story.columns
+        i, j = int(columns["sender"][row]), int(columns["receiver"][row])
+        (x, y), (dx, dy) = places[i], places[j] - places[i]
+        length = math.hypot(dx, dy) or 1.0
+        begin, until = float(columns["depart"][row]), float(self.story.until[row])
+        reach = self.looks.cause(self.story.causes[columns["cause"][row]]).reach
+        share = 1.0 if time >= until else (time - begin) / (until - begin) if time > begin else 0.0
+        rim, lane = min(self._radius, length / 3), min(5 * self.k, 0.4 * self._radius)
+        along = rim + (length - 2 * rim) * share * reach
+        return x + (dx * along - dy * lane) / length, y + (dy * along + dx * lane) / length
+
+    def _draw_frames(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
+        """Draw what is under way, or waits in its sender's queue; return it with its places."""
+        columns, rows = self.story.columns, self._rows
+        flying = rows[(columns["start"][rows] <= time) & (self.story.until[rows] > time)]
+        self._flying = len(flying)
+        k, size = self.k, (2.6 if len(flying) > _MANY else 5.0) * self.k
+        found = []
+        for row in few(flying, _DRAWN).tolist():
+            x, y = self._place(places, row, time)
+            style = self.looks.kinds[self.story.kinds[columns["kind"][row]]]
+            waits, reply = time < columns["depart"][row], columns["reply"][row]
+            colour = "soft" if waits else style.colour
+            pen = Pen(colour, "paper", 1.8 * k) if reply else Pen("paper", colour, k)
+            shape(drawing, style.shape, x, y, size * (0.85 if reply else 1.0), pen)
+            found.append((row, x, y))
+        return found
+
+    def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
+        """Draw a mark where a frame ended that did not arrive, for a while; return them with their places."""
+        columns, rows = self.story.columns, self._rows
+        ends, found = columns["end"][rows], []
+        ended = rows[(ends <= time) & (ends > time - self.hold) & (columns["cause"][rows] > 0)]
+        for row in few(ended, _DRAWN).tolist():
+            cause = self.story.causes[columns["cause"][row]]
+            if cause != "in_flight":
+                x, y = self._place(places, row, time)
+                mark(drawing, self.looks.cause(cause), x, y, 5.5 * self.k)
+                found.append((row, x, y))
+        return found
+
+    def _draw_labels(self, drawing: Drawing, flying: list[_Placed], room: Room) -> None:
+        """Draw the labels of frames where there is room, if there are few."""
+        columns, size, k = self.story.columns, 11 * self.k, self.k
+        if len(flying) > _LABELLED:
+            return
+        for row, x, y in flying:
+            kind, label = self.story.kinds[columns["kind"][row]], self.story.label(row)
+            text = f"{kind} {label}" if label else kind if len(self.story.kinds) > 1 else ""
+            wide = width_of(text, size)
+            for left in (x + 8 * k, x - wide - 8 * k):
+                box = (left, y - 0.6 * size, left + wide, y + 0.6 * size)
+                if text and box[0] > 0 and box[2] < self._size[0] and room.is_free(box):
+                    room.take(box)
+                    drawing.word(left, y + 0.36 * size, text, size, self.looks.kinds[kind].colour)
+                    break
+
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _draw_agents(self, drawing: Drawing, places: NDArray[np.float64], time: float, room: Room) -> None:
+        story, k, radius = self.story, self.k, self._radius
+        size = max(9 * k, min(13 * k, 0.75 * radius))
+        named = len(story.agents) <= _NAMED
+        inside = all(width_of(name, size, True) < 1.6 * radius for name in story.agents)
+        slots = self._slots(places, inside) if named else {}
+        for agent, (x, y) in enumerate(places.tolist()):
+            down = story.down_at(agent, time)
+            colour, words, ink = self._state(agent, time, down)
+            room.take((x - radius, y - radius, x + radius, y + radius))
+            if down is not None:
+                crashed(drawing, self.looks, x, y, radius, k)
+            else:
+                span = story.span_at(agent, time)
+                name = self.looks.roles[span.word].shape if span is not None and span.word is not None else "circle"
+                shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k))
+            if named and inside:
+                drawing.word(x, y + 0.36 * size, story.agents[agent], size, ink, bold=True, anchor="middle", rim="")
+            below = words if inside else f"{story.agents[agent]} {words}".strip()
+            if below and agent in slots:
+                self._draw_words(drawing, room, slots[agent], below, colour if colour.startswith("role") else "ink")
+        self._draw_notes(drawing, places, time, room)
+
+    def _slots(self, places: NDArray[np.float64], inside: bool) -> dict[int, tuple[Box, str]]:
+        """Return a free box beside agents for the widest words that it may have: below, above, right or left of it."""
+        if self._still is not None and self._kept is not None:
+            return self._kept
+        story, radius, k = self.story, self._radius, self.k
+        room = Room()
+        found: dict[int, tuple[Box, str]] = {}
+        for x, y in places.tolist():
+            room.take((x - radius, y - radius, x + radius, y + radius))
+        far, high = radius + 3 * k, 11 * k
+        for agent, (x, y) in enumerate(places.tolist()):
+            states = dict.fromkeys(self._words_of(each) for each in story.spans[agent])
+            texts = [*states] if inside else [f"{story.agents[agent]} {each}".strip() for each in (*states, "")]
+            texts += ["down"] if inside and story.down(agent) else []
+            wide = max((width_of(each, high, True) for each in texts), default=0.0)
+            sides = ((x - wide / 2, y + far, "middle"), (x - wide / 2, y - far - high, "middle"))
+            for left, top, anchor in (*sides, (x + far, y - high / 2, "start"), (x - far - wide, y - high / 2, "end")):
+                box = (left - 1, top, left + wide + 1, top + high)
+                if room.is_free(box):
+                    room.take(box)
+                    found[agent] = box, anchor
+                    break
+        self._kept = found
+        return found
+
+    def _draw_words(self, drawing: Drawing, room: Room, slot: tuple[Box, str], text: str, colour: str) -> None:
+        (left, top, right, bottom), anchor = slot
+        room.take(slot[0])
+        x = {"middle": (left + right) / 2, "start": left, "end": right}[anchor]
+        drawing.word(x, top + 0.86 * (bottom - top), text, 11 * self.k, colour, bold=True, anchor=anchor)
+
+    def _state(self, agent: int, time: float, down: Fault | None) -> tuple[str, str, str]:
+        """Return an agent's colour, the words below it, and the colour of letters on it."""
+        if down is not None:
+            return "paper", "down", "ink"
+        span = self.story.span_at(agent, time)
+        if span is None:
+            return "panel", "", "ink"
+        if span.word is not None:
+            return self.looks.roles[span.word].colour, self._words_of(span), "paper"
+        if not math.isfinite(span.number):
+            return "panel", "", "ink"
+        colour = self.looks.number(span.number, self.story.extent)
+        bright = sum(int(colour[i : i + 2], 16) * share for i, share in ((1, 0.3), (3, 0.59), (5, 0.11)))
+        return colour, self._words_of(span), "#14181d" if bright > 120 else "#ffffff"
+
+    def _words_of(self, span: Span) -> str:
+        if span.word is not None:
+            return span.text
+        return f"{self.story.state} {span.number:.3g}" if self._short_numbers and math.isfinite(span.number) else ""
+
+    @cached_property
+    def _short_numbers(self) -> bool:
+        spans = [each.number for listed in self.story.spans for each in listed if math.isfinite(each.number)]
+        return len(str(self.story.state)) <= 10 and all(len(f"{each:g}") <= 4 for each in spans)
+
+    def _draw_notes(self, drawing: Drawing, places: NDArray[np.float64], time: float, room: Room) -> None:
+        k, size = self.k, 11 * self.k
+        for when, agent, text in self._notes:
+            if not when <= time < when + 2 * self.hold:
+                continue
+            x, y = places[agent]
+            shown = f"“{shortened(text, 12, 180)}”"
+            wide = width_of(shown, size, False, True) + 9 * k
+            left = min(max(x - wide / 2, 4), self._size[0] - wide - 4)
+            top = y - self._radius - 22 * k
+            drawing.box(left, top, left + wide, top + 16 * k, Pen("ink", "paper", 1.2 * k, (2 * k, 2 * k)), 4 * k)
+            drawing.word(left + 4.5 * k, top + 12 * k, shown, size, italic=True, rim="")
+            room.take((left, top, left + wide, top + 16 * k))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _draw_clock(self, drawing: Drawing, time: float, flying: int) -> None:
+        k, story = self.k, self.story
+        drawn = f", {_DRAWN:,} drawn" if flying > _DRAWN else ""
+        text, last = (seconds(each, self.end - self.begin) for each in (time, self.end))
+        y = self._top - 8 * k
+        drawing.word(14 * k, y, text, 16 * k, bold=True)
+        # As wide as the last time, or what follows would jump.
+        wide = max(width_of(text, 16 * k, True), width_of(last, 16 * k, True))
+        period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
+        count = min(math.floor(time / period + 1e-9) + 1, rounds) if rounds and period > 0 else 0
+        of_round = f"round {count:,} of {rounds:,} · " if count else ""
+        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}", 12 * k, "soft")
+        for number, words in enumerate(self._faults_now(time)):
+            at = drawing.width - 14 * k, y + 16 * k * number
+            drawing.word(*at, words, 12 * k, "bandline", bold=True, anchor="end")
+
+    def _faults_now(self, time: float) -> Iterator[str]:
+        """Yield what goes wrong at a time, in a few words each."""
+        by_words: dict[str, list[str]] = defaultdict(list)
+        for fault in self.story.going_on(time):
+            if not fault.ends and fault.what not in ("Crash", "Leave", "Empty", "LinkDown", "SetLink", "Partition"):
+                continue
+            if fault.sides:
+                sides = " | ".join(" ".join(self.story.agents[each] for each in side) for side in fault.sides)
+                by_words[f"partition {sides}"] = []
+            else:
+                words = short_words(fault, self.story)[0] or "not there yet"
+                by_words[words] += [self.story.agents[each] for each in fault.agents]
+        listed = [f"{words} {' '.join(agents)}".strip() for words, agents in by_words.items()]
+        yield from (shortened(each, 12 * self.k, 0.6 * self._size[0], True) for each in listed[:3])
+
+    def _draw_strip(self, drawing: Drawing, time: float) -> None:
+        """Draw how much of the time that is shown has passed."""
+        k, y = self.k, self._bottom + 8 * self.k
+        left, right = 14 * k, drawing.width - 14 * k
+        share = (time - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
+        drawing.line([(left, y), (right, y)], Pen("line", width=3 * k))
+        at = left + min(max(share, 0.0), 1.0) * (right - left)
+        drawing.line([(left, y), (at, y)], Pen("soft", width=3 * k))
+        for fault in self.story.faults:
+            if self.begin < fault.begin <= self.end:
+                x = left + (fault.begin - self.begin) / (self.end - self.begin) * (right - left)
+                corners = [(x - 4 * k, y - 9 * k), (x + 4 * k, y - 9 * k), (x, y - 2 * k)]
+                drawing.line(corners, Pen(fill="bandline"), closed=True)
+        drawing.circle(at, y, 5 * k, Pen("paper", "accent", 1.5 * k))

@@ -1,0 +1,352 @@
+"""Pictures and films of a run, drawn without a browser: PNG, SVG, GIF and, where ffmpeg is there, MP4."""
+
+import itertools
+import math
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.replay.drawing import Drawing, paint, svg
+from netsim.replay.looks import CIVIDIS, Looks
+from netsim.replay.map_view import MapView
+from netsim.replay.spacetime import SpaceTime
+from netsim.replay.story import Story
+from netsim.util import check
+from netsim.util.files import write_pieces, write_whole
+
+__all__ = ["FORMATS", "VIEWS", "Wanted", "format_of", "size_of", "write_picture"]
+
+FORMATS = ("gif", "mp4", "svg", "png")
+"""The formats, which are also the endings of files."""
+
+VIEWS = ("map", "spacetime")
+"""The views; ``sequence`` is another name of the second."""
+
+Report = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+# Frames of the stretch that is shown of a long run: so many for each agent, but neither fewer nor more. A run with
+# hardly more is shown whole. And rounds that a film shows at most.
+_EACH, _FEW, _MANY, _WHOLE, _ROUNDS = 30, 80, 300, 1.34, 9
+
+# Of films: pictures in a second, seconds from first to last picture, and how long the last one stays.
+_FPS, _LEAST, _MOST, _LAST = 12, 4.0, 9.0, 1.0
+
+# Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
+_ALIKE = 12.0
+
+# In pixels, and bytes for each of them while a picture is made.
+_SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a picture shows, and how.
+
+    Parameters
+    ----------
+    view : str, optional
+        "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
+    begin, end : float, optional
+        In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). By default all of a
+        run with at most 400 frames (with few agents 100), else its beginning; of rounds, a film shows at most nine.
+    theme : str, optional
+        "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
+    size : (int, int), optional
+        Width and height in pixels.
+    fps : int, optional
+        Pictures in a second of a film, from 1 to 50; by default 12.
+
+    Raises
+    ------
+    BadInput
+        If an argument is none of these.
+    """
+
+    view: str | None = None
+    begin: float | None = None
+    end: float | None = None
+    theme: str | None = None
+    size: tuple[int, int] | None = None
+    fps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.view is not None:
+            check.put(self, view="spacetime" if self.view == "sequence" else check.one_of("view", self.view, VIEWS))
+        if self.theme is not None:
+            check.one_of("theme", self.theme, ("light", "dark"))
+        for name, field in (("from", "begin"), ("to", "end")):
+            if (value := getattr(self, field)) is not None:
+                check.put(self, **{field: check.finite(name, value, low=0.0)})
+        check.fields(self, check.integer, "fps", optional=True, low=1, high=50)
+        if self.size is not None:
+            _check_size(self.size)
+
+
+def size_of(text: str) -> tuple[int, int]:
+    """Return a size that is written as WIDTHxHEIGHT; raises BadInput for another text."""
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal() and len(text) < 20):
+        raise check.refuse("size", text, "WIDTHxHEIGHT in pixels, such as 1200x800")
+    return int(width), int(height)
+
+
+def _check_size(size: Any) -> None:
+    if not (isinstance(size, tuple | list) and len(size) == 2):
+        raise check.refuse("size", size, "a width and a height in pixels")
+    for name, each, least in zip(("width", "height"), size, _SMALLEST, strict=True):
+        check.integer(f"size, {name}", each, low=least, high=_LARGEST)
+    check.fits("size", size, _BYTES * size[0] * size[1], "its pixels")
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format of a file by its ending; raises BadInput for another, or mp4 without ffmpeg."""
+    ending = Path(path).suffix[1:].lower()
+    if ending not in FORMATS:
+        raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
+    if ending == "mp4" and shutil.which("ffmpeg") is None:
+        raise BadInput("mp4: requires the program ffmpeg, which is not on the PATH here; a gif requires nothing")
+    return ending
+
+
+def write_picture(
+    meta: Mapping[str, Any],
+    columns: Mapping[str, NDArray[Any]],
+    path: str | Path,
+    wanted: Wanted,
+    report: Report | None = None,
+) -> Path:
+    """Draw a run into a file, whole or not at all, in the format of its ending, and return its path.
+
+    The same run gives the same bytes.
+
+    Parameters
+    ----------
+    meta, columns : mapping
+        The run, as `netsim.replay.html.html` has it.
+    path : str or Path
+        Ends in .gif, .mp4, .svg or .png.
+    wanted : Wanted
+    report : callable, optional
+        Takes a label and a total to a context manager, which yields a function to call with the number done.
+
+    Raises
+    ------
+    BadInput
+        If the run has no such time, or the format needs what is not there.
+    NetsimError
+        If the file cannot be written.
+    """
+    ending = format_of(path)
+    film = ending in ("gif", "mp4")
+    if wanted.fps is not None and not film:
+        raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
+    story = Story(meta, columns)
+    looks = Looks(story.words, story.kinds, story.routine)
+    view = wanted.view or ("map" if film else "spacetime")
+    begin, end = _stretch(story, wanted, film, still_map=view == "map" and not film)
+    if not film:
+        drawing = _still(story, looks, view, begin, end, wanted)
+        if ending == "svg":
+            light = looks.colours(wanted.theme or "light")
+            text = svg(drawing, light, looks.dark if wanted.theme is None else None)
+            return write_pieces(path, [text.encode()])
+        image = paint(drawing, looks.colours(wanted.theme or "light"))
+        return _write(path, lambda file: image.save(file, format="png", optimize=True))
+    return _write_film(path, ending, _Film(story, looks, view, begin, end, wanted), report)
+
+
+def _stretch(story: Story, wanted: Wanted, film: bool, *, still_map: bool) -> tuple[float, float]:
+    """Return the first and the last time that are shown."""
+    last = story.ended_at or 1.0
+    for name, value in (("from", wanted.begin), ("to", wanted.end)):
+        if value is not None and value > last:
+            raise check.refuse(name, value, f"at most {last:g}, when the run ended (s)")
+    if still_map:
+        if wanted.end is not None:
+            raise check.refuse("to", wanted.end, "left out for a map in a still picture, which is of one time: from")
+        return 0.0, last
+    begin = wanted.begin or 0.0
+    end = wanted.end if wanted.end is not None else _usual_end(story, begin, last, film)
+    if not begin < end:
+        raise check.refuse("from", begin, f"less than to = {end:g}")
+    return begin, end
+
+
+def _usual_end(story: Story, begin: float, last: float, film: bool) -> float:
+    """Return until when a run is shown from a time, so that one can read it."""
+    departs = story.columns["depart"]
+    departures: list[float] = np.sort(departs[departs >= begin]).tolist()
+    period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
+    end = last
+    most = min(max(_EACH * len(story.agents), _FEW), _MANY)
+    if len(departures) > _WHOLE * most:
+        end = departures[most]
+        if rounds and period > 0:
+            end = max(math.floor(end / period + 1e-9), math.floor(begin / period) + 1) * period
+    if film and rounds and period > 0:
+        end = min(end, begin + _ROUNDS * period)
+    return min(end, last) if end > begin else last
+
+
+def _still(story: Story, looks: Looks, view: str, begin: float, end: float, wanted: Wanted) -> Drawing:
+    if view == "map":
+        size = wanted.size or (1000, 700)
+        at = end if wanted.begin is None else wanted.begin
+        return MapView(story, looks, begin, end, size, _scale(size), (end - begin) / 40).draw(at)
+    size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(story.agents) <= 8 else 34) * len(story.agents))))
+    return SpaceTime(story, looks, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
+
+
+def _scale(size: tuple[int, int]) -> float:
+    """Return how large text is: a picture four times as large has text twice as high, or nobody could read it."""
+    return min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0)
+
+
+# --- films ------------------------------------------------------------------------------------------------------------
+
+
+class _Film:
+    """The pictures of a film, one after the other."""
+
+    def __init__(self, story: Story, looks: Looks, view: str, begin: float, end: float, wanted: Wanted) -> None:
+        self.fps = wanted.fps or _FPS
+        self.size = wanted.size or ((800, 560) if view == "map" else (960, 600))
+        self.length = min(max(0.12 * len(story.rows(begin, end)), _LEAST), _MOST)
+        self.times = np.linspace(begin, end, round(self.length * self.fps) + 1).tolist()
+        self.colours = looks.colours(wanted.theme or "light")
+        k = _scale(self.size)
+        if view == "map":
+            self._map = MapView(story, looks, begin, end, self.size, k, 0.9 * (end - begin) / self.length)
+            self._base = None
+        else:
+            self._diagram = SpaceTime(story, looks, begin, end, self.size, k)
+            self._base = paint(self._diagram.draw(), self.colours)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def image(self, number: int) -> Image.Image:
+        """Return a picture."""
+        time = self.times[number]
+        if self._base is None:
+            return paint(self._map.draw(time), self.colours)
+        return self._with_cursor(self._base, time)
+
+    def _with_cursor(self, base: Image.Image, time: float) -> Image.Image:
+        """Return the diagram with a line at a time; what is yet to come is pale."""
+        diagram, image = self._diagram, base.copy()
+        x, top, bottom = round(diagram.x(time)), round(diagram.top - 8), round(diagram.bottom + 6)
+        if x < image.width:
+            later = (x, top, image.width, bottom)
+            pale = Image.new("RGB", (image.width - x, bottom - top), self.colours["paper"])
+            image.paste(Image.blend(base.crop(later), pale, 0.78), (x, top))
+        ImageDraw.Draw(image).rectangle((x - 1, top, x, bottom), fill=self.colours["accent"])
+        return image
+
+
+def _write_film(path: str | Path, ending: str, film: _Film, report: Report | None) -> Path:
+    label = f"{ending}, pictures"
+    with nullcontext(lambda number: None) if report is None else report(label, len(film)) as done:
+
+        def images() -> Iterator[Image.Image]:
+            for number in range(len(film)):
+                yield film.image(number)
+                done(number + 1)
+
+        return _write_gif(path, film, images()) if ending == "gif" else _write_mp4(path, film, images())
+
+
+def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:
+    palette = _palette(film.colours)
+    reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
+    times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
+    # A GIF counts hundredths of a second.
+    ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(len(times))]
+    durations = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    first = next(reduced)
+
+    def save(file: IO[bytes]) -> None:
+        first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
+
+    return _write(path, save)
+
+
+def _palette(colours: Mapping[str, str]) -> Image.Image:
+    """Return one palette for all pictures of a film: its colours, and how they fade into paper and ink."""
+    paper, named = _rgb(colours["paper"]), [_rgb(each) for each in dict.fromkeys(colours.values())]
+    scale = [_rgb(each) for each in CIVIDIS]
+    scale += [_between(one, other, 0.5) for one, other in itertools.pairwise(scale)]
+    fading = [_between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
+    found: list[tuple[int, ...]] = []
+    for colour in (paper, *named, *scale, *fading):
+        if all(math.dist(colour, other) > _ALIKE for other in found):
+            found.append(colour)
+    # One place is left for what does not change from a picture to the next.
+    values = [value for each in found[:255] for value in each]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(values)
+    return palette
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+
+
+def _between(one: tuple[int, ...], other: tuple[int, ...], share: float) -> tuple[int, ...]:
+    return tuple(round(low + (high - low) * share) for low, high in zip(one, other, strict=True))
+
+
+def _write_mp4(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:
+    """Have ffmpeg make a film, in a folder of its own, as it must go back in its file."""
+    width, height = film.size
+    with tempfile.TemporaryDirectory(prefix="netsim-") as folder:
+        made = Path(folder) / "film.mp4"
+        source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(film.fps), "-i", "-"]
+        # Even sides and this layout of pixels are what every player can show; no time of day is in the file.
+        target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-threads", "1"]
+        target += ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
+        command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            assert process.stdin is not None
+            try:
+                for number, image in enumerate(images):
+                    # The last picture stays.
+                    count = round(_LAST * film.fps) if number == len(film) - 1 else 1
+                    process.stdin.write(image.tobytes() * count)
+                process.stdin.close()
+            except BrokenPipeError:
+                # What was not written must go, or Python would complain later on; the reason is told below.
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            status = process.wait()
+            errors.seek(0)
+            said = " ".join(errors.read().decode(errors="replace").split())
+        if status or not made.is_file():
+            raise NetsimError(f"mp4: ffmpeg could not make it ({said[:200] or f'exit status {status}'})")
+        return write_pieces(path, [made.read_bytes()])
+
+
+def _write(path: str | Path, save: Callable[[IO[bytes]], Any]) -> Path:
+    """Write a file whole or not at all."""
+    try:
+        with write_whole(path) as file:
+            save(file)
+    except OSError as error:
+        why = error.strerror or one_line(error)
+        raise NetsimError(f"file = {str(path)!r}: could not be written ({why})") from error
+    return Path(path)

@@ -1,0 +1,295 @@
+"""What a run's page tells, for pictures: frames in a stretch of time, and each agent's states, faults and notes."""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DOWN", "Fault", "Span", "Story", "few", "seconds"]
+
+DOWN = ("Crash", "Leave", "Join", "Empty")
+"""The faults during which an agent is down."""
+
+# The links that a fault of these cuts are down.
+_CUTS = ("LinkDown", "Partition", "SetLink")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A state of an agent from a time to another (s): its ``word`` (None: it has none), or ``number`` (NaN), and more.
+
+    ``rest`` is the text of the second watched state, as ``t2`` of a term.
+    """
+
+    begin: float
+    end: float
+    word: str | None
+    number: float
+    rest: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the word and the rest."""
+        return f"{self.word} {self.rest}".strip() if self.word is not None else self.rest
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that happened: its class, text, times (s; the end of the run if it did not end), agents, links, sides."""
+
+    what: str
+    text: str
+    begin: float
+    end: float
+    ends: bool
+    agents: tuple[int, ...]
+    links: tuple[tuple[int, int], ...]
+    sides: tuple[tuple[int, ...], ...]
+
+    def separates(self, one: int, other: int) -> bool:
+        """Return whether a partition has two agents on different sides."""
+        where = [next((i for i, side in enumerate(self.sides) if each in side), -1) for each in (one, other)]
+        return bool(self.sides) and where[0] != where[1]
+
+
+class Story:
+    """A run as its page has it: the arguments are those of `netsim.replay.html.html`."""
+
+    def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        self.meta, self.columns = meta, columns
+        self.title, self.command = str(meta["title"]), str(meta["command"])
+        self.agents: list[str] = list(meta["agents"])
+        self.kinds: list[str] = list(meta["kinds"])
+        self.causes: list[str] = list(meta["causes"])
+        self.labels: list[str] = list(meta.get("labels", ()))
+        # What ended as a run ended was there until then.
+        self.ended_at = max(float(meta["ended_at"]), *(float(columns["end"].max(initial=0.0)), 0.0))
+        self.faults = [_fault(each, self.ended_at) for each in meta.get("faults", ())]
+        self.state, self.second = _chosen(meta["states"]["values"])
+
+    # --- frames -------------------------------------------------------------------------------------------------------
+
+    def rows(self, begin: float, end: float) -> NDArray[np.int64]:
+        """Return the frames that are under way at some time of a stretch, or end in it."""
+        inside = (self.columns["depart"] <= end) & (self.until >= begin)
+        return np.flatnonzero(inside)
+
+    @cached_property
+    def until(self) -> NDArray[np.float64]:
+        """Until when frames are drawn on the map: one that takes no time, in a round, is seen until the round's end.
+
+        Not where agents answer: an answer would leave before its question came.
+        """
+        columns, period = self.columns, float(self.meta["round_period"])
+        end: NDArray[np.float64] = columns["end"]
+        if not self.meta["rounds"] or period <= 0:
+            return end
+        answered = np.unique(columns["kind"][columns["reply"] == 1])
+        some = (columns["cause"] == 0) & (end <= columns["start"]) & (columns["round"] > 0)
+        some &= ~np.isin(columns["kind"], answered)
+        closes = (np.floor(columns["start"] / period + 1e-9) + 1) * period
+        return np.where(some, np.maximum(closes, columns["start"]), end)
+
+    @cached_property
+    def flight(self) -> float:
+        """How long frames fly (s): the median of those that arrived; 0 if that is unknown."""
+        arrived = (self.columns["cause"] == 0) & (self.columns["end"] > self.columns["depart"])
+        flights = (self.columns["end"] - self.columns["depart"])[arrived]
+        return float(np.median(flights)) if len(flights) else 0.0
+
+    @cached_property
+    def overtook(self) -> NDArray[np.bool_]:
+        """Whether frames overtook another of their link: they left later, and arrived earlier."""
+        columns = self.columns
+        arrived = np.flatnonzero(columns["cause"] == 0)
+        order = arrived[np.lexsort([columns[name][arrived] for name in ("depart", "receiver", "sender")])]
+        found = np.zeros(len(columns["start"]), dtype=np.bool_)
+        links = columns["sender"][order].astype(np.int64) * len(self.agents) + columns["receiver"][order]
+        for rows in np.split(order, np.flatnonzero(np.diff(links)) + 1):
+            ends = columns["end"][rows]
+            found[rows[1:]] = ends[1:] < np.maximum.accumulate(ends)[:-1]
+        return found
+
+    def label(self, row: int) -> str:
+        """Return the label of a frame, or nothing."""
+        number = int(self.columns["label"][row]) if "label" in self.columns else -1
+        return self.labels[number] if number >= 0 else ""
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_words(self) -> bool:
+        """Return whether the state that is shown is a category."""
+        return self.state is not None and isinstance(self.meta["states"]["values"][self.state], Mapping)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Return the words of the state that is shown: that in which most agents begin, then those that follow."""
+        if not self.has_words:
+            return []
+        found = self.meta["states"]["values"][self.state]
+        begin = Counter(spans[0].word for spans in self.spans if spans and spans[0].word is not None)
+        first = [max(begin, key=lambda word: (begin[word], -found["words"].index(word)))] if begin else []
+        return list(dict.fromkeys(first + [found["words"][code] for code in found["codes"] if code >= 0]))
+
+    @cached_property
+    def routine(self) -> str | None:
+        """Return the kind of most frames, where there are several kinds: it is routine."""
+        counts = np.bincount(self.columns["kind"], minlength=len(self.kinds))
+        return self.kinds[int(counts.argmax())] if len(self.kinds) > 1 else None
+
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """Return the least and the greatest number of the state that is shown; NaN if there is none."""
+        numbers = [each.number for spans in self.spans for each in spans if math.isfinite(each.number)]
+        return (min(numbers), max(numbers)) if numbers else (math.nan, math.nan)
+
+    @cached_property
+    def spans(self) -> list[list[Span]]:
+        """Return the states of each agent, in order of time."""
+        changes: list[list[tuple[float, Any, str]]] = [[] for _ in self.agents]
+        states = self.meta["states"]
+        values = _values(states["values"][self.state]) if self.state is not None else []
+        seconds = _values(states["values"][self.second]) if self.second is not None else []
+        initial = self.second[0] if self.second else ""
+        for place, (time, agent) in enumerate(zip(states["times"], states["agents"], strict=True)):
+            if not values:
+                break
+            more = seconds[place] if seconds else None
+            rest = "" if more is None else f"{initial}{more:g}" if isinstance(more, float) else str(more)
+            changes[agent].append((time, values[place], rest))
+        return [list(_spans(listed, self.ended_at)) for listed in changes]
+
+    def span_at(self, agent: int, time: float) -> Span | None:
+        """Return an agent's state at a time, if it has one."""
+        place = bisect_right(self._begins[agent], time) - 1
+        return self.spans[agent][place] if place >= 0 else None
+
+    @cached_property
+    def _begins(self) -> list[list[float]]:
+        return [[each.begin for each in spans] for spans in self.spans]
+
+    # --- faults and notes ---------------------------------------------------------------------------------------------
+
+    def down(self, agent: int) -> list[Fault]:
+        """Return the faults for which an agent was down, in order of time."""
+        return [each for each in self.faults if each.what in DOWN and agent in each.agents]
+
+    def down_at(self, agent: int, time: float) -> Fault | None:
+        """Return the fault for which an agent is down at a time."""
+        return next((each for each in self.down(agent) if _holds(each, time)), None)
+
+    def going_on(self, time: float) -> list[Fault]:
+        """Return the faults that go on at a time."""
+        return [each for each in self.faults if _holds(each, time)]
+
+    def cut_at(self, time: float) -> set[tuple[int, int]]:
+        """Return the directed links that are cut at a time."""
+        return {link for each in self.going_on(time) if each.what in _CUTS for link in each.links}
+
+    def partition(self, time: float, one: int, other: int) -> Fault | None:
+        """Return the partition that separates two agents at a time."""
+        return next((each for each in self.going_on(time) if each.separates(one, other)), None)
+
+    def partitions(self, begin: float, end: float) -> list[Fault]:
+        """Return the partitions in a stretch of time."""
+        return [each for each in self.faults if each.sides and each.begin <= end and each.end >= begin]
+
+    def notes(self) -> Iterator[tuple[float, int, str]]:
+        """Yield the agents' notes: times (s), agents, texts."""
+        marks = self.meta.get("marks") or {"times": (), "agents": (), "texts": ()}
+        yield from zip(marks["times"], marks["agents"], marks["texts"], strict=True)
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def places(self, time: float) -> NDArray[np.float64]:
+        """Return where agents are at a time, shape (agents, 2)."""
+        places = np.array(self.meta["positions"], dtype=np.float64).reshape(-1, 2)
+        for agent, path in self.meta["paths"].items():
+            points = np.array(path, dtype=np.float64)
+            places[int(agent)] = [np.interp(time, points[:, 0], points[:, axis]) for axis in (1, 2)]
+        return places
+
+    @property
+    def everywhere(self) -> NDArray[np.float64]:
+        """Return all places where agents are at some time, shape (places, 2)."""
+        paths = [np.array(path, dtype=np.float64)[:, 1:] for path in self.meta["paths"].values()]
+        return np.concatenate([self.places(0.0), *paths])
+
+
+def few(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return some rows, or ``most`` of them, evenly."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+
+
+def seconds(time: float, span: float, step: float | None = None) -> str:
+    """Return a time as text, in ms in a stretch of less than 2 s, with the digits that steps of it need."""
+    step = span / 100 if step is None else step
+    if span < 2.0:
+        return f"{time * 1e3:,.{_digits(step * 1e3)}f} ms"
+    return f"{time:,.{_digits(step)}f} s"
+
+
+def _digits(step: float) -> int:
+    return max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 3
+
+
+def _holds(fault: Fault, time: float) -> bool:
+    return fault.begin <= time and (time < fault.end or not fault.ends)
+
+
+def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
+    begin, end = found["begin"], found["end"]
+    if found["what"] == "Join":
+        # Before it joined an agent was not there.
+        begin, end = 0.0, begin if end is None else end
+    ends = end is not None
+    return Fault(
+        str(found["what"]),
+        str(found["text"]),
+        float(begin),
+        float(end) if ends else ended_at,
+        ends,
+        tuple(found["agents"]),
+        tuple((one, other) for one, other in found["links"]),
+        tuple(tuple(side) for side in found.get("sides") or ()),
+    )
+
+
+def _chosen(values: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the names of the state that is shown, a category rather than a number, and of the one said with it."""
+    words = [name for name, each in values.items() if isinstance(each, Mapping)]
+    if not words:
+        return next(iter(values), None), None
+    beside = (name for name, each in values.items() if name != words[0] and (name in words or _counts(each)))
+    return words[0], next(beside, None)
+
+
+def _counts(values: Sequence[float | None]) -> bool:
+    """Return whether all numbers are whole, and not large."""
+    return all(each is None or not math.isfinite(each) or (each == int(each) and abs(each) < 1e4) for each in values)
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a state's values: words, numbers, or None."""
+    if isinstance(column, Mapping):
+        return [column["words"][code] if code >= 0 else None for code in column["codes"]]
+    return [None if each is None or not math.isfinite(each) else float(each) for each in column]
+
+
+def _spans(changes: Sequence[tuple[float, Any, str]], ended_at: float) -> Iterator[Span]:
+    """Yield the spans between changes; of several at one instant the last counts."""
+    ends = [time for time, *_ in changes[1:]] + [max(ended_at, changes[-1][0])] if changes else []
+    last = len(changes) - 1
+    for place, ((begin, value, rest), end) in enumerate(zip(changes, ends, strict=True)):
+        if end > begin or place == last:
+            number = value if isinstance(value, float) else math.nan
+            yield Span(begin, end, value if isinstance(value, str) else None, number, rest)

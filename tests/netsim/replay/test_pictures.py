@@ -1,0 +1,339 @@
+"""Pictures and films of a run: what docs/replay.md says of them."""
+
+import io
+import itertools
+import re
+import shlex
+import stat
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from netsim import BadInput, Link, NetsimError, Network, topology
+from netsim.replay.drawing import Drawing, Pen, Word, paint, svg, width_of
+from netsim.replay.looks import Looks
+from netsim.replay.map_view import MapView
+from netsim.replay.picture import Wanted, write_picture
+from netsim.replay.spacetime import SpaceTime
+from netsim.replay.story import Story
+from netsim.run import Run
+from netsim.testing import Rounder
+from tests.command import ROOT, call
+from tests.netsim.replay.votes import votes
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    graph = topology.random_geometric(6, radius=0.8, seed=2)
+    network = Network(graph, Link(loss=0.2, latency=0.03), round_period=0.1, seed=1)
+    network.watch({"heard": lambda agent: len(agent.heard)})
+    return network.run({i: Rounder(3) for i in graph}, trace=True)
+
+
+def told() -> tuple[Story, Looks]:
+    story = Story(*votes())
+    return story, Looks(story.words, story.kinds, story.routine)
+
+
+def diagram(size: tuple[int, int] = (1200, 600), **times: float) -> Drawing:
+    story, looks = told()
+    return SpaceTime(story, looks, **({"begin": 0.0, "end": story.ended_at} | times), size=size).draw()
+
+
+def texts(drawing: Drawing) -> list[str]:
+    return [word.text for word in drawing.words]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("gif", b"GIF89a")])
+def test_the_same_run_gives_the_same_bytes(run: Run, tmp_path: Path, ending: str, begins: bytes) -> None:
+    one, two = (
+        run.picture(tmp_path / f"{name}.{ending}", size=(320, 240), fps=2 if ending == "gif" else None) for name in "ab"
+    )
+    assert one.read_bytes() == two.read_bytes()
+    assert one.read_bytes().startswith(begins)
+
+
+def test_a_film_takes_ten_seconds_at_most(run: Run, tmp_path: Path) -> None:
+    with Image.open(run.picture(tmp_path / "run.gif", size=(320, 240), fps=4)) as film:
+        durations = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            durations.append(film.info["duration"])
+    assert 4000 < sum(durations) <= 10_100
+    assert durations[-1] >= 1000, "the last picture stays"
+    assert film.size == (320, 240)
+
+
+def test_a_film_of_the_diagram_is_pale_after_its_cursor(tmp_path: Path) -> None:
+    write_picture(*votes(), tmp_path / "votes.gif", Wanted(view="spacetime", fps=1))
+    with Image.open(tmp_path / "votes.gif") as film:
+        film.seek(0)
+        first = np.asarray(film.convert("L"))
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("L"))
+    middle = (slice(100, 500), slice(300, 800))
+    assert first[middle].mean() > last[middle].mean() + 5
+
+
+def test_pictures_have_the_size_that_is_asked(run: Run, tmp_path: Path) -> None:
+    for view in ("map", "spacetime"):
+        with Image.open(run.picture(tmp_path / "run.png", view=view, size=(400, 300))) as image:
+            assert image.size == (400, 300)
+        drawn = ElementTree.parse(run.picture(tmp_path / "run.svg", view=view, size=(400, 300))).getroot()
+        assert (drawn.get("width"), drawn.get("height")) == ("400", "300")
+
+
+def test_an_svg_follows_the_colours_of_its_reader_unless_a_theme_is_given(tmp_path: Path) -> None:
+    dark_paper = told()[1].dark["paper"]
+    for theme, follows in ((None, True), ("light", False), ("dark", False)):
+        write_picture(*votes(), tmp_path / "votes.svg", Wanted(theme=theme))
+        text = (tmp_path / "votes.svg").read_text(encoding="utf-8")
+        assert ("prefers-color-scheme" in text) == follows
+        assert (dark_paper in text) == (theme != "light")
+        ElementTree.fromstring(text)
+
+
+@pytest.mark.parametrize(
+    ("ending", "wanted", "named"),
+    [
+        ("svg", {"view": "maps"}, "view = 'maps': must be one of map, spacetime"),
+        ("svg", {"theme": "blue"}, "theme = 'blue': must be one of light, dark"),
+        ("svg", {"begin": -1.0}, "from = -1.0: must be a number >= 0"),
+        ("svg", {"begin": 9.0}, "from = 9.0: must be at most 0.36"),
+        ("svg", {"end": 9.0}, "to = 9.0: must be at most 0.36"),
+        ("gif", {"begin": 0.2, "end": 0.1}, "from = 0.2: must be less than to = 0.1"),
+        ("png", {"view": "map", "end": 0.1}, "to = 0.1: must be left out"),
+        ("png", {"fps": 3}, "fps = 3: must be left out"),
+        ("gif", {"fps": 0}, "fps = 0: must be a whole number from 1 to 50"),
+        ("png", {"size": (10, 10)}, "size, width = 10: must be a whole number from 240"),
+        ("png", {"size": (10**9, 10**9)}, "size, width = 1000000000: must be"),
+        ("jpg", {}, "must be a name that ends in .gif, .mp4, .svg, .png"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(
+    tmp_path: Path, ending: str, wanted: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        write_picture(*votes(), tmp_path / f"votes.{ending}", Wanted(**wanted))
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_a_trace_has_no_picture(tmp_path: Path) -> None:
+    graph = topology.ring(3)
+    run = Network(graph).run({i: Rounder(1) for i in graph})
+    with pytest.raises(BadInput, match=r"trace = False: must be True"):
+        run.picture(tmp_path / "run.png")
+
+
+def test_mp4_without_ffmpeg_names_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="requires the program ffmpeg"):
+        run.picture(tmp_path / "run.mp4")
+
+
+@pytest.mark.parametrize(("script", "works"), [('cat > "$LAST"', True), ("echo no such codec >&2; exit 3", False)])
+def test_ffmpeg_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, works: bool) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(f"#!/bin/sh\nfor LAST; do :; done\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    path = tmp_path / "votes.mp4"
+    path.write_bytes(b"before")
+    wanted = Wanted(size=(320, 200), fps=1)
+    if not works:
+        with pytest.raises(NetsimError, match=r"mp4: ffmpeg could not make it \(no such codec\)"):
+            write_picture(*votes(), path, wanted)
+        assert path.read_bytes() == b"before"
+        return
+    write_picture(*votes(), path, wanted)
+    pictures, rest = divmod(len(path.read_bytes()), 320 * 200 * 3)
+    assert (rest, 5 <= pictures <= 11) == (0, True)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_pictures_into_the_run_folder(tmp_path: Path) -> None:
+    call("run", "flooding", "--agents", "6", "--radius", "0.8", "--trace", "--out", "run", cwd=tmp_path)
+    done = call("replay", "run", "--svg", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == str(Path("run") / "replay.svg")
+    assert "flooding: tree-ack" in (tmp_path / "run" / "replay.svg").read_text(encoding="utf-8")
+    done = call("replay", "run", "--gif", "--fps", "1", "--size", "300x200", "--algorithm", "tree", cwd=tmp_path)
+    assert (tmp_path / "run" / "replay-tree.gif").is_file()
+    assert "gif, pictures: " in done.stderr
+    for flags, said in (
+        (["--view", "map"], "view = map: must go with --gif, --mp4, --svg or --png"),
+        (["--png", "--size", "10by10"], "size = '10by10': must be WIDTHxHEIGHT in pixels"),
+        (["--png", "--out", "a.svg"], "out = 'a.svg': must be a name that ends in .png"),
+        (["--png", "--from", "99"], "from = 99.0: must be at most"),
+    ):
+        done = call("replay", "run", *flags, cwd=tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_picture_at_the_top_is_what_its_commands_make(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    picture = (ROOT / page).parent / re.findall(r"!\[.*?\]\((.*?\.gif)\)", text)[0]
+    commands = re.findall(r"`netsim ((?:run|replay) .*?)`", text[text.index(picture.name) :])[:2]
+    made = [call(*shlex.split(command), cwd=tmp_path).stdout.splitlines() for command in commands]
+    assert picture.stat().st_size < 400_000
+    with Image.open(picture) as one, Image.open(tmp_path / made[1][0]) as two:
+        assert (one.n_frames, one.size) == (two.n_frames, two.size)
+        for number in (0, one.n_frames // 2, one.n_frames - 1):
+            one.seek(number)
+            two.seek(number)
+            first, second = (np.asarray(each.convert("L"), dtype=np.float64) for each in (one, two))
+            # Letters may differ a little with the version of Pillow.
+            assert np.abs(first - second).mean() < 1
+
+
+# --- the space–time diagram -------------------------------------------------------------------------------------------
+
+
+def test_the_diagram_says_what_happened() -> None:
+    said = texts(diagram())
+    for words in ("candidate t1", "leader t1", "leader t2", "“becomes leader”", "“steps down”", "crash", "cut"):
+        assert words in said
+    assert "restart, follower t2" in said, "an agent returns in a state"
+    assert "partition: 0 1 | 2 3 4, from 84 ms to 264 ms" in said
+    assert said.count("hb t1 to 2 3 4") == 2, "frames of one fan that end at a cut share one label"
+    assert "360 ms, 42 frames, 16 of them did not arrive" in said
+    assert {"vote?", "vote", "hb", "lost on the way", "link cut", "receiver down", "down"} <= set(said), "the legend"
+
+
+def box(word: Word) -> tuple[float, float, float, float]:
+    wide = width_of(word.text, word.size, word.bold, word.italic)
+    left = word.x - {"start": 0.0, "middle": wide / 2, "end": wide}[word.anchor]
+    return left, word.y - 0.7 * word.size, left + wide, word.y
+
+
+@pytest.mark.parametrize("size", [(1200, 600), (700, 420), (1920, 1080)])
+def test_no_word_covers_another(size: tuple[int, int]) -> None:
+    for one, other in itertools.combinations(diagram(size).words, 2):
+        a, b = box(one), box(other)
+        apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+        assert apart, f"{one.text} and {other.text}"
+    for word in diagram(size).words:
+        assert box(word)[0] >= 0
+        assert box(word)[2] <= size[0] + 1, word.text
+
+
+def test_only_a_stretch_of_time_is_shown() -> None:
+    said = texts(diagram(begin=0.1, end=0.2))
+    assert any(each.startswith("100 ms to 200 ms of 360 ms") for each in said)
+    assert "leader t2" in said
+    assert "crash" not in said
+
+
+def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
+    looks = told()[1]
+    pens = {shape.pen.line: shape.pen for shape in diagram().shapes if shape.what == "line" and shape.pen.width > 2}
+    for word in ("follower", "candidate", "leader"):
+        style = looks.roles[word]
+        assert pens[style.colour].width == pytest.approx(style.weight)
+    assert looks.roles["follower"].colour == "role0", "the word in which most begin is the first"
+    assert looks.kinds["hb"].colour == "routine", "what most frames are is routine"
+
+
+def test_sides_of_a_partition_are_neighbours() -> None:
+    meta, columns = votes()
+    meta["faults"][0]["sides"] = [[0, 3], [1, 2, 4]]
+    story = Story(meta, columns)
+    drawn = SpaceTime(story, Looks(story.words, story.kinds), 0.0, 0.36, (1200, 600))
+    order = sorted(range(5), key=drawn.y)
+    assert order == [0, 3, 1, 2, 4]
+
+
+def test_a_dense_run_keeps_lifelines_crosses_and_notes() -> None:
+    meta, columns = votes()
+    many = 4000
+    rng = np.random.default_rng(1)
+    start = np.sort(rng.uniform(0, 0.34, many))
+    sender = rng.integers(0, 5, many)
+    crowd = {name: np.zeros(many, dtype=column.dtype) for name, column in columns.items()}
+    crowd |= {"start": start, "depart": start, "end": start + 0.01, "sender": sender, "receiver": (sender + 1) % 5}
+    crowd["cause"][::100] = 1
+    story = Story(meta, crowd)
+    drawn = SpaceTime(story, Looks(story.words, story.kinds), 0.0, 0.36, (1200, 600)).draw()
+    assert "“becomes leader”" in texts(drawn)
+    assert not any(each.startswith("vote? t") for each in texts(drawn)), "no labels"
+    assert sum(shape.pen.line == "cause-lost" for shape in drawn.shapes) >= 2 * many // 100
+    assert "3,960" not in " ".join(texts(drawn))
+    assert "360 ms, 4,000 frames, 40 of them did not arrive" in texts(drawn)
+
+
+def test_a_long_run_is_shown_from_its_beginning(tmp_path: Path) -> None:
+    meta, columns = votes()
+    many = 2000
+    start = np.linspace(0, 100, many)
+    long = {name: np.zeros(many, dtype=column.dtype) for name, column in columns.items()}
+    long |= {"start": start, "depart": start, "end": start + 0.01, "receiver": np.ones(many, dtype=np.int64)}
+    meta["ended_at"] = 101.0
+    write_picture(meta, long, tmp_path / "long.svg", Wanted())
+    assert "0.00 s to 7.50 s of 101 s, 151 frames" in (tmp_path / "long.svg").read_text(encoding="utf-8")
+
+
+# --- the map ----------------------------------------------------------------------------------------------------------
+
+
+def shown_at(time: float) -> Drawing:
+    story, looks = told()
+    return MapView(story, looks, 0.0, story.ended_at, (900, 600), 1.0, 0.02).draw(time)
+
+
+def test_the_map_tells_states_faults_and_frames() -> None:
+    said = texts(shown_at(0.25))
+    assert {"250 ms", "2 under way", "leader t2", "leader t1", "follower t2", "down", "hb t2"} <= set(said)
+    assert "partition 0 1 | 2 3 4" in said
+    assert "crash 4" in said
+    assert "“becomes leader”" in texts(shown_at(0.17))
+    assert "partition 0 1 | 2 3 4" not in texts(shown_at(0.3))
+
+
+def test_a_frame_without_latency_flies_until_its_round_closes() -> None:
+    graph = topology.ring(3)
+    traced = Network(graph, round_period=0.1).run({i: Rounder(2) for i in graph}, trace=True)
+    from netsim.replay.render import parts
+
+    story = Story(*parts(traced.trace))
+    assert (story.columns["end"] == story.columns["start"]).all()
+    assert np.allclose(story.until, story.columns["start"] + 0.1)
+
+
+def test_agents_at_one_place_are_pushed_apart() -> None:
+    meta, columns = votes()
+    meta["positions"] = [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    story = Story(meta, columns)
+    drawn = MapView(story, Looks(story.words, story.kinds), 0.0, 0.36, (900, 600), 1.0, 0.02).draw(0.0)
+    names = {word.text: (word.x, word.y) for word in drawn.words if word.text in ("0", "1") and word.anchor == "middle"}
+    assert np.hypot(*np.subtract(names["0"], names["1"])) > 20
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
+    drawing = Drawing(60, 40, "a < b", "\x00")
+    drawing.word(5, 20, "<script>\ud800", 10)
+    drawing.box(20, 10, 40, 30, Pen(fill="#ff0000"))
+    colours = {"paper": "#ffffff", "ink": "#000000"}
+    root = ElementTree.fromstring(svg(drawing, colours))
+    assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+    image = paint(Drawing(60, 40, shapes=drawing.shapes), colours)
+    assert image.getpixel((30, 20)) == (255, 0, 0)
+    assert image.getpixel((5, 5)) == (255, 255, 255)
+    buffer = io.BytesIO()
+    image.save(buffer, format="png")
