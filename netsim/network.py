@@ -17,7 +17,7 @@ from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings, check_agents
-from netsim.engine.launch import BACKEND, in_thread, simulate
+from netsim.engine.launch import BACKEND, aside, simulate, threads_start
 from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
@@ -470,9 +470,8 @@ class Network:
             runtime = node.runtime = Runtime(settings, result, self._scheduled, node)
             launch = node.meet_and_run
 
-        if asyncio._get_running_loop() is None:
+        with aside():
             return self._launch(runtime, launch)
-        return in_thread(runtime, partial(self._launch, runtime, launch))
 
     async def run_async(
         self,
@@ -487,8 +486,8 @@ class Network:
     ) -> Run:
         """Run the network from a coroutine, with the results and errors of `run`.
 
-        On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks; on any other
-        loop, it runs in virtual time in a separate thread.
+        On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks. On any other
+        loop, it runs in virtual time in a separate thread or, where there are no threads, while that loop waits.
         """
         result = self.result_of(agents, probes, progress)
         runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
@@ -496,8 +495,15 @@ class Network:
         if isinstance(loop, Loop):
             with self._active(runtime):
                 return await runtime.run(loop)
+
+        def launch() -> Run:
+            return simulate(runtime, new_loop())
+
+        if not threads_start():
+            with aside():
+                return self._launch(runtime, launch)
         try:
-            return await asyncio.to_thread(self._launch, runtime, lambda: simulate(runtime, new_loop()))
+            return await asyncio.to_thread(self._launch, runtime, launch)
         except asyncio.CancelledError:
             runtime.interrupt()
             raise

@@ -14,13 +14,13 @@ from netsim.coders import Float
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.data.samples import DIGITS, ClassSamples, SomeRows
-from netsim.scenarios.data.tables import deal, enough
+from netsim.scenarios.data.tables import enough
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Method, chosen, network_of
-from netsim.scenarios.tasks.neural import TRAIN_SHARE, NetworkModel, NeuralTask
+from netsim.scenarios.tasks.neural import NetworkModel, NeuralTask, shared_task
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Compared, Divided, NetworkSize, PacedChannel
@@ -147,17 +147,15 @@ def neural(
     network = channel.network(graph, seeds.network)
     table, classes = samples.load(data, seeds.data)
     enough(len(table.target), size.agents, 2)
-    layers = model.build(table.inputs.shape[1], len(classes))
-    sharing: dict[str, Any] = {"partition": partition, "classes": len(classes)}
-    parts = deal(table, size.agents, train_share=TRAIN_SHARE, seed=seeds.data, **sharing)
     given: dict[str, Any] = {"every": measured.every, "evaluated": measured.evaluated, "rounds": size.rounds}
-    task = NeuralTask(parts, layers, graph, how=model, seed=seeds.seed, ideal=channel.is_ideal, **given)
+    given |= {"partition": partition, "how": model, "ideal": channel.is_ideal}
+    task = shared_task(table, classes, graph, seed=seeds.seed, data_seed=seeds.data, **given)
     study.record(samples, model, size, data=data)
-    study.note(*table.notes, f"Each model has {task.size:,} parameters: {_tensors(layers.shapes)}.")
-    tell_division(study, parts, samples, classes)
+    study.note(*table.notes, f"Each model has {task.size:,} parameters: {_tensors(task.network.shapes)}.")
+    tell_division(study, task.parts, samples, classes)
     if model.backend != "numpy":
         study.origin["libraries"] = {model.backend: version(model.backend)}
-    study.constant = {"test_error": 1.0 - largest_share(np.concatenate([part.test_target for part in parts]))}
+    study.constant = {"test_error": 1.0 - largest_share(np.concatenate([part.test_target for part in task.parts]))}
     for method in methods:
         own = network_of(study, method, network, channel, seeds.network)
         method.run(study, own, task, [task.measure], size.rounds, watch=task.watch)

@@ -1,7 +1,8 @@
 """An asyncio event loop on simulated time, virtual or paced by the wall clock, with a fixed order of events.
 
-It differs from asyncio's own loop in three ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
-futures are numbered, and jobs in threads take no virtual time. An agent may have its own clock (`LocalClock`).
+It differs from asyncio's own loop in four ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
+futures are numbered, jobs in threads take no virtual time, and in virtual time the loop needs no sockets, so that it
+runs where there are none, as in a browser. An agent may have its own clock (`LocalClock`).
 """
 
 import asyncio
@@ -101,6 +102,34 @@ class Loop(asyncio.SelectorEventLoop):
         methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
+
+    # --- what wakes the loop ------------------------------------------------------------------------------------------
+
+    # The two ends of asyncio's pipe to itself.
+    _ssock = _csock = None
+
+    def _make_self_pipe(self) -> None:
+        # In virtual time only signals need it.
+        if self.clock.speed < math.inf:
+            super()._make_self_pipe()  # type: ignore[misc]
+
+    def _close_self_pipe(self) -> None:
+        if self._csock is not None:
+            super()._close_self_pipe()
+
+    def _write_to_self(self) -> None:
+        if self._csock is None:
+            self.clock.wake()
+        else:
+            super()._write_to_self()
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*_Args], object], *args: *_Args) -> None:
+        """Call ``callback`` at a signal; see asyncio."""
+        if self._csock is None and not self.is_closed():
+            super()._make_self_pipe()  # type: ignore[misc]
+        super().add_signal_handler(sig, callback, *args)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Return the simulated time in seconds."""

@@ -12,10 +12,13 @@ import heapq
 import itertools
 import math
 import selectors
+import threading
 import time
 from collections.abc import Callable, Mapping, Sized
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from netsim.errors import Stalled
@@ -82,6 +85,7 @@ class Onlooker(Protocol):
 class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
+    It asks the operating system for nothing before a socket is registered; until then `wake` ends what it waits for.
     Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
 
     Attributes
@@ -111,7 +115,9 @@ class ClockSelector(selectors.BaseSelector):
     speed = math.inf
 
     def __init__(self) -> None:
-        self._sockets = selectors.DefaultSelector()
+        # Released by `wake`, also from a signal handler.
+        self._sleep = threading.Lock()
+        self._sleep.acquire()
         self._timers: list[tuple[float, Any, Timer, Callable[[], object]]] = []
         self._order = itertools.count()
         self._purge_size = 1000
@@ -126,6 +132,11 @@ class ClockSelector(selectors.BaseSelector):
         self.jobs = 0
         # A loop sets it; one that does not has its passes one by one.
         self.ready: Sized = (None,)
+
+    @cached_property
+    def _sockets(self) -> selectors.BaseSelector:
+        """The operating system's selector."""
+        return selectors.DefaultSelector()
 
     def now(self) -> float:
         """Return the simulated time in seconds."""
@@ -225,19 +236,32 @@ class ClockSelector(selectors.BaseSelector):
 
     def _stand_still(self) -> Ready:
         if self.jobs:
-            return self._sockets.select()
+            return self._rest()
         if self.on_standstill:
             for callback in list(self.on_standstill):
                 callback()
             return []
         # A thread may be about to wake the loop: asyncio ends its executor in one.
-        ready = self._sockets.select(_WAKE_UP_TIME)
-        if not ready:
+        return self._rest(_WAKE_UP_TIME)
+
+    def _rest(self, seconds: float | None = None) -> Ready:
+        """Wait until a thread or a socket wakes the loop; raise Stalled if none does within real seconds."""
+        if self.get_map():
+            ready = self._sockets.select(seconds)
+            woken = bool(ready)
+        else:
+            ready, woken = [], self._sleep.acquire(timeout=-1 if seconds is None else seconds)
+        if not woken and seconds is not None:
             raise Stalled("the event loop waits for what can never come: no timer is set and no task can run")
         return ready
 
+    def wake(self) -> None:
+        """End the present wait for a thread, or the next one: threads that no socket connects with the loop call it."""
+        with suppress(RuntimeError):  # It was called already.
+            self._sleep.release()
+
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Register a socket (the loop's own wake-up pipe, usually the only one)."""
+        """Register a socket (on the wall clock usually only the loop's own wake-up pipe)."""
         return self._sockets.register(fileobj, events, data)
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
@@ -246,12 +270,13 @@ class ClockSelector(selectors.BaseSelector):
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """Return the registered sockets."""
-        return self._sockets.get_map()
+        return self._sockets.get_map() if "_sockets" in vars(self) else {}
 
     def close(self) -> None:
         """Release the operating system's selector."""
         self._timers.clear()
-        self._sockets.close()
+        if "_sockets" in vars(self):
+            self._sockets.close()
 
 
 class VirtualSelector(ClockSelector):

@@ -3,14 +3,14 @@
 Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
 """
 
-import struct
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim.coders.floats import Float, Floats
+from netsim.coders import nested
+from netsim.coders.floats import Float
 from netsim.coders.sparse import MOST_ELEMENTS, Sparse
 from netsim.errors import WireError
 from netsim.util import check
@@ -20,7 +20,7 @@ from netsim.wire.coded import Coded, Coder, Encoded
 from netsim.wire.inputs import generator, real_array, without_memory
 from netsim.wire.packing import check_shape
 
-_HEAD = struct.Struct(">BI")
+_NO_FACTOR = "a factor of a matrix must be a coded matrix whose elements all travel"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Factors(Coded):
         for part in (self.left, self.right):
             # A sparse factor, too, would be much larger than its bytes.
             if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
-                raise WireError("a factor of a matrix must be a coded matrix whose elements all travel")
+                raise WireError(_NO_FACTOR)
         if self.left.shape[1] != self.right.shape[1]:
             raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} do not fit together")
         if check_shape(self.shape) > MOST_ELEMENTS:
@@ -70,14 +70,13 @@ class Factors(Coded):
     def pack(self) -> bytes:
         """Return its bytes; raises WireError if P and Q do not fit together."""
         self.check()
-        parts = map(registry.pack, (self.left, self.right))
-        return b"".join(_HEAD.pack(number, len(data)) + data for number, data in parts)
+        return nested.pack((self.left, self.right))
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
         """Return the matrix with these bytes; raises WireError for any others."""
-        left, start = _factor(data, 0)
-        right, start = _factor(data, start)
+        left, start = nested.unpack(data, 0, "two factors", (Factors, Sparse), _NO_FACTOR)
+        right, start = nested.unpack(data, start, "two factors", (Factors, Sparse), _NO_FACTOR)
         if start != len(data):
             raise WireError(f"{len(data)} bytes are too many for two factors")
         matrix = cls(left, right)
@@ -88,20 +87,6 @@ class Factors(Coded):
         """Return P Qᵀ."""
         values: Vector = self.left.values @ self.right.values.T
         return values
-
-
-def _factor(data: bytes, start: int) -> tuple[Coded, int]:
-    """Return the factor at an offset, and its end."""
-    if len(data) < start + _HEAD.size:
-        raise WireError(f"{len(data)} bytes cannot hold two factors")
-    number, length = _HEAD.unpack_from(data, start)
-    begin = start + _HEAD.size
-    if len(data) < begin + length:
-        raise WireError(f"{len(data)} bytes cannot hold two factors")
-    if registry.KINDS.get(number) in (Factors, Sparse):
-        # Else few bytes could ask for a thousand of them within each other.
-        raise WireError("a factor of a matrix must be a coded matrix whose elements all travel")
-    return registry.unpack(number, data[begin : begin + length]), begin + length
 
 
 class LowRank(Coder):
@@ -175,4 +160,4 @@ def _as_factor(coder: Coder, encoded: Encoded) -> Coded:
     """Return what a coder made of a factor as a coded array; raises BadInput for one that omits elements."""
     if isinstance(encoded, Factors | Sparse):
         raise check.refuse("coder", coder, "one that sends all elements of P and Q")
-    return encoded if isinstance(encoded, Coded) else Floats.of(encoded)
+    return nested.coded(encoded)

@@ -4,7 +4,6 @@ The parts are equal, or the tensors of a model, in their shapes and with coders 
 """
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -12,20 +11,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim.coders.floats import Floats
+from netsim.coders import nested
 from netsim.coders.lowrank import Factors
 from netsim.coders.sparse import MOST_ELEMENTS, Sparse
 from netsim.errors import BadInput, WireError
 from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire import registry
-from netsim.wire.coded import Coded, Coder, Encoded
+from netsim.wire.coded import Coded, Coder
 from netsim.wire.inputs import real_array, with_own_memory
 from netsim.wire.packing import check_shape
 
 MOST_PARTS = 255
-
-_HEAD = struct.Struct(">BI")
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,7 @@ class Several(Coded):
     def pack(self) -> bytes:
         """Return its bytes; raises WireError if its parts do not fit together."""
         self.check()
-        found = [bytes((0, len(self.parts)) if self.flat else (len(self.parts),))]
-        for part in self.parts:
-            number, data = registry.pack(part)
-            found += [_HEAD.pack(number, len(data)), data]
-        return b"".join(found)
+        return bytes((0, len(self.parts)) if self.flat else (len(self.parts),)) + nested.pack(self.parts)
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
@@ -96,17 +89,9 @@ class Several(Coded):
         count = data[flat] if len(data) > flat else 0
         parts, start = [], 1 + flat
         for _ in range(count):
-            if len(data) < start + _HEAD.size:
-                raise WireError(f"{len(data)} bytes cannot hold {count} coded arrays")
-            number, length = _HEAD.unpack_from(data, start)
-            start += _HEAD.size
-            if len(data) < start + length:
-                raise WireError(f"{len(data)} bytes cannot hold {count} coded arrays")
-            if registry.KINDS.get(number) is Several:
-                # Else few bytes could ask for a thousand of them within each other.
-                raise WireError("several coded arrays cannot be part of several others")
-            parts.append(registry.unpack(number, data[start : start + length]))
-            start += length
+            why = "several coded arrays cannot be part of several others"
+            part, start = nested.unpack(data, start, f"{count} coded arrays", (Several,), why)
+            parts.append(part)
         if start != len(data):
             raise WireError(f"{len(data)} bytes are too many for {count} coded arrays")
         several = cls(tuple(parts), flat=flat)
@@ -170,7 +155,7 @@ class InParts(Coder):
         """Return the coded array; ``rng`` is for the coders."""
         cut = self._cut(real_array(vector))
         coded = [coder.encode(part, rng) for coder, part in zip(self._coders, cut, strict=True)]
-        parts = tuple(_as_part(each) for each in coded)
+        parts = tuple(nested.coded(each) for each in coded)
         return Several(parts, sum(part.saturated for part in parts), isinstance(self.parts, dict))
 
     def _cut(self, array: Vector) -> list[Vector]:
@@ -200,8 +185,3 @@ def _shapes(parts: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
         lengths = [shape] if isinstance(shape, int) else list(shape) or [1]
         found[name] = tuple(check.integer(what, length, low=1) for length in lengths)
     return found
-
-
-def _as_part(coded: Encoded) -> Coded:
-    """Return what a coder made as a coded array."""
-    return coded if isinstance(coded, Coded) else Floats.of(coded)

@@ -1,16 +1,19 @@
-"""Runs are launched here: on a loop made for them, interruptible by Ctrl-C, or in a thread beside a running loop."""
+"""Runs are launched here: on a loop made for them, interruptible by Ctrl-C, also while another loop runs."""
 
 import _thread
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netsim.clock.clock import Loop
+from netsim.clock.task import OWNER
 from netsim.engine.build import Settings
 from netsim.engine.process import warned
 from netsim.engine.runtime import Runtime
@@ -20,7 +23,7 @@ from netsim.run import Run
 if TYPE_CHECKING:
     from netsim.network import Network
 
-__all__ = ["BACKEND", "Backend", "in_thread", "simulate"]
+__all__ = ["BACKEND", "Backend", "aside", "simulate", "threads_start"]
 
 Backend = Callable[["Network", Settings, Run], Run]
 """Runs a network with checked settings: it fills and returns the run, or returns another one."""
@@ -47,6 +50,26 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
         raise
 
 
+class _Insistent:
+    """A handler of Ctrl-C that calls another one, and again if the loop's step does not end."""
+
+    def __init__(self, loop: Loop, interrupt: Callable[[int, FrameType | None], Any]) -> None:
+        self._loop, self._interrupt = loop, interrupt
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        stepped = threading.Event()
+        self._loop.call_soon_threadsafe(stepped.set)
+
+        def again() -> None:
+            if not stepped.is_set() and signal.getsignal(signal.SIGINT) is self:
+                _thread.interrupt_main()
+
+        timer = threading.Timer(_PATIENCE, again)
+        timer.daemon = True
+        timer.start()
+        self._interrupt(number, frame)
+
+
 async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
     """Run; a Ctrl-C ends it between two steps or, if there is no next one, in the middle of an agent's code."""
     interrupt = signal.getsignal(signal.SIGINT)
@@ -54,46 +77,55 @@ async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
     if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:
         return await runtime.run(loop)
 
-    def insist(number: int, frame: FrameType | None) -> None:
-        stepped = threading.Event()
-        loop.call_soon_threadsafe(stepped.set)
-
-        def again() -> None:
-            if not stepped.is_set() and signal.getsignal(signal.SIGINT) is insist:
-                _thread.interrupt_main()
-
-        timer = threading.Timer(_PATIENCE, again)
-        timer.daemon = True
-        timer.start()
-        interrupt(number, frame)
-
-    signal.signal(signal.SIGINT, insist)
+    signal.signal(signal.SIGINT, _Insistent(loop, interrupt))
     try:
         return await runtime.run(loop)
     finally:
         signal.signal(signal.SIGINT, interrupt)
 
 
-def in_thread(runtime: Runtime, launch: Callable[[], Run]) -> Run:
-    """Call ``launch`` in a thread without an event loop; an interrupt of this thread interrupts the run."""
-    outcome: Future[Run] = Future()
-    over = threading.Event()
-
-    def work() -> None:
-        try:
-            outcome.set_result(launch())
-        except BaseException as error:
-            outcome.set_exception(error)
-        finally:
-            over.set()
-
+@contextmanager
+def aside() -> Iterator[None]:
+    """Put a running event loop, as of a notebook or of an agent, aside, so that another one may run in this thread."""
+    outer = asyncio._get_running_loop()
+    if outer is None:
+        yield
+        return
+    task = asyncio.current_task(outer)
+    owner = OWNER.set(None)
+    if task is not None:
+        _leave_task(outer, task)
+    asyncio._set_running_loop(None)
     try:
-        threading.Thread(target=work).start()
-        over.wait()
-    except BaseException as error:
-        runtime.interrupt()
-        # Not join(): after an interrupt that returns too early.
-        over.wait()
-        runtime.attach_result_to(error)
-        raise
-    return outcome.result()
+        with _interrupts():
+            yield
+    finally:
+        asyncio._set_running_loop(outer)
+        if task is not None:
+            _enter_task(outer, task)
+        OWNER.reset(owner)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let a Ctrl-C end what runs now, where it would end the task of the loop outside, which cannot go on yet."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    asyncios = isinstance(interrupt, partial) and isinstance(getattr(interrupt.func, "__self__", None), asyncio.Runner)
+    if not in_main or not (asyncios or isinstance(interrupt, _Insistent)):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def threads_start() -> bool:
+    """Return whether this system starts threads; a browser does not."""
+    try:
+        threading.Thread(target=int).start()
+    except RuntimeError:
+        return False
+    return True

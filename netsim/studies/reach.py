@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from netsim.errors import BadInput
 from netsim.util import check
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def settling(errors: ArrayLike, level: float) -> NDArray[np.int64]:
+    """Return, for each position, the first from which on no error up to it is above ``level``; the next if it is."""
+    above = ~(np.asarray(errors, dtype=np.float64) <= level)
+    return np.maximum.accumulate(np.where(above, np.arange(1, len(above) + 1), 0))
+
+
 def settled(errors: ArrayLike, level: float) -> int | None:
     """Return the first position from which on no error is above ``level``; None if the last one is."""
-    above = np.flatnonzero(~(np.asarray(errors, dtype=np.float64) <= level))
-    first = int(above[-1]) + 1 if len(above) else 0
-    return first if first < np.size(errors) else None
+    firsts = settling(errors, level)
+    return int(firsts[-1]) if len(firsts) and firsts[-1] < len(firsts) else None
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class Study:
         self.formats = Formats()
         self.session: ViewServer | None = None
         self._failed: tuple[str, BaseException] | None = None
-        self._computed: dict[str, Callable[[Run], Any]] = {}
+        self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
         self._reporter = reporter or Reporter(quiet=True)
@@ -203,8 +203,8 @@ class Study:
         about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
         return self.session.viewer(about, length)
 
-    def column(self, name: str, compute: Callable[[Run], Any]) -> None:
-        """Add a column to rounds.csv: ``compute`` takes a run to a value for each of its rows."""
+    def column(self, name: str, compute: Callable[["pd.DataFrame"], Any]) -> None:
+        """Add a column to rounds.csv: ``compute`` takes the rows of a run to a value for each of them."""
         self._computed[name] = compute
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -286,11 +286,8 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
-        table = _concatenated({name: self._rows(run) for name, run in self.runs.items()})
+        table = _concatenated({name: run.rounds.assign(**self._computed) for name, run in self.runs.items()})
         return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
-
-    def _rows(self, run: Run) -> "pd.DataFrame":
-        return run.rounds.assign(**{name: compute(run) for name, compute in self._computed.items()})
 
     @property
     def ledger(self) -> "pd.DataFrame":

@@ -1,6 +1,7 @@
 """`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from netsim import BadInput, topology
@@ -8,7 +9,7 @@ from netsim.scenarios.bench.methods import chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
-from netsim.scenarios.tasks.method import Method, with_values
+from netsim.scenarios.tasks.method import Method, Task, with_values
 from netsim.scenarios.tasks.seeds import Seeds
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -58,18 +59,22 @@ def bench_case(
     links = NETWORKS[check.one_of("network", network, NETWORKS)]
     methods = with_values(study, chosen_methods(tried.algorithms, tried.method))
     for method in methods:
-        if why := refusal(method, chosen, links):
+        if why := unreachable(method, links):
             raise BadInput(f"network = {network!r}: must be one that {method.name} can run on; {why}")
+        if why := unsuited(method, chosen):
+            raise BadInput(f"problem = {problem!r}: must be one that {method.name} can learn; {why}")
+    places = [links.network(seeds, star=method.over_star) for method in methods]
+    # A star has as many.
+    agents = len(places[0].graph)
     where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
-    study.column("reached_bits", lambda run: reached(run, **where, cost="wire_bits") / len(run.agents))
-    study.column("reached_s", lambda run: reached(run, **where, cost="time_s"))
-    study.column("score", lambda run: score(run, **where))
-    for method in methods:
-        place = links.network(seeds, star=method.over_star)
+    study.column("reached_bits", lambda rounds: reached(rounds, **where, cost="wire_bits") / agents)
+    study.column("reached_s", lambda rounds: reached(rounds, **where, cost="time_s"))
+    study.column("score", lambda rounds: score(rounds, **where, agents=agents))
+    for method, place in zip(methods, places, strict=True):
         task = chosen.task(place.graph, seeds.data)
         run = method.run(study, place, task, [task.measure], chosen.rounds)
         study.note(*filter(None, [diverged(method.name, run, chosen.error)]))
-    title = f"{problem}, {network}, {len(place.graph)} agents, {seeds.text}"
+    title = f"{problem}, {network}, {agents} agents, {seeds.text}"
     error = Axis(chosen.error, True)
     shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
@@ -80,12 +85,23 @@ def bench_case(
     )
 
 
-def refusal(method: Method, problem: Problem, links: Links) -> str:
-    """Return why a method is not made for a case; empty if it is."""
+def unreachable(method: Method, links: Links) -> str:
+    """Return why a method cannot run on links; empty if it can."""
     if method.over_star and links.measured is not None:
         return f"{method.name} needs a server that is linked with all others"
+    return ""
+
+
+def unsuited(method: Method, problem: Problem) -> str:
+    """Return what a method needs of a cost that a problem's lacks; empty if nothing."""
     try:
-        method.agents(problem.task(topology.star(AGENTS), 0), problem.rounds)
+        method.agents(_example(problem), problem.rounds)
     except BadInput as error:
         return str(error)
     return ""
+
+
+@cache
+def _example(problem: Problem) -> Task:
+    """Return a task of a problem, for agents that never run."""
+    return problem.task(topology.star(AGENTS), 0)

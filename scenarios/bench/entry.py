@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from netsim.errors import BadInput
-from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.case import unreachable, unsuited
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
 from netsim.scenarios.bench.report import KEYS, OWN, summarised
@@ -157,11 +157,10 @@ def _missing(folder: str, runs: pd.DataFrame) -> list[str]:
     for name in dict.fromkeys(runs["method"]):
         file = None if name in METHODS else str(Path(folder) / f"{name}.py")
         (method,) = chosen_methods(name if file is None else NONE, file)
-        lacks = [
-            f"{problem}, {network}"
-            for problem, network in itertools.product(PROBLEMS, NETWORKS)
-            if (name, problem, network) not in there and not refusal(method, PROBLEMS[problem], NETWORKS[network])
-        ]
+        problems = [problem for problem in PROBLEMS if not unsuited(method, PROBLEMS[problem])]
+        networks = [network for network in NETWORKS if not unreachable(method, NETWORKS[network])]
+        cases = itertools.product(problems, networks)
+        lacks = [f"{problem}, {network}" for problem, network in cases if (name, problem, network) not in there]
         if lacks:
             found.append(f"{name} lacks {'; '.join(lacks)}")
     return found

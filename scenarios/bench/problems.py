@@ -7,15 +7,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
-from netsim import Run
 from netsim.agents import LocalProblem, Squared, centralised
-from netsim.scenarios.data.partitions import Partition
-from netsim.scenarios.data.samples import ClassSamples
-from netsim.scenarios.data.tables import deal
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
-from netsim.scenarios.tasks.neural import TRAIN_SHARE, NetworkModel, NeuralTask
+from netsim.scenarios.tasks.neural import NeuralTask, neural_task
+from netsim.studies.reach import settling
 from netsim.util.draws import generator
 from netsim.util.typing import Array
 
@@ -76,13 +74,8 @@ class RegressionTask(Task):
 
 def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
     """Return a network of 64, 32 and 10 units for handwritten digits, which are divided unevenly between the agents."""
-    how = NetworkModel(model="mlp", hidden="32", batch=32)
-    table, classes = ClassSamples().load("digits", seed)
-    partition = Partition.parse("dirichlet:0.5")
-    parts = deal(table, len(graph), train_share=TRAIN_SHARE, seed=seed, partition=partition, classes=len(classes))
-    network = how.build(table.inputs.shape[1], len(classes))
-    given: dict[str, Any] = {"rounds": DIGITS_ROUNDS, "every": 5, "evaluated": 200}
-    return NeuralTask(parts, network, graph, how=how, seed=seed, **given)
+    how: dict[str, Any] = {"model": "mlp", "hidden": "32", "batch": 32, "rounds": DIGITS_ROUNDS}
+    return neural_task("digits", graph, partition="dirichlet:0.5", every=5, evaluated=200, seed=seed, **how)
 
 
 @dataclass(frozen=True)
@@ -136,25 +129,23 @@ PROBLEMS: Mapping[str, Problem] = {
 """The problems by name."""
 
 
-def reached(run: Run, error: str, target: float, cost: str) -> Array:
-    """Return, for each round, the cost up to where the error came to the target to stay until now.
+def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array:
+    """Return, for each row of a run, the cost up to where the error came to the target to stay until now.
 
     NaN while the error is above the target. Between rounds in which the error is measured it is taken to stay.
     """
-    rounds = run.rounds
-    above = ~(rounds[error].ffill().to_numpy(float) <= target)
     costs = rounds[cost].to_numpy(float)
-    since = np.maximum.accumulate(np.where(above, np.arange(1, len(costs) + 1), 0))
-    return np.where(above, math.nan, costs[np.minimum(since, len(costs) - 1)])
+    since = settling(rounds[error].ffill(), target)
+    return np.where(since > np.arange(len(costs)), math.nan, costs[np.minimum(since, len(costs) - 1)])
 
 
-def score(run: Run, error: str, target: float) -> Array:
+def score(rounds: pd.DataFrame, error: str, target: float, agents: int) -> Array:
     """Return what tuning makes small: log10 of the bits that an agent sends on the way to the target.
 
     While the error is above the target it is 10 plus the decades by which it is: any run that ends at the target is
     better than any that does not.
     """
-    errors = run.rounds[error].ffill().fillna(math.inf).to_numpy(float)
-    bits = reached(run, error, target, "wire_bits") / len(run.agents)
+    errors = rounds[error].ffill().fillna(math.inf).to_numpy(float)
+    bits = reached(rounds, error, target, "wire_bits") / agents
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(errors <= target, np.log10(np.maximum(bits, 1.0)), 10.0 + np.log10(errors / target))

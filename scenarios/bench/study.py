@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from netsim.errors import BadInput
-from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.case import unreachable, unsuited
 from netsim.scenarios.bench.entry import check_entry, digest
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
@@ -23,6 +23,7 @@ from netsim.studies.tuning import Range, tune
 from netsim.util.check import one_of, refuse
 
 _ALL = "all"
+_REFERENCE = "LT-ADMM"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Entered:
     networks : str
         Which networks, with commas between.
     paired : str
-        The method that others are compared with, seed by seed.
+        The method that others are compared with, seed by seed; by default LT-ADMM, where that is tried.
     """
 
     method: str | None = None
@@ -52,7 +53,7 @@ class Entered:
     over: str | None = None
     problems: str = ",".join(PROBLEMS)
     networks: str = ",".join(NETWORKS)
-    paired: str = "LT-ADMM"
+    paired: str | None = None
 
     def methods(self) -> list[Method]:
         """Return the methods; raises BadInput for an unknown name or an unusable file."""
@@ -66,7 +67,7 @@ class Entered:
             method: {name: f"{method}.{name}={RANGES[name]}" for name in values if name in RANGES}
             for method, values in known.items()
         }
-        for text in [] if self.over is None else names_in(self.over):
+        for text in names_in(self.over):
             own = Range.of(text)
             name = one_of("over: method", own.method or "", found)
             # Here rather than in the tuning: that of a user's method begins when those of the suite have run.
@@ -114,10 +115,12 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     problems = chosen_names("problems", entered.problems, PROBLEMS)
     networks = chosen_names("networks", entered.networks, NETWORKS)
     methods = entered.methods()
-    if entered.paired != Entered.paired:
+    if entered.paired is not None:
         one_of("paired", entered.paired, [each.name for each in methods])
+    reference = entered.paired or _REFERENCE
+    study.record(paired=reference)
     ranges = entered.ranges(methods)
-    files = dict(zip([each.name for each in methods if each.name not in METHODS], _files(entered.method), strict=True))
+    files = {Path(file).stem: file for file in names_in(entered.method)}
     study.origin["bench"] = {
         "version": VERSION,
         "seeds": list(SEEDS),
@@ -127,7 +130,8 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     runs, refused = [], []
     for number, (method, problem) in enumerate((m, p) for m in methods for p in problems):
         study.reporter.line(f"{number + 1} of {len(methods) * len(problems)}: {method.name}, {problem}")
-        whys = {name: absent[name] or refusal(method, PROBLEMS[problem], NETWORKS[name]) for name in networks}
+        lacks = unsuited(method, PROBLEMS[problem])
+        whys = {name: absent[name] or unreachable(method, NETWORKS[name]) or lacks for name in networks}
         refused += [(method.name, problem, name, why) for name, why in whys.items() if why]
         possible = [name for name, why in whys.items() if not why]
         if possible:
@@ -135,11 +139,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
             tried = {"problem": problem, "network": possible}
             tried |= {"algorithms": method.name} if file is None else {"algorithms": NONE, "method": file}
             runs.append(_measured(study, tried, ranges[method.name], Path(work.folder) / problem / method.name, work))
-    _tell(study, runs, refused, entered.paired)
-
-
-def _files(text: str | None) -> list[str]:
-    return [] if text is None else names_in(text)
+    _tell(study, runs, refused, reference)
 
 
 def _measured(study: Study, tried: dict[str, Any], over: Sequence[str], folder: Path, work: Work) -> pd.DataFrame:

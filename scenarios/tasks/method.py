@@ -348,7 +348,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
         same name.
     """
     found: list[Method] = []
-    for file in [] if files is None else names_in(files):
+    for file in names_in(files):
         method = _method_in(file, known)
         if method.name in {*taken, *(each.name for each in found)}:
             raise BadInput(f"method = {file!r}: must have another file name: a method {method.name!r} already exists")

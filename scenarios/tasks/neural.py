@@ -14,7 +14,7 @@ from netsim.agents.models.backends import BACKENDS, backend
 from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
 from netsim.scenarios.data.partitions import Partition
 from netsim.scenarios.data.samples import ClassSamples
-from netsim.scenarios.data.tables import AgentData, deal
+from netsim.scenarios.data.tables import AgentData, Table, deal
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.settings import names_in
@@ -127,7 +127,7 @@ class NeuralTask(Task):
     ----------
     size : int
         Length of a model.
-    network, ideal
+    parts, network, ideal
         As given.
     costs : list of ModelCost
         The agents' costs; ``cost`` takes an agent's name to a fresh copy of its one.
@@ -159,7 +159,7 @@ class NeuralTask(Task):
     ) -> None:
         check.integer("evaluated", evaluated, low=1)
         self._every, self._rounds = check.integer("every", every, low=1), rounds
-        self.network, self.size, self.ideal = network, network.size, ideal
+        self.parts, self.network, self.size, self.ideal = parts, network, network.size, ideal
         given: dict[str, Any] = {"batch": how.batch or None, "regularizer": how.regularizer / len(parts)}
         given |= {"dtype": how.dtype, "library": how.backend, "seed": seed}
         self.costs = [
@@ -253,19 +253,57 @@ def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str
     return inputs[np.sort(drawn)], labels[np.sort(drawn)]
 
 
+def shared_task(
+    table: Table,
+    classes: Sequence[str],
+    graph: "nx.Graph[int]",
+    *,
+    partition: Partition,
+    how: NetworkModel,
+    seed: int,
+    data_seed: int | None = None,
+    **measured: Any,
+) -> NeuralTask:
+    """Return a task of samples that are divided among the agents of a graph.
+
+    Parameters
+    ----------
+    table, classes
+        The samples, and the names of their classes.
+    graph : networkx.Graph
+        With a node 0, 1, … for each agent.
+    partition : Partition
+        How the samples are divided.
+    how : NetworkModel
+        The model.
+    seed, data_seed : int
+        Seed of the start and the minibatches, and of the division (default: the same).
+    **measured
+        As of `NeuralTask`: every, rounds, evaluated, ideal.
+
+    Raises
+    ------
+    BadInput
+        If the samples are no square images for a "cnn", or too few.
+    """
+    network = how.build(table.inputs.shape[1], len(classes))
+    division: dict[str, Any] = {"partition": partition, "classes": len(classes)}
+    division["seed"] = seed if data_seed is None else data_seed
+    parts = deal(table, len(graph), train_share=TRAIN_SHARE, **division)
+    return NeuralTask(parts, network, graph, how=how, seed=seed, **measured)
+
+
 def neural_task(
     data: str = "digits",
+    graph: "nx.Graph[int] | None" = None,
     *,
     agents: int = 10,
     edges: int | None = None,
     rows: int | None = None,
     partition: str = "iid",
-    rounds: int = 0,
-    every: int = 1,
-    evaluated: int = 2000,
-    ideal: bool = False,
     seed: int = 0,
-    **model: Any,
+    rounds: int = 0,
+    **more: Any,
 ) -> NeuralTask:
     """Return a task of a neural network on a data set of classes, for `Method.agents` and a script.
 
@@ -273,31 +311,34 @@ def neural_task(
     ----------
     data : str
         "digits", or the name or path of a table of classes.
+    graph : networkx.Graph, optional
+        With a node 0, 1, … for each agent; by default a random one.
     agents, edges : int
         Size of the random graph; by default two edges for each agent.
     rows : int, optional
         Use only this many rows of the data, taken at random.
     partition : str
         How the samples are divided, such as "dirichlet:0.1".
-    rounds, every, evaluated, ideal
-        As of `NeuralTask`.
     seed : int
         Seed of the data, the graph, the start and the minibatches.
-    **model
-        Fields of `NetworkModel`: model, hidden, batch, regularizer, dtype, backend.
+    rounds : int
+        As of `NeuralTask`.
+    **more
+        Those of `NeuralTask`: every, evaluated, ideal; and fields of `NetworkModel`: model, hidden, batch, regularizer,
+        dtype, backend.
 
     Raises
     ------
     BadInput
         For an unknown or damaged table, or an argument outside its range.
     """
-    how = NetworkModel(**model)
+    fields = {field.name for field in dataclasses.fields(NetworkModel)}
+    how = NetworkModel(**{name: value for name, value in more.items() if name in fields})
     how.checked()
     table, classes = ClassSamples(rows=rows).load(data, seed)
-    division: dict[str, Any] = {"partition": Partition.parse(partition), "classes": len(classes)}
-    parts = deal(table, agents, train_share=TRAIN_SHARE, seed=seed, **division)
-    usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
-    graph = topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
-    network = how.build(table.inputs.shape[1], len(classes))
-    given: dict[str, Any] = {"every": every, "rounds": rounds, "evaluated": evaluated, "ideal": ideal}
-    return NeuralTask(parts, network, graph, how=how, seed=seed, **given)
+    if graph is None:
+        usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
+        graph = topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
+    measured = {name: value for name, value in more.items() if name not in fields}
+    division = Partition.parse(partition)
+    return shared_task(table, classes, graph, partition=division, how=how, seed=seed, rounds=rounds, **measured)

@@ -315,9 +315,9 @@ class NetworkSize:
         return topology.erdos_renyi(self.agents, edges=self.edges, seed=seed)
 
 
-def names_in(text: str) -> list[str]:
-    """Return the parts of a parameter that lists several, with commas between."""
-    return [each.strip() for each in text.split(",")]
+def names_in(text: str | None) -> list[str]:
+    """Return the parts of a parameter that lists several, with commas between; none of one that is left out."""
+    return [] if text is None else [each.strip() for each in text.split(",")]
 
 
 def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:

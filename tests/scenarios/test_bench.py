@@ -11,7 +11,7 @@ import pytest
 
 from netsim import BadInput, Network, topology
 from netsim.agents import DKLA, DPSGD
-from netsim.scenarios.bench.case import refusal
+from netsim.scenarios.bench.case import unreachable, unsuited
 from netsim.scenarios.bench.entry import digest
 from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
@@ -62,11 +62,9 @@ def test_a_seed_draws_the_same_problem_and_another_seed_another() -> None:
 # --- what a case costs ------------------------------------------------------------------------------------------------
 
 
-class _Run:
-    def __init__(self, errors: list[float], agents: int = 2) -> None:
-        bits = 100.0 * np.arange(1, len(errors) + 1)
-        self.rounds = pd.DataFrame({"error": errors, "wire_bits": bits, "time_s": bits / 100})
-        self.agents = dict.fromkeys(range(agents))
+def run_of(errors: list[float]) -> pd.DataFrame:
+    bits = 100.0 * np.arange(1, len(errors) + 1)
+    return pd.DataFrame({"error": errors, "wire_bits": bits, "time_s": bits / 100})
 
 
 @pytest.mark.parametrize(
@@ -82,13 +80,13 @@ class _Run:
     ],
 )
 def test_the_target_counts_from_where_the_error_stays(errors: list[float], expected: list[float]) -> None:
-    found = reached(_Run(errors), "error", 1.0, "wire_bits")  # type: ignore[arg-type]
+    found = reached(run_of(errors), "error", 1.0, "wire_bits")
     assert np.array_equal(found, expected, equal_nan=True)
 
 
 def test_the_score_puts_every_run_that_ends_at_the_target_first() -> None:
-    late, missed, far = _Run([3.0] * 9 + [1.0]), _Run([0.5, 1.1]), _Run([3.0, 100.0])
-    scores = [score(run, "error", 1.0)[-1] for run in (_Run([1.0, 1.0]), late, missed, far, _Run([math.nan] * 2))]  # type: ignore[arg-type]
+    runs = [1.0, 1.0], [3.0] * 9 + [1.0], [0.5, 1.1], [3.0, 100.0], [math.nan] * 2
+    scores = [score(run_of(errors), "error", 1.0, agents=2)[-1] for errors in runs]
     assert scores == sorted(scores)
     assert scores[0] == pytest.approx(math.log10(50.0))
     assert scores[1] == pytest.approx(math.log10(500.0))
@@ -122,14 +120,18 @@ def test_losses_ruin_what_the_docs_say_they_ruin_and_edge_duals_survive() -> Non
 
 def test_a_case_refuses_a_method_that_is_not_made_for_it() -> None:
     digits, regression = PROBLEMS["digits"], PROBLEMS["regression"]
-    assert "proximal" in refusal(METHODS["DKLA"], digits, NETWORKS["ideal"])
-    assert "server" in refusal(METHODS["FedAvg"], regression, NETWORKS["intel-lab"])
-    assert not refusal(METHODS["FedAvg"], regression, NETWORKS["bursts"])
-    assert not refusal(METHODS["D-PSGD"], digits, NETWORKS["grenoble"])
+    assert "proximal" in unsuited(METHODS["DKLA"], digits)
+    assert "server" in unreachable(METHODS["FedAvg"], NETWORKS["intel-lab"])
+    assert not unsuited(METHODS["FedAvg"], regression)
+    assert not unreachable(METHODS["FedAvg"], NETWORKS["bursts"])
+    assert not unsuited(METHODS["D-PSGD"], digits)
+    assert not unreachable(METHODS["D-PSGD"], NETWORKS["grenoble"])
     with pytest.raises(
         BadInput, match="network = 'intel-lab': must be one that FedAvg can run on; FedAvg needs a serv"
     ):
         case(network="intel-lab", algorithms="FedAvg")
+    with pytest.raises(BadInput, match=r"problem = 'digits': must be one that DKLA can learn; .*proximal"):
+        case(problem="digits", algorithms="D-PSGD,DKLA")
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,7 @@ def test_control_c_is_tried_also_where_a_shell_in_the_background_ignores_it() ->
     assert done.returncode == 0, done.stdout
 
 
-def test_an_interrupt_in_a_notebook_ends_the_run_in_its_thread() -> None:
+def test_an_interrupt_in_a_notebook_ends_the_run() -> None:
     agents = {i: Endless() for i in range(3)}
     agents[0].started = lambda: os.kill(os.getpid(), signal.SIGINT)
 

@@ -228,8 +228,6 @@ def test_the_error_carries_the_run_so_far(end: Any, kind: type[BaseException], i
     async def notebook() -> None:
         play()
 
-    if inside and end is interrupts:
-        pytest.skip("the test's own loop would take the interrupt")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(kind) as caught:
