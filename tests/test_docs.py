@@ -225,6 +225,19 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     assert not any(each and Path(each[2]).exists() for each in fresh)
 
 
+def test_ci_gives_what_the_first_installation_compiled_to_the_next_ones(
+    trial: Callable[..., tuple[int, list[str], str]], tmp_path: Path
+) -> None:
+    compiled = "mkdir -p build/core-x netsim/core && touch build/core-x/stamp build/other netsim/core/_core.so"
+    found = 'echo "found $(echo $(find build netsim -type f | sort))" >> "$LOG"'
+    status, noted, errors = trial(f"{compiled} && touch netsim/core/other.py", found)
+    assert (status, errors) == (0, "")
+    assert noted[0] == "found build/core-x/stamp netsim/core/_core.so"
+    room = tmp_path / "room"
+    assert (room / "netsim" / "core" / "_core.so").is_file()
+    assert not (room / "build" / "other").exists()
+
+
 @pytest.mark.parametrize("fails", ["run", "test"])
 def test_ci_fails_where_a_command_of_the_readme_does(
     trial: Callable[..., tuple[int, list[str], str]], fails: str

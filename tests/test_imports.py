@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -28,6 +29,15 @@ def modules(*folders: str) -> dict[str, Path]:
 
 def imported(path: Path, known: set[str]) -> set[str]:
     """Return the known modules that a file imports at run time, wherever in it."""
+    found = set()
+    for module, names in _imports(path):
+        found |= {f"{module}.{name}" for name in names} & known or {module}
+    return found & known
+
+
+@cache
+def _imports(path: Path) -> list[tuple[str, list[str]]]:
+    """Return each module that a file imports at run time, and the names from it."""
     tree = ast.parse(path.read_text())
     typing = {
         inner
@@ -36,17 +46,16 @@ def imported(path: Path, known: set[str]) -> set[str]:
         for part in node.body
         for inner in ast.walk(part)
     }
-    found = set()
+    found: list[tuple[str, list[str]]] = []
     for node in ast.walk(tree):
         if node in typing:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found += [(alias.name, []) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: imports are absolute"
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & known) or {node.module}
-    return found & known
+            found.append((node.module, [alias.name for alias in node.names]))
+    return found
 
 
 def room(module: str) -> str:

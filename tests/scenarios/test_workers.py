@@ -18,8 +18,10 @@ LOSSY = {"loss": 0.2, "latency": 0.05}
 STUDIES: dict[str, dict[str, Any]] = {
     "coke": {"agents": 8, "features": 8, "rounds": 12, "bits": 4, **LOSSY},
     "online": {"agents": 8, "features": 8, "rounds": 12, **LOSSY},
-    "dynamic": {"agents": 8, "features": 8, "rounds": 12, "data": "drift", **LOSSY},
-    "omkl": {"agents": 5, "features": 6, "rounds": 12, "rows": 400, **LOSSY},
+    "dynamic": {"agents": 8, "features": 8, "rounds": 12, "data": "drift", "compare_bits": "3", **LOSSY},
+    # Each method, with and without a coder, once.
+    "omkl": {"agents": 5, "features": 6, "rounds": 12, "rows": 400, "repeats": 1, "eta": "0.1", "gamma": "0.09"}
+    | {"topologies": "path,complete", **LOSSY},
     "polk": {"agents": 5, "samples": 200, "checks": 3, **LOSSY},
 }
 
