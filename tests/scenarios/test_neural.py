@@ -226,7 +226,7 @@ def test_jax_repeats_to_the_byte_and_agrees_with_numpy(tmp_path: Path) -> None:
 
 @needs_data
 def test_mnist_is_learned() -> None:
-    study = catalogue.find_study("neural").execute(partition="dirichlet:0.1", rounds=200)
+    study = catalogue.find_study("neural").execute(partition="dirichlet:0.1", rounds=100)
     last = study.rounds.iloc[-1]
     assert study.settings["data"] == "mnist"
     assert last["test_error"] < 0.5
