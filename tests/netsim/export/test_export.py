@@ -145,7 +145,7 @@ def test_the_comment_names_the_fate_of_a_frame(run: Run, path: Path) -> None:
     packets = pcapng.read(path).packets
     assert len(packets) == len(rows)
     for packet, row in zip(packets, rows, strict=True):
-        start, depart, end, _, _, kind, cause, turn, bits, reply, number = row
+        start, depart, end, _, _, kind, cause, turn, bits, reply, number, _ = row
         [comment] = packet.comments
         found = pattern.fullmatch(comment)
         assert found, comment
