@@ -120,7 +120,8 @@ def inward(text: str) -> str:
 def first_line(module: str) -> str:
     """Return what the first line of a module says it is for."""
     path = ROOT.joinpath(*module.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    # Beside a module may be a folder of its name, with what it shows.
+    source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
     return (
         (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("|", "\\|")
     )
