@@ -22,6 +22,8 @@ from netsim.studies.cli import app
 ROOT = Path(__file__).parents[1]
 # Rows of figures.csv and of its tables.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
+# The line of a lesson that says whom it is for.
+_ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
 
@@ -94,13 +96,15 @@ def asked() -> str:
 
 
 def lessons() -> str:
-    """A row for each lesson: its title, and the first sentence that follows."""
+    """A row for each lesson: its title, its first sentence, its level, how long it takes, and what comes first."""
     rows = []
     for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb")):
         title, *prose = _paragraphs(path)
-        sentence = re.split(r"(?<=[.?!])\s", next(each for each in prose if not each.startswith("#")))[0]
-        rows.append((f"[{title.lstrip('# ')}]({path.name})", sentence))
-    return _table(("lesson", "what it asks"), rows)
+        about = next((found for each in prose if (found := _ABOUT.fullmatch(each))), None)
+        first = next(each for each in prose if not each.startswith("#") and not _ABOUT.fullmatch(each))
+        sentence = re.split(r"(?<=[.?!])\s", first)[0]
+        rows.append((f"[{title.lstrip('# ')}]({path.name})", sentence, *(about.groups() if about else ("", "", ""))))
+    return _table(("lesson", "what it asks", "level", "minutes", "first"), rows)
 
 
 def ns3(quantities: tuple[str, ...]) -> str:

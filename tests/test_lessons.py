@@ -1,4 +1,4 @@
-"""The lessons: each has its parts, and executed anew prints what is committed."""
+"""The lessons and their answers: each has its parts, and executed anew prints what is committed."""
 
 import base64
 import re
@@ -18,8 +18,15 @@ pytest.importorskip("ipykernel", reason="the lessons take nbclient and ipykernel
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 PARTS = ("question", "guess", "run", "look", "fix", "exercises")
 LARGEST = 60_000  # bytes of a figure
+ANSWERS = sorted((ROOT / "docs" / "lessons" / "answers").glob("*.ipynb"))
+ABOUT = re.compile(
+    r"^\*Level: (introductory|intermediate|advanced)\. Time: (\d+) minutes\. First: (.+)\.\*$", re.MULTILINE
+)
 
 by_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+by_notebook = pytest.mark.parametrize(
+    "path", LESSONS + ANSWERS, ids=lambda path: f"{'answers-' * (path.parent.name == 'answers')}{path.stem}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,27 +45,29 @@ def test_there_are_lessons() -> None:
 @pytest.mark.slow
 @by_lesson
 def test_a_lesson_prints_what_is_committed(path: Path, tool: dict[str, Any]) -> None:
-    committed = tool["texts"](tool["normalised"](nbformat.read(path, as_version=4)))
+    files = tool["notebooks"](path)
+    committed = [tool["texts"](tool["normalised"](nbformat.read(file, as_version=4))) for file in files]
     with warnings.catch_warnings():
         # Theirs, of the notebooks' own machinery; what a lesson warns of is in its outputs.
         warnings.simplefilter("ignore")
-        printed = tool["texts"](tool["executed"](path))
-    for number, (cell, before) in enumerate(zip(printed, committed, strict=True)):
-        assert cell == before, f"code cell {number}"
+        printed = [tool["texts"](notebook) for notebook in tool["executed"](path)]
+    for file, cells, before in zip(files, printed, committed, strict=True):
+        for number, (cell, committed_cell) in enumerate(zip(cells, before, strict=True)):
+            assert cell == committed_cell, f"{file.parent.name}/{file.name}, code cell {number}"
 
 
-@by_lesson
+@by_notebook
 def test_a_lesson_is_committed_executed_without_errors_and_warnings(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     figures = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
-    assert figures
+    assert figures or path in ANSWERS
     for figure in figures:
         assert len(base64.b64decode(figure)) <= LARGEST
 
 
-@by_lesson
+@by_notebook
 def test_a_lesson_is_committed_without_noise(path: Path, tool: dict[str, Any]) -> None:
     text = path.read_text(encoding="utf-8")
     again = nbformat.writes(tool["normalised"](nbformat.reads(text, as_version=4)), version=4) + "\n"
@@ -74,11 +83,36 @@ def test_a_lesson_has_its_parts_in_their_order(path: Path) -> None:
     left = iter(heading.lower() for heading in headings)
     for part in PARTS:
         assert any(re.search(rf"\b{part}", heading) for heading in left), f"{part}, after the parts before it"
-    exercises = re.split(r"^#+ .*xercises.*$", prose(notebook), flags=re.MULTILINE)[-1]
-    assert 3 <= len(re.findall(r"^(?:\d+\.|[-*]) ", exercises, re.MULTILINE)) <= 5
+    assert 3 <= exercises_of(path) <= 5
+
+
+def exercises_of(path: Path) -> int:
+    """Return how many exercises a lesson has."""
+    text = prose(nbformat.read(path, as_version=4))
+    return len(re.findall(r"^\d+\. ", re.split(r"^#+ .*xercises.*$", text, flags=re.MULTILINE)[-1], re.MULTILINE))
 
 
 @by_lesson
+def test_a_lesson_tells_its_level_and_time_and_what_comes_first(path: Path) -> None:
+    (found,) = ABOUT.findall(prose(nbformat.read(path, as_version=4)))
+    assert 20 <= int(found[1]) <= 120
+    for number in re.findall(r"\d+", found[2]):
+        assert int(number) < int(path.stem[:2])
+
+
+@by_lesson
+def test_each_exercise_has_an_answer(path: Path) -> None:
+    answers = path.parent / "answers" / path.name
+    headings = re.findall(r"^## Exercise (\d+)", prose(nbformat.read(answers, as_version=4)), re.MULTILINE)
+    assert [int(number) for number in headings] == list(range(1, 1 + exercises_of(path)))
+
+
+def test_no_page_of_a_student_links_to_the_answers() -> None:
+    for page in [*LESSONS, ROOT / "docs" / "lessons" / "index.md"]:
+        assert "answers" not in re.findall(r"\]\(([^)]*)\)", page.read_text(encoding="utf-8")), page.name
+
+
+@by_notebook
 def test_links_of_a_lesson_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^):]+)?\)", prose(nbformat.read(path, as_version=4))):
         assert (path.parent / target).exists(), target

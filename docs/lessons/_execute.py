@@ -1,7 +1,8 @@
 """The lessons as they are committed: executed, with their outputs, and without what differs from run to run.
 
 ``python docs/lessons/_execute.py`` executes all of them, ``python docs/lessons/_execute.py 01_flooding 03_averaging``
-those named, and writes them anew. Takes nbclient and ipykernel (``pip install -e '.[test]'``).
+those named, and writes them anew, each with its answers (answers/01_flooding.ipynb). Answers begin where their lesson
+ends: their first cell runs it. Takes nbclient and ipykernel (``pip install -e '.[test]'``).
 """
 
 import sys
@@ -18,6 +19,9 @@ LESSONS = Path(__file__).parent
 SECONDS = 300
 """How long a cell may take."""
 
+WIDGET = "(a widget: it is shown where the notebook runs)"
+"""What stands in place of a widget, which has an address."""
+
 _SHOWN = ("image/png", "text/plain")
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -25,21 +29,40 @@ _METADATA = {
 }
 
 
-def executed(path: Path) -> Any:
-    """Return a lesson after an execution in a folder of its own, normalised.
+def notebooks(path: Path) -> list[Path]:
+    """Return the files of a lesson: the lesson, and its answers if it has any."""
+    return [each for each in (path, path.parent / "answers" / path.name) if each.is_file()]
+
+
+def run_cell(path: Path) -> str:
+    """Return the first code cell of a lesson's answers, which runs the lesson."""
+    return f"%%capture\n%run ../{path.name}"
+
+
+def executed(path: Path) -> list[Any]:
+    """Return the notebooks of a lesson after one execution in a folder of its own, normalised.
 
     Raises
     ------
+    ValueError
+        If the answers' first code cell is not `run_cell`.
     CellExecutionError
         If a cell raises.
     """
-    notebook = nbformat.read(path, as_version=4)
+    lesson, *answers = found = [nbformat.read(each, as_version=4) for each in notebooks(path)]
+    cells = list(lesson.cells)
+    for each in answers:
+        # The lesson has just run in the same kernel.
+        first, *rest = [cell for cell in each.cells if cell.cell_type == "code"]
+        if first.source != run_cell(path):
+            raise ValueError(f"answers/{path.name}: the first code cell must be {run_cell(path)!r}")
+        cells += rest
+    whole = nbformat.v4.new_notebook(cells=cells)
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
-        )
-        client.execute()
-    return normalised(notebook)
+        NotebookClient(
+            whole, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+        ).execute()
+    return [normalised(each) for each in found]
 
 
 def normalised(notebook: Any) -> Any:
@@ -65,6 +88,8 @@ def _normal(output: Any) -> Any:
         output.execution_count = None
     if "data" in output:
         output.metadata = nbformat.from_dict({})
+        if any(name.startswith("application/vnd.jupyter.widget") for name in output.data):
+            output.data["text/plain"] = WIDGET
         output.data = nbformat.from_dict({name: output.data[name] for name in _SHOWN if name in output.data})
     return output
 
@@ -95,10 +120,11 @@ def main() -> int:
         if not path.is_file():
             print(f"{path.stem}: must be one of {', '.join(each.stem for each in sorted(LESSONS.glob('*.ipynb')))}")
             return 2
-        text = nbformat.writes(executed(path), version=4) + "\n"
-        with write_whole(path) as file:
-            file.write(text.encode())
-        print(f"{path.name}: written, {len(text) / 1e3:.0f} kB")
+        for file, notebook in zip(notebooks(path), executed(path), strict=True):
+            text = nbformat.writes(notebook, version=4) + "\n"
+            with write_whole(file) as whole:
+                whole.write(text.encode())
+            print(f"{file.relative_to(LESSONS)}: written, {len(text) / 1e3:.0f} kB")
     return 0
 
 

@@ -1,0 +1,52 @@
+"""What all classics keep to: they are short, name their paper, and are offered by their room."""
+
+import ast
+import inspect
+import io
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import netsim
+from netsim.agents import classics
+from netsim.agents.papers import Cited
+
+FOLDER = Path(classics.__file__).parent
+MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
+AGENTS = [kind for name in classics.__all__ if issubclass(kind := getattr(classics, name), netsim.Agent)]
+LONGEST = 80
+
+
+def code_lines(text: str) -> int:
+    """Return how many lines hold code: without docstrings, comments and empty lines."""
+    strings = [
+        node.body[0] for node in ast.walk(ast.parse(text)) if hasattr(node, "body") and isinstance(node.body, list)
+    ]
+    docs = {
+        line
+        for part in strings
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) and isinstance(part.value.value, str)
+        for line in range(part.lineno, (part.end_lineno or part.lineno) + 1)
+    }
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in skipped]
+    return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docs)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_classic_is_short(path: Path) -> None:
+    assert code_lines(path.read_text()) <= LONGEST
+
+
+@pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
+def test_a_classic_names_its_paper(kind: type[netsim.Agent]) -> None:
+    assert issubclass(kind, Cited)
+    assert kind.citation()
+    assert inspect.getdoc(kind)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_room_offers_what_its_modules_offer(path: Path) -> None:
+    module = getattr(__import__(f"netsim.agents.classics.{path.stem}", fromlist=["x"]), "__all__")
+    assert set(module) <= set(classics.__all__)
