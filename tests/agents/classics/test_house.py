@@ -1,6 +1,7 @@
 """What all classics keep to: they are short, name their paper, and are offered by their room."""
 
 import ast
+import importlib
 import inspect
 import io
 import tokenize
@@ -48,5 +49,5 @@ def test_a_classic_names_its_paper(kind: type[netsim.Agent]) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_the_room_offers_what_its_modules_offer(path: Path) -> None:
-    module = getattr(__import__(f"netsim.agents.classics.{path.stem}", fromlist=["x"]), "__all__")
+    module = importlib.import_module(f"netsim.agents.classics.{path.stem}").__all__
     assert set(module) <= set(classics.__all__)
