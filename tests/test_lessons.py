@@ -3,6 +3,8 @@
 import base64
 import re
 import runpy
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -116,3 +118,19 @@ def test_no_page_of_a_student_links_to_the_answers() -> None:
 def test_links_of_a_lesson_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^):]+)?\)", prose(nbformat.read(path, as_version=4))):
         assert (path.parent / target).exists(), target
+
+
+@pytest.mark.slow
+def test_figures_of_a_lesson_are_written_for_slides(tmp_path: Path) -> None:
+    tool = str(ROOT / "docs" / "lessons" / "_figures.py")
+    subprocess.run([sys.executable, tool, str(tmp_path / 'a "b"'), "01_flooding"], check=True, capture_output=True)
+    written = sorted((tmp_path / 'a "b"').iterdir())
+    assert written[0].name == "01_flooding-1.svg"
+    assert all(path.read_text().rstrip().endswith("</svg>") for path in written)
+
+
+def test_figures_of_a_lesson_that_is_none_are_refused(tmp_path: Path) -> None:
+    tool = str(ROOT / "docs" / "lessons" / "_figures.py")
+    done = subprocess.run([sys.executable, tool, str(tmp_path), "99_none"], capture_output=True, text=True)
+    assert done.returncode
+    assert done.stderr.startswith("99_none: must be one of 01_flooding")

@@ -57,12 +57,15 @@ def executed(path: Path) -> list[Any]:
         if first.source != run_cell(path):
             raise ValueError(f"answers/{path.name}: the first code cell must be {run_cell(path)!r}")
         cells += rest
-    whole = nbformat.v4.new_notebook(cells=cells)
-    with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(
-            whole, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
-        ).execute()
+    execute(nbformat.v4.new_notebook(cells=cells))
     return [normalised(each) for each in found]
+
+
+def execute(notebook: Any) -> None:
+    """Execute a notebook in a folder of its own; raises CellExecutionError if a cell raises."""
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources).execute()
 
 
 def normalised(notebook: Any) -> Any:
@@ -113,13 +116,19 @@ def _text(output: Any) -> str:
     return str(output.data.get("text/plain", ""))
 
 
+def named(names: list[str]) -> list[Path]:
+    """Return the lessons of these names, or all; raises SystemExit for a name that is none."""
+    every = sorted(LESSONS.glob("*.ipynb"))
+    found = [LESSONS / f"{Path(name).stem}.ipynb" for name in names]
+    for path in found:
+        if path not in every:
+            raise SystemExit(f"{path.stem}: must be one of {', '.join(each.stem for each in every)}")
+    return found or every
+
+
 def main() -> int:
     """Execute the lessons that are named, or all, and write them."""
-    named = [LESSONS / f"{Path(each).stem}.ipynb" for each in sys.argv[1:]] or sorted(LESSONS.glob("*.ipynb"))
-    for path in named:
-        if not path.is_file():
-            print(f"{path.stem}: must be one of {', '.join(each.stem for each in sorted(LESSONS.glob('*.ipynb')))}")
-            return 2
+    for path in named(sys.argv[1:]):
         for file, notebook in zip(notebooks(path), executed(path), strict=True):
             text = nbformat.writes(notebook, version=4) + "\n"
             with write_whole(file) as whole:
