@@ -133,7 +133,7 @@ def search(
     invariant : callable or class
         ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
         line is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may
-        remember.
+        remember; if it has a method ``at_end(agents)``, that is called in the same way when the run is over.
     seeds : iterable of int
         The seeds to try, in this order.
     faults : mapping, callable or iterable of Fault, optional
@@ -267,15 +267,23 @@ class _Guard:
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
         self._holds: Invariant = _object_of(invariant) if isinstance(invariant, type) else invariant
+        self._at_end: Invariant | None = getattr(self._holds, "at_end", None)
         self._name = getattr(invariant, "__name__", type(invariant).__name__)
         self._seed = seed
         self.message: str | None = None
         self.time = math.inf
 
-    def __call__(self, agents: Mapping[Hashable, Agent], time: float) -> bool:
+    def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
         """Return whether the run is to end; raises NetsimError for another error of the invariant."""
+        if self._is_broken(self._holds, agents, time):
+            self.time = time
+        elif last and self._at_end is not None and self._is_broken(self._at_end, agents, time):
+            self.time = time
+        return self.message is not None
+
+    def _is_broken(self, holds: Invariant, agents: Mapping[Hashable, Agent], time: float) -> bool:
         try:
-            result = self._holds(agents)
+            result = holds(agents)
         except AssertionError as error:
             self.message = _text_of(error) or f"{self._name} does not hold"
         except Exception as error:
@@ -291,7 +299,6 @@ class _Guard:
             if result:
                 return False
             self.message = f"{self._name} does not hold"
-        self.time = time
         return True
 
 

@@ -308,6 +308,29 @@ def test_a_class_has_an_object_for_each_run_which_may_remember() -> None:
     assert min(calls) > 50
 
 
+def test_what_must_have_happened_by_the_end_is_asked_there_only() -> None:
+    async def ends(me: Actor) -> None:
+        await asyncio.sleep(2)
+        me.log.append("done")
+
+    class Done:
+        asked = 0
+
+        def __call__(self, agents: Mapping[Any, Any]) -> None:
+            assert self.asked == 0
+
+        def at_end(self, agents: Mapping[Any, Any]) -> None:
+            self.asked += 1
+            assert all(agent.log for agent in agents.values()), "not all are done"
+
+    assert search(acting(ends), Done, seeds=[0]) is None
+    assert search(acting(ends, until=None), Done, seeds=[0]) is None
+    finding = one(search(acting(ends, until=1.5), Done, seeds=[0]))
+    assert (finding.message, finding.time) == ("not all are done", 1.5)
+    finding = one(search(acting(ends), Done, seeds=[0], faults=[Crash(0, 1.0), Lose((0, 1), 0.5)]))
+    assert finding.faults == Faults([Crash(0, 1.0)])
+
+
 def test_an_assertion_without_text_and_numpy_s_booleans() -> None:
     import numpy as np
 
