@@ -94,8 +94,8 @@ class Finding:
 
     def __str__(self) -> str:
         faults = [f"  {fault}" for fault in self.faults]
-        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed, by {self.runs} runs" if self.drawn else ""
+        seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
+        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed; {runs} to shrink" if self.drawn else ""
         return "\n".join(
             [
                 self.message,
@@ -110,6 +110,10 @@ class Finding:
         if self.words is None:
             return f"make(seed={self.seed}) with the finding's faults added to the network's"
         return f'{command} --at "{self.words}"' if self.words else command
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def search(
@@ -262,7 +266,7 @@ class _Guard:
     message : str or None
         How it was broken; None: not yet.
     time : float
-        When, in seconds.
+        When it was called last, in seconds.
     """
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
@@ -275,11 +279,10 @@ class _Guard:
 
     def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
         """Return whether the run is to end; raises NetsimError for another error of the invariant."""
+        self.time = time
         if self._is_broken(self._holds, agents, time):
-            self.time = time
-        elif last and self._at_end is not None and self._is_broken(self._at_end, agents, time):
-            self.time = time
-        return self.message is not None
+            return True
+        return last and self._at_end is not None and self._is_broken(self._at_end, agents, time)
 
     def _is_broken(self, holds: Invariant, agents: Mapping[Hashable, Agent], time: float) -> bool:
         try:

@@ -426,7 +426,7 @@ def test_a_finding_tells_how_it_is_repeated_and_is() -> None:
     finding = one(search(beating, nobody_alone, seeds=[8], faults=[Partition([1], 1.2345, 3), Lose((0, 1), 2)]))
     assert str(finding).splitlines() == [
         "[1] alone",
-        "seed 8, at 1.56 s (1 seed tried; 1 of 2 faults needed, by 5 runs)",
+        "seed 8, at 1.56 s (1 seed tried; 1 of 2 faults needed; 5 runs to shrink)",
         "  agent 1 is cut off from the others from 1 s",
         'again: make(seed=8) --at "1 partition 1"',
     ]
