@@ -177,7 +177,7 @@ class Crash(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.node(), *sampler.span(), keeps_state=sampler.coin())
+        return cls(sampler.node(), *sampler.span(), keeps_state=sampler.keeps_state())
 
 
 @dataclass(frozen=True)
