@@ -10,11 +10,13 @@ import dataclasses
 import inspect
 import math
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -193,11 +195,19 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
 
 
 def _command(make: Make, seed: int) -> str:
-    """Return the command that runs the file of ``make``; "" if that is no file for it."""
+    """Return the command that runs the file of ``make``; "" if there is none."""
+    settings: dict[str, Any] = {}
+    if isinstance(make, partial) and not make.args:
+        settings, make = make.keywords, make.func
     path = Path(getattr(getattr(make, "__code__", None), "co_filename", ""))
     if getattr(make, "__qualname__", "") != "make" or path.suffix != ".py" or not path.is_file():
         return ""
-    return f"netsim run {path.name} --seed {seed}"
+    from netsim.studies.catalogue import flag
+
+    with suppress(ValueError):
+        path = path.resolve().relative_to(Path.cwd())
+    flags = [flag(name, value) for name, value in {**settings, "seed": seed}.items()]
+    return " ".join(["netsim run", shlex.quote(str(path)), *flags])
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------

@@ -1,36 +1,36 @@
-"""Grade a class: ``python grade.py submissions marks.csv``; each folder in submissions has a student's broadcast.py."""
+"""Grade a class: ``python grade.py submissions marks.csv``; submissions/NAME/broadcast.py is the work of a student."""
 
 import csv
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-SECONDS = 120  # of real time for a submission
+HERE = Path(__file__).parent
+SECONDS = 120
+"""Seconds that a submission may take in all, also if it sleeps."""
 
 
-def grade(file, results):
-    """Grade a file in a process of its own; return what it wrote."""
+def grade(folder):
+    """Grade a submission in a process of its own; return what is in its results.json."""
+    file, results = folder / "broadcast.py", folder / "results.json"
     results.unlink(missing_ok=True)
-    here = Path(__file__).parent
-    command = [sys.executable, "-m", "pytest", "-q", f"--rootdir={here}", str(here / "test_broadcast.py")]
-    try:
-        subprocess.run([*command, "--submission", file, "--results", results], capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
+    command = [sys.executable, "-m", "pytest", "test_broadcast.py", "--submission", file, "--results", results]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, cwd=HERE, capture_output=True, timeout=SECONDS)
     return json.loads(results.read_text())
 
 
 def main(submissions, table):
-    """Grade all submissions into a table with a row for each, and a column for each test."""
+    """Write a row for each submission, with a column for each test."""
     with Path(table).open("w", newline="") as file:
         writer = csv.writer(file)
-        for number, folder in enumerate(sorted(Path(submissions).iterdir())):
-            found = grade(folder / "broadcast.py", folder / "results.json")
+        for number, folder in enumerate(sorted(Path(submissions).resolve().iterdir())):
+            found = grade(folder)
             if number == 0:
                 writer.writerow(["student", "marks", *(each["name"] for each in found["tests"]), "remark"])
-            marks = [each["score"] for each in found["tests"]]
-            writer.writerow([folder.name, found["score"], *marks, found["output"]])
+            writer.writerow([folder.name, found["score"], *(each["score"] for each in found["tests"]), found["output"]])
             print(f"{folder.name}: {found['score']}", flush=True)
 
 

@@ -83,6 +83,6 @@ def test_cuts_and_crashes(agent):
         graph = topology.erdos_renyi(6, edges=8, seed=seed)
         return Network(graph, LOSSY, seed=seed), {i: agent(NEWS) if i == 0 else agent() for i in graph}, {"until": 60}
 
-    faults = dict(until=3.0, mean_duration=2.0, crashes=3, cuts=3, partitions=1, keeps_state=True)
+    faults = {"until": 3.0, "mean_duration": 2.0, "crashes": 3, "cuts": 3, "partitions": 1, "keeps_state": True}
     found = search(make, Reliable, seeds=range(30), faults=faults)
     assert found is None, str(found)

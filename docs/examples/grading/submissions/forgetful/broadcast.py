@@ -14,14 +14,14 @@ class Broadcast(netsim.Agent):
     async def run(self):
         if self.text is not None:
             self.delivered.append(self.text)
-            asyncio.create_task(self.repeat())
+            self.task = asyncio.create_task(self.repeat())
         async for frame in self.inbox:
             if frame.kind == "text":
                 await self.send(frame.sender, "ack")
                 if self.text is None:
                     self.text = frame.payload
                     self.delivered.append(self.text)
-                    asyncio.create_task(self.repeat())
+                    self.task = asyncio.create_task(self.repeat())
             if self.missing is None:
                 self.missing = set(self.neighbors)
             self.missing.discard(frame.sender)

@@ -1,7 +1,8 @@
 """A file that cannot be imported."""
 
-import netsim
 import reliable_links
+
+import netsim
 
 
 class Broadcast(netsim.Agent):
