@@ -93,6 +93,10 @@ PREDD = (
     "J. B. Predd, S. R. Kulkarni and H. V. Poor. Distributed kernel regression: an algorithm for training "
     "collaboratively. IEEE Information Theory Workshop, 2006."
 )
+RAFT = (
+    "D. Ongaro and J. Ousterhout. In search of an understandable consensus algorithm. USENIX Annual Technical "
+    "Conference, 2014."
+)
 RPL = (
     "T. Winter, P. Thubert, A. Brandt, J. Hui, R. Kelsey, P. Levis, K. Pister, R. Struik, J. P. Vasseur and R. "
     "Alexander. RPL: IPv6 routing protocol for low-power and lossy networks. RFC 6550, 2012."

@@ -8,6 +8,8 @@ given payloads at given times and record the frames that they receive:
 >>> run.agents[1].heard
 [(0.5, 0, 'hello')]
 
+`search` looks for a seed and faults that break an invariant.
+
 docs/testing.md has more examples.
 """
 
@@ -27,9 +29,22 @@ from netsim.core.frame import FrameEncoder
 from netsim.links.loss import Decide, Loss
 from netsim.network import Clock, Network
 from netsim.run import Run
+from netsim.seed_search import Finding, search
 from netsim.util import check
 
-__all__ = ["Actor", "Listener", "Replier", "Rounder", "Talker", "counts", "losing", "play", "sized"]
+__all__ = [
+    "Actor",
+    "Finding",
+    "Listener",
+    "Replier",
+    "Rounder",
+    "Talker",
+    "counts",
+    "losing",
+    "play",
+    "search",
+    "sized",
+]
 
 _A = TypeVar("_A", bound="Actor")
 

@@ -37,7 +37,7 @@ from netsim.util import check, draws
 if TYPE_CHECKING:
     from netsim.deployment import Deployment
     from netsim.distributed.relay import RemoteEndpoint
-    from netsim.engine.observers import Viewer
+    from netsim.engine.observers import Inspect, Viewer
     from netsim.engine.runtime import Runtime
 
 __all__ = ["Settings", "build", "check_agents", "ends_of_links"]
@@ -66,6 +66,7 @@ class Settings:
     trace: bool = False
     blas_threads: int | None = 1
     viewer: "Viewer | None" = None
+    inspect: "Inspect | None" = None
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:

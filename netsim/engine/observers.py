@@ -1,4 +1,4 @@
-"""Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states.
+"""Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states, an inspection.
 
 Each is an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`), which calls it as time is about to pass. So it
 needs no timer and no task, keeps no run going, and never comes between two steps of an agent.
@@ -23,7 +23,7 @@ from netsim.transport.context import Context
 from netsim.transport.shared import Shared
 from netsim.watch import Watch
 
-__all__ = ["MOST_ROWS", "Sampler", "Shown", "View", "Viewer", "Watcher"]
+__all__ = ["MOST_ROWS", "Inspect", "Inspection", "Sampler", "Shown", "View", "Viewer", "Watcher"]
 
 # --- rows at a fixed interval -----------------------------------------------------------------------------------------
 
@@ -293,3 +293,66 @@ class Watcher:
             self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early)
         except NetsimError as error:
             self._fail(error)
+
+
+# --- an inspection ----------------------------------------------------------------------------------------------------
+
+Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
+"""Called with the agents, the time (s) and whether the run is over; returns whether it is to end there."""
+
+
+class Inspection:
+    """Looks at the agents of a run at the end of each instant and of the run, and ends it if it is told so.
+
+    It asks nobody which agents were called, which would cost more than most inspections: it looks at every instant.
+
+    Parameters
+    ----------
+    inspect : callable
+        What looks; a NetsimError that it raises ends the run.
+    loop : Loop
+        The run's loop.
+    end : callable
+        Called to end the run.
+    fail : callable
+        Called with the error.
+    """
+
+    def __init__(
+        self, inspect: Inspect, loop: Loop, end: Callable[[], None], fail: Callable[[NetsimError], None]
+    ) -> None:
+        self._inspect, self._loop = inspect, loop
+        self._end, self._fail = end, fail
+        self._agents: Mapping[Hashable, Agent] = {}
+        self._seen = -math.inf
+        self._over = False
+
+    @property
+    def time(self) -> float:
+        """The time (s) to look at: before time passes, once at each."""
+        return math.inf if self._over or self._loop.now() == self._seen else -math.inf
+
+    until = time
+
+    def start(self, agents: Mapping[Hashable, Agent]) -> None:
+        """Observe these agents from now on."""
+        self._agents = agents
+        self._loop.clock.onlookers.append(self)
+
+    def stop(self, whole: bool) -> None:
+        """Look for the last time, if the run is a ``whole`` one."""
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
+        if whole and not self._over:
+            self.look(last=True)
+
+    def look(self, last: bool = False) -> None:
+        """Look at the agents."""
+        self._seen = self._loop.now()
+        try:
+            self._over = self._inspect(self._agents, self._seen, last)
+        except NetsimError as error:
+            self._over = True
+            self._fail(error)
+        if self._over:
+            self._end()

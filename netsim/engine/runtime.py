@@ -21,7 +21,7 @@ from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
 from netsim.engine.driver import driven
-from netsim.engine.observers import Sampler, View, Watcher
+from netsim.engine.observers import Inspection, Sampler, View, Watcher
 from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
 from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
@@ -92,6 +92,7 @@ class Runtime:
     sampler: Sampler | None
     watcher: Watcher | None
     view: View | None
+    inspection: Inspection | None
 
     def __init__(
         self,
@@ -151,13 +152,15 @@ class Runtime:
         self.scheduled[:0] = self.player.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
         self.caller_context = copy_context()
-        self.sampler = self.watcher = self.view = None
+        self.sampler = self.watcher = self.view = self.inspection = None
         if settings.sample is not None:
             self.sampler = Sampler(loop, self.rounds, settings.sample, self._write_row, self.fail)
         if result.watch is not None:
             self.watcher = Watcher(result.watch, loop, self.contexts, self.tasks, self.all_shared, self.fail)
         if settings.viewer is not None:
             self.view = View(settings.viewer, result, loop, self._scene, self._last_round)
+        if settings.inspect is not None:
+            self.inspection = Inspection(settings.inspect, loop, self.end, self.fail)
         result.sampled = self.sampler is not None
         self.ledger.in_flight = self._in_flight
         for name, inbox in self.inboxes.items():
@@ -301,6 +304,8 @@ class Runtime:
             self.medium.start()
         if self.view:
             self.view.start()
+        if self.inspection:
+            self.inspection.start(self.result.agents)
         # Run the actions that are due at the start, and any that they schedule, before the agents.
         for time, action in self.scheduled:
             if time <= self.loop.now():
@@ -337,6 +342,8 @@ class Runtime:
             self.node.closing()
         for timer in self.timers:
             timer.cancel()
+        if self.inspection:
+            self.inspection.stop(whole=self.error is None and self.ended.done() and not self.ended.cancelled())
         if self.sampler:
             self.sampler.stop()
         for shared in self.all_shared:

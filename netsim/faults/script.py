@@ -118,6 +118,7 @@ class Faults(Sequence[Fault]):
         until: float,
         seed: int = 0,
         mean_duration: float | None = None,
+        keeps_state: bool | None = None,
         **counts: int,
     ) -> "Faults":
         """Draw a script at random; more of one kind changes nothing in the others.
@@ -132,10 +133,13 @@ class Faults(Sequence[Fault]):
             Everything random derives from it.
         mean_duration : float, optional
             Their mean length in seconds, exponential. Default: a tenth of ``until``.
+        keeps_state : bool, optional
+            Whether nodes that crash keep their state; which crash, and when, does not depend on it. Default: each with
+            probability one half.
         **counts : int
-            How many of a kind: ``crashes`` (half of them keep their state), ``joins``, ``leaves``, ``cuts`` (of links,
-            half of them one way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up
-            to ``mean_duration`` / 10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
+            How many of a kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one way),
+            ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to ``mean_duration`` /
+            10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
 
         Raises
         ------
@@ -145,12 +149,13 @@ class Faults(Sequence[Fault]):
         until = check.finite("until", until, above=0)
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
         seed = check.integer("seed", seed, low=0)
+        keeps_state = None if keeps_state is None else check.flag("keeps_state", keeps_state)
         drawn: list[Fault] = []
         kinds = {kind.plural: kind for kind in Fault.kinds.values() if kind.plural}
         for name, count in counts.items():
             check.one_of("kind of fault", name, kinds)
             count = check.integer(name, count, low=0)
-            sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count)
+            sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count, keeps_state)
             drawn += [kinds[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
 
@@ -189,12 +194,19 @@ class FaultSampler:
     """Draws the agents, links and times of faults from a seed of their kind."""
 
     def __init__(
-        self, rng: np.random.Generator, graph: "nx.Graph[Any]", until: float, mean: float, name: str, count: int
+        self,
+        rng: np.random.Generator,
+        graph: "nx.Graph[Any]",
+        until: float,
+        mean: float,
+        name: str,
+        count: int,
+        keeps_state: bool | None = None,
     ) -> None:
         self.rng, self.mean = rng, mean
         self._nodes: list[Hashable] = list(graph)
         self._graph, self._edges, self._until = graph, list(graph.edges), until
-        self._name, self._count = name, count
+        self._name, self._count, self._keeps_state = name, count, keeps_state
         self._shuffled: Iterator[int] | None = None
 
     def node(self) -> Hashable:
@@ -224,6 +236,12 @@ class FaultSampler:
     def coin(self) -> bool:
         """Return one of two, each half of the time."""
         return bool(self.rng.random() < 0.5)
+
+    def keeps_state(self) -> bool:
+        """Return whether a node keeps its state: as it was said, otherwise one of two."""
+        # It is drawn even if it is said, so that all else is the same.
+        drawn = self.coin()
+        return drawn if self._keeps_state is None else self._keeps_state
 
     def delay(self) -> float:
         """Return a time (s) of up to a tenth of the mean duration."""

@@ -15,7 +15,7 @@ from netsim.errors import BadInput
 from netsim.faults.events import Crash, Fault, LinkDown, Lose, Partition, Straggler
 from netsim.faults.script import Faults
 
-__all__ = ["FORMS", "Order", "append", "appending", "joined", "parse"]
+__all__ = ["FORMS", "Order", "append", "appending", "joined", "parse", "spoken"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
@@ -275,6 +275,55 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
         faults = order.onto(faults, graph)
     faults.must_fit(graph)
     return faults
+
+
+# --- and back ---------------------------------------------------------------------------------------------------------
+
+
+def spoken(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
+    """Return the text of which `parse` makes these faults, "" for none; None if there is no such text.
+
+    There are no words for some kinds, for a link that is cut one way, and for nodes whose names have the same text.
+    """
+    listed = Faults(faults)
+    texts = [_text_of(fault) for fault in listed]
+    if not all(texts):
+        return None
+    text = "; ".join(map(str, texts))
+    try:
+        found = parse(text, graph) if text else Faults()
+    except BadInput:
+        return None
+    return text if list(map(_as_it_acts, found)) == list(map(_as_it_acts, listed)) else None
+
+
+def _text_of(fault: Fault) -> str | None:
+    at, until = _number(fault.begins), "" if fault.ends is None else f" until {_number(fault.ends)}"
+    match fault:
+        case Crash(agent=agent, keeps_state=keeps):
+            return f"{at} crash {agent}{until}" + (" keeping state" if keeps and until else "")
+        case LinkDown(sender=sender, receiver=receiver, one_way=False):
+            return f"{at} cut {sender}-{receiver}{until}"
+        case Lose(link=(sender, receiver)):
+            return f"{at} lose {sender}-{receiver}"
+        case Partition(side=side):
+            return f"{at} partition {','.join(map(str, side))}{until}"
+        case Straggler(agent=agent, delay=delay):
+            return f"{at} delay {agent} by {_number(delay)}{until}"
+    return None
+
+
+def _number(value: float) -> str:
+    """Return the shortest text of exactly this number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
+def _as_it_acts(fault: Fault) -> Fault:
+    """Return a fault, of equal ones the same: whether a node that never returns keeps its state is of no account."""
+    if isinstance(fault, Crash) and fault.until is None:
+        return dataclasses.replace(fault, keeps_state=False)
+    return fault
 
 
 # --- appended in every run --------------------------------------------------------------------------------------------

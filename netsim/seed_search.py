@@ -1,0 +1,545 @@
+"""Searching for a seed, and a script of faults, that break an invariant; shrinking the script to what is needed.
+
+A run is a function of its seed and its faults, so a finding is these two, and whoever repeats it sees it again. The
+draws of links and agents are keyed: leaving one fault out changes nothing in the run but what the fault did. So a
+script is shrunk by trying the run without some of its faults, again and again, until none can be left out (Zeller,
+Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
+"""
+
+import dataclasses
+import inspect
+import math
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import networkx as nx
+import numpy as np
+
+from netsim.agent import Agent
+from netsim.engine.build import Settings
+from netsim.engine.launch import BACKEND
+from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
+from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
+from netsim.faults.words import spoken
+from netsim.network import Network
+from netsim.run import Run
+from netsim.util import check
+
+__all__ = ["Finding", "search"]
+
+Make: TypeAlias = Callable[..., Any]
+Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
+Drawn: TypeAlias = Mapping[str, Any] | Iterable[Fault] | Callable[["nx.Graph[Any]", int], Iterable[Fault]] | None
+
+# What `make` may ask of `Network.run`: a search runs in virtual time, in this process, and keeps what it needs itself.
+_OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
+# The arguments of `Faults.draw` that are no kinds of faults, but for the graph and the seed, which the search gives.
+_OF_DRAW = ("until", "mean_duration", "keeps_state")
+# Real seconds before a terminal is told how far it is.
+_PATIENCE_S = 2.0
+# The most decimals of a time that is tried in place of a longer one.
+_MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A run that breaks an invariant; ``print(finding)`` tells in a few lines what happened and how to repeat it.
+
+    Attributes
+    ----------
+    seed : int
+        The seed of the run.
+    faults : Faults
+        The faults that it takes, beside those of the network itself: none can be left out.
+    drawn : Faults
+        The faults with which the violation was first seen.
+    time : float
+        When the invariant was broken, in seconds of simulated time.
+    message : str
+        The first line of the AssertionError's text, or the message of the error that ended the run.
+    kind : str
+        "invariant", or the name of the error that ended the run: "AgentError" or "Stalled".
+    words : str or None
+        The faults in words, as ``--at`` and `netsim.faults.words.appending` take them; "" for none, and None if they
+        are of a kind that has no words.
+    run : Run
+        The run with its trace, stopped at the violation.
+    seeds, runs : int
+        How many seeds were tried, and how many runs the shrinking took.
+    where : str
+        The command of the shell that repeats the run, without its faults; "" if ``make`` is not in a file of its own.
+    """
+
+    seed: int
+    faults: Faults
+    drawn: Faults
+    time: float
+    message: str
+    kind: str
+    words: str | None
+    run: Run = field(compare=False, repr=False)
+    seeds: int
+    runs: int
+    where: str = field(compare=False, repr=False)
+
+    def replay(self, path: str | Path = "replay.html", *, title: str = "") -> Path:
+        """Write the run up to the violation as a page, as `netsim.Run.replay` does; return its path."""
+        return self.run.replay(path, title=title or f"seed {self.seed}: {self.message}")
+
+    def __str__(self) -> str:
+        faults = [f"  {fault}" for fault in self.faults]
+        seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
+        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed; {runs} to shrink" if self.drawn else ""
+        return "\n".join(
+            [
+                self.message,
+                f"seed {self.seed}, at {self.time:g} s ({seeds} tried{shrunk})",
+                *faults,
+                f"again: {self._again()}",
+            ]
+        )
+
+    def _again(self) -> str:
+        command = self.where or f"make(seed={self.seed})"
+        if self.words is None:
+            return f"make(seed={self.seed}) with the finding's faults added to the network's"
+        return f'{command} --at "{self.words}"' if self.words else command
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def search(
+    make: Make,
+    invariant: Invariant | type[Any],
+    *,
+    seeds: Iterable[int] = range(100),
+    faults: Drawn = None,
+) -> Finding | None:
+    """Return the first run that breaks an invariant, with as few and as simple faults as do it; None if there is none.
+
+    The invariant is called with the agents at the end of each instant at which something happens, when no state is
+    half changed any more, and at the end of the run. The run ends at the first violation. An error of an agent's code,
+    or a deadlock, is a violation, too.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(seed=…)`` returns a new network and its agents, ``(network, agents)``, or with a mapping of arguments of
+        `netsim.Network.run`, such as ``{"until": 5.0}``, as ``netsim lab`` takes it. It is called for each run.
+    invariant : callable or class
+        ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
+        line is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may
+        remember; if it has a method ``at_end(agents)``, that is called in the same way when the run is over.
+    seeds : iterable of int
+        The seeds to try, in this order.
+    faults : mapping, callable or iterable of Fault, optional
+        What happens beside the network's own faults: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
+        seed is that of the run; a function of graph and seed that returns faults; or the same faults for all seeds.
+        Default: none.
+
+    Raises
+    ------
+    BadInput
+        If an argument cannot be used; also if a run refuses what ``make`` returns, or the faults.
+    NetsimError
+        If the invariant raises another error, or the run of a seed does not repeat.
+    """
+    trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
+    tried = 0
+    with _progress(seeds) as tell:
+        for seed in _checked_seeds(seeds):
+            tried += 1
+            broken = trials.run(seed)
+            if broken is not None:
+                break
+            tell(tried)
+        else:
+            if not tried:
+                raise BadInput("seeds: must be at least one")
+            return None
+    return _found(trials, seed, broken, tried)
+
+
+def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Finding:
+    """Return the finding of a seed, shrunk and repeated."""
+    before, last = trials.count, broken
+
+    def breaks(faults: Sequence[Fault]) -> bool:
+        nonlocal last
+        found = trials.run(seed, Faults(faults))
+        if found is None or found.kind != broken.kind:
+            return False
+        last = found
+        return True
+
+    needed = Faults(_shrunk(list(broken.faults), breaks))
+    runs = trials.count - before
+    again = trials.run(seed, needed, trace=True)
+    if again is None or last.told() != again.told():
+        why = "make must make the same network and agents each time, and draw from its seed alone"
+        raise NetsimError(f"the run of seed {seed} does not repeat: {why}")
+    words = spoken(needed, again.graph)
+    where = _command(trials.make, seed)
+    found = again.time, again.message, again.kind[0], words, again.run
+    return Finding(seed, needed, broken.faults, *found, tried, runs, where)
+
+
+def _command(make: Make, seed: int) -> str:
+    """Return the command that runs the file of ``make``; "" if there is none."""
+    settings: dict[str, Any] = {}
+    if isinstance(make, partial) and not make.args:
+        settings, make = make.keywords, make.func
+    path = Path(getattr(getattr(make, "__code__", None), "co_filename", ""))
+    if getattr(make, "__qualname__", "") != "make" or path.suffix != ".py" or not path.is_file():
+        return ""
+    from netsim.studies.catalogue import flag
+
+    with suppress(ValueError):
+        path = path.resolve().relative_to(Path.cwd())
+    flags = [flag(name, value) for name, value in {**settings, "seed": seed}.items()]
+    return " ".join(["netsim run", shlex.quote(str(path)), *flags])
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A run that broke the invariant, or ended in an error; ``kind`` tells one such reason from another."""
+
+    kind: tuple[str, ...]
+    time: float
+    message: str
+    faults: Faults
+    graph: "nx.Graph[Any]"
+    run: Run
+
+    def told(self) -> tuple[Any, ...]:
+        """Return what is the same in each repetition."""
+        return self.kind, self.time, self.message, self.run.trace_hash
+
+
+class _Trials:
+    """Runs of new networks, each with a seed and faults.
+
+    Attributes
+    ----------
+    make : callable
+        Makes network and agents of a seed.
+    count : int
+        How many runs there were.
+    """
+
+    def __init__(self, make: Make, invariant: Invariant | type[Any], drawn: Drawn) -> None:
+        self.make, self._invariant, self._drawn = make, invariant, drawn
+        self.count = 0
+
+    def run(self, seed: int, faults: Faults | None = None, trace: bool = False) -> _Broken | None:
+        """Run with a seed and faults, by default those that belong to the seed; return what broke, if something did."""
+        self.count += 1
+        network, agents, settings = _made(self.make(seed=seed))
+        if faults is None:
+            faults = self._faults_of(network.graph, seed)
+        guard = _Guard(self._invariant, seed)
+        run, error = _played(network, agents, {**settings, "trace": trace}, faults, guard)
+        if error is not None:
+            kind = (type(error).__name__, type(error.__cause__).__name__)
+            return _Broken(kind, run.ended_at, one_line(error), faults, network.graph, run)
+        if guard.message is None:
+            return None
+        return _Broken(("invariant",), guard.time, guard.message, faults, network.graph, run)
+
+    def _faults_of(self, graph: "nx.Graph[Any]", seed: int) -> Faults:
+        drawn = self._drawn
+        if drawn is None:
+            return Faults()
+        if isinstance(drawn, Mapping):
+            return Faults.draw(graph, seed=seed, **drawn)
+        return Faults(drawn(graph, seed) if callable(drawn) else drawn)
+
+
+class _Guard:
+    """Calls an invariant until it is broken.
+
+    Attributes
+    ----------
+    message : str or None
+        How it was broken; None: not yet.
+    time : float
+        When it was called last, in seconds.
+    """
+
+    def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
+        self._holds: Invariant = _object_of(invariant) if isinstance(invariant, type) else invariant
+        self._at_end: Invariant | None = getattr(self._holds, "at_end", None)
+        self._name = getattr(invariant, "__name__", type(invariant).__name__)
+        self._seed = seed
+        self.message: str | None = None
+        self.time = math.inf
+
+    def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
+        """Return whether the run is to end; raises NetsimError for another error of the invariant."""
+        self.time = time
+        if self._is_broken(self._holds, agents, time):
+            return True
+        return last and self._at_end is not None and self._is_broken(self._at_end, agents, time)
+
+    def _is_broken(self, holds: Invariant, agents: Mapping[Hashable, Agent], time: float) -> bool:
+        try:
+            result = holds(agents)
+        except AssertionError as error:
+            self.message = _text_of(error) or f"{self._name} does not hold"
+        except Exception as error:
+            where = f"at {time:g} s with seed {self._seed}"
+            raise NetsimError(
+                f"invariant {self._name} raised {type(error).__name__} {where}: {one_line(error)}"
+            ) from error
+        else:
+            if result is None or result is True:
+                return False
+            if not isinstance(result, bool | np.bool_):
+                raise check.refuse(f"invariant {self._name}, result", result, "True, False or None")
+            if result:
+                return False
+            self.message = f"{self._name} does not hold"
+        return True
+
+
+def _text_of(error: AssertionError) -> str:
+    """Return the first line of the text; in the others pytest explains. Addresses differ from run to run."""
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).strip().partition("\n")[0].split()))
+
+
+def _played(
+    network: Network, agents: Mapping[Any, Agent], settings: Mapping[str, Any], faults: Faults, guard: _Guard
+) -> tuple[Run, NetsimError | None]:
+    """Run a network with more faults, under the eyes of a guard; return the run and, if an agent failed, the error."""
+
+    def play(network: Network, settings: Settings, result: Run) -> Run:
+        # Runs that the agents start are theirs.
+        BACKEND.set(before)
+        both = _together(settings.faults, faults, network)
+        return network.play(dataclasses.replace(settings, faults=both, inspect=guard), result)
+
+    before = BACKEND.get()
+    token = BACKEND.set(play)
+    try:
+        return network.run(agents, **settings), None
+    except (AgentError, Stalled) as error:
+        if error.run is None:
+            raise
+        return error.run, error
+    finally:
+        BACKEND.reset(token)
+
+
+def _together(own: Faults, more: Faults, network: Network) -> Faults:
+    """Return a network's own faults and more; raises BadInput as the network does."""
+    both = own + more
+    both.must_fit(network.graph)
+    for fault in both:
+        if isinstance(fault, ClockSkew):
+            fault.must_keep(network.round_period)
+            if network.compute is not None:
+                raise check.refuse("faults", fault, "without a ClockSkew, as the network has compute times")
+    return both
+
+
+# --- shrinking --------------------------------------------------------------------------------------------------------
+
+_Breaks: TypeAlias = Callable[[Sequence[Fault]], bool]
+
+
+def _shrunk(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
+    """Return faults that still break, of which none can be left out or made simpler."""
+    faults = _simplest(_fewest(faults, breaks), breaks)
+    # With simpler ones another may be needless.
+    while len(faults) > 1 and len(fewer := _fewest(faults, breaks)) < len(faults):
+        faults = _simplest(fewer, breaks)
+    return faults
+
+
+def _fewest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
+    """Return those that are needed: halves are left out, then quarters, then single ones, until none can be."""
+    if not faults or breaks([]):
+        return []
+    size = (len(faults) + 1) // 2
+    while size:
+        for first in range(0, len(faults), size):
+            left = faults[:first] + faults[first + size :]
+            if left and breaks(left):
+                faults = left
+                break
+        else:
+            size = 0 if size == 1 else (size + 1) // 2
+    return faults
+
+
+def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
+    """Return them with each in the simplest form in which they still break."""
+    for place in range(len(faults)):
+        found: Fault | None = faults[place]
+        while found is not None:
+            faults = [*faults[:place], found, *faults[place + 1 :]]
+            tries = _simpler(found)
+            found = next((each for each in tries if breaks([*faults[:place], each, *faults[place + 1 :]])), None)
+    return faults
+
+
+def _simpler(fault: Fault) -> Iterator[Fault]:
+    """Yield simpler forms of a fault: one that does not end, that spares the disk, with fewer nodes, rounder times."""
+    if isinstance(fault, Crash) and fault.until is not None:
+        yield dataclasses.replace(fault, until=None, keeps_state=False)
+        if not fault.keeps_state:
+            yield dataclasses.replace(fault, keeps_state=True)
+    if isinstance(fault, LinkDown | Partition | Straggler | Jitter) and fault.until is not None:
+        yield dataclasses.replace(fault, until=None)
+    if isinstance(fault, LinkDown) and fault.one_way:
+        yield dataclasses.replace(fault, one_way=False)
+    if isinstance(fault, Partition) and len(fault.side) > 1:
+        for name in fault.side:
+            yield dataclasses.replace(fault, side=tuple(each for each in fault.side if each != name))
+    names = {each.name for each in dataclasses.fields(fault)}
+    for name in ("at", "until"):
+        value = getattr(fault, name, None)
+        if name in names and isinstance(value, float):
+            yield from _rounder(fault, name, value)
+
+
+def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
+    """Yield a fault with fewer decimals in a time (s), the fewest first."""
+    for decimals in range(_MOST_DECIMALS):
+        rounded = round(value, decimals)
+        if rounded == value:
+            return
+        try:
+            yield dataclasses.replace(fault, **{name: rounded})
+        except BadInput:
+            # It would end as it begins.
+            continue
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _checked_make(make: Any) -> Make:
+    if isinstance(make, type) or not callable(make) or inspect.iscoroutinefunction(make):
+        raise check.refuse("make", make, "a function that returns (network, agents)")
+    if not _takes(make, seed=0):
+        raise check.refuse("make", make, "callable as make(seed=…)")
+    result: Make = make
+    return result
+
+
+def _made(made: Any) -> tuple[Network, Mapping[Any, Agent], Mapping[str, Any]]:
+    """Return the network, the agents and the arguments of the run that ``make`` made."""
+    form = "(network, agents), or (network, agents, {arguments of Network.run})"
+    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], Network)):
+        raise BadInput(f"make: must return {form}, not {_shown(made)}")
+    settings = made[2] if len(made) == 3 else {}
+    if not (isinstance(made[1], Mapping) and isinstance(settings, Mapping)):
+        raise BadInput(f"make: must return {form}, not {_shown(made)}")
+    for name in settings:
+        check.one_of("argument of Network.run", name, _OF_RUN)
+    return made[0], made[1], dict(settings)
+
+
+def _shown(made: Any) -> str:
+    if isinstance(made, tuple):
+        return f"({', '.join(type(each).__name__ for each in made)})"
+    return type(made).__name__
+
+
+def _checked_invariant(invariant: Any) -> Invariant | type[Any]:
+    if inspect.iscoroutinefunction(invariant) or not callable(invariant):
+        raise check.refuse("invariant", invariant, "a function of the agents that is not async")
+    if isinstance(invariant, type):
+        _object_of(invariant)
+    elif not _takes(invariant, {}):
+        raise check.refuse("invariant", invariant, "callable as invariant(agents)")
+    result: Invariant | type[Any] = invariant
+    return result
+
+
+def _object_of(invariant: type[Any]) -> Invariant:
+    """Return a new object of a class of invariants."""
+    if not _takes(invariant):
+        raise check.refuse("invariant", invariant, "a class whose objects are made without arguments")
+    made = invariant()
+    if not callable(made) or not _takes(made, {}):
+        raise check.refuse("invariant", invariant, "a class with a method __call__(self, agents)")
+    result: Invariant = made
+    return result
+
+
+def _takes(function: Callable[..., Any], *values: Any, **arguments: Any) -> bool:
+    """Return whether a function can be called with these arguments."""
+    try:
+        inspect.signature(function).bind(*values, **arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        # One of C tells nothing.
+        return True
+    return True
+
+
+def _checked_seeds(seeds: Any) -> Iterator[int]:
+    """Yield the seeds."""
+    if not isinstance(seeds, Iterable) or isinstance(seeds, str):
+        raise check.refuse("seeds", seeds, "whole numbers, such as range(100)")
+    for seed in seeds:
+        yield check.integer("seed", seed, low=0)
+
+
+def _checked_faults(faults: Any) -> Drawn:
+    if faults is None or isinstance(faults, Faults):
+        return faults
+    if isinstance(faults, Mapping):
+        kinds = sorted(kind.plural for kind in Fault.kinds.values() if kind.plural)
+        for name in faults:
+            check.one_of("faults", name, [*_OF_DRAW, *kinds])
+        if "until" not in faults:
+            raise BadInput(
+                "faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)"
+            )
+        return dict(faults)
+    if callable(faults):
+        if not _takes(faults, nx.Graph(), 0):
+            raise check.refuse("faults", faults, "callable as faults(graph, seed)")
+        result: Drawn = faults
+        return result
+    return Faults(faults)
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(seeds: Any) -> Iterator[Callable[[int], None]]:
+    """Yield a function that is called with the number of seeds tried; it tells a terminal, if the search takes long."""
+    due = time.monotonic() + _PATIENCE_S
+    shown: Callable[[int], None] | None = None
+    with ExitStack() as bar:
+
+        def tell(tried: int) -> None:
+            nonlocal shown
+            if shown is None and time.monotonic() >= due:
+                from netsim.studies.terminal import Reporter
+
+                shown = bar.enter_context(Reporter(quiet=quiet).progress("seeds", len(seeds)))
+            if shown is not None:
+                shown(tried)
+
+        quiet = not isinstance(seeds, Sequence) or sys.stderr is None or not sys.stderr.isatty()
+        yield tell

@@ -1,0 +1,225 @@
+"""Raft keeps what its paper promises (figure 3), whatever fails, and goes on when the faults end."""
+
+import asyncio
+import runpy
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from netsim import Faults, Link, Network, latency, topology
+from netsim.agents.classics import Raft
+from netsim.errors import BadInput
+from netsim.faults import Partition
+from netsim.faults.words import appending, parse
+from netsim.run import Run
+from netsim.testing import Actor, Listener, play, search
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
+FAULTS_END, LAST_COMMAND, END = 3.0, 3.2, 5.0
+
+
+class Promises:
+    """Election safety, log matching, leader completeness and state-machine safety, at every instant of a run."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, Any] = {}
+        # Each committed entry, and the term in which a node first knew it to be committed.
+        self.committed: list[tuple[Any, int]] = []
+
+    def __call__(self, agents: Mapping[Any, Raft]) -> None:
+        nodes = list(agents.items())
+        for name, node in nodes:
+            self.check_committed(name, node)
+        for name, node in nodes:
+            if node.role == "leader":
+                assert self.leaders.setdefault(node.term, name) == name, f"two leaders in term {node.term}"
+                for index, (entry, term) in enumerate(self.committed):
+                    if term < node.term:
+                        assert node.log[index : index + 1] == [entry], f"leader {name} lacks {entry}"
+        for place, (name, node) in enumerate(nodes):
+            for other, its in nodes[:place]:
+                assert logs_match(node.log, its.log), f"logs of {name} and {other} do not match"
+
+    def check_committed(self, name: Any, node: Raft) -> None:
+        for index, entry in enumerate(node.log[: node.commit + 1]):
+            if index == len(self.committed):
+                self.committed.append((entry, node.term))
+            assert self.committed[index][0] == entry, f"{name} commits {entry}, not {self.committed[index][0]}"
+
+
+def logs_match(log: list[Any], other: list[Any]) -> bool:
+    """Return whether logs with an entry of the same index and term are the same up to there."""
+    same = [index for index in range(min(len(log), len(other))) if log[index][0] == other[index][0]]
+    return log[: same[-1] + 1] == other[: same[-1] + 1]
+
+
+def cluster(*, seed: int, agents: int = 5, loss: float = 0.1, version: type[Raft] = Raft) -> Any:
+    graph = topology.complete(agents)
+    network = Network(graph, Link(latency=latency.uniform(0.005, 0.03), loss=loss), seed=seed)
+    commands = [*((0.3 + 0.2 * k, f"x={k}") for k in range(12)), (LAST_COMMAND, "last")]
+    return network, {i: version(commands=commands) for i in graph}, {"until": END}
+
+
+def all_kinds(graph: "nx.Graph[Any]", seed: int) -> list[Any]:
+    """Draw faults of all kinds that Raft is to stand, which have ended in time."""
+    counts = {"crashes": 3, "partitions": 2, "cuts": 3, "losses": 3, "stragglers": 1, "jitters": 1, "skews": 1}
+    drawn = Faults.draw(graph, until=FAULTS_END - 0.5, seed=seed, mean_duration=0.4, keeps_state=True, **counts)
+    return [fault for fault in drawn if fault.ends is None or fault.ends < FAULTS_END]
+
+
+def check_safe_and_live(seeds: range, agents: int) -> None:
+    found = search(partial(cluster, agents=agents), Promises, seeds=seeds, faults=all_kinds)
+    assert found is None, found
+    for seed in seeds:
+        network, nodes, settings = cluster(seed=seed, agents=agents)
+        network = Network(network.graph, network.link, seed=seed, faults=Faults(all_kinds(network.graph, seed)))
+        assert_all_done(network.run(nodes, **settings), seed)
+
+
+def assert_all_done(run: Run, seed: int) -> None:
+    """Check that every node knows every command, once, as committed."""
+    for node in run.agents.values():
+        done = [command for _, command in node.log[1 : node.commit + 1]]
+        assert sorted(done) == sorted(command for _, command in node.commands), f"seed {seed}"
+
+
+@pytest.mark.parametrize("agents", [3, 5])
+def test_it_is_safe_whatever_fails_and_goes_on_after_it(agents: int) -> None:
+    check_safe_and_live(range(6), agents)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agents", [3, 4, 5])
+def test_it_is_safe_over_many_seeds(agents: int) -> None:
+    check_safe_and_live(range(100, 300), agents)
+
+
+def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit() -> None:
+    graph = topology.complete(5)
+    faults = Faults([Partition([0, 1], at=1, until=2)])
+    network = Network(graph, Link(latency=latency.uniform(0.005, 0.02)), seed=1, faults=faults)
+    commands = {i: [(0.5, "both"), (1.2, "few" if i < 2 else "many")] for i in graph}
+    agents = {i: Raft(commands=commands[i]) for i in graph}
+    seen = []
+
+    def look() -> None:
+        seen.extend((i, node.role, node.log[node.commit], node.log[-1]) for i, node in agents.items())
+
+    network.at(1.9, look)
+    run = network.run(agents, until=3.0, trace=True)
+    # The leader of term 1 is cut off with node 1: it takes its client's command, and never commits it.
+    assert seen[:2] == [(0, "leader", (1, "both"), (1, "few")), (1, "follower", (1, "both"), (1, "few"))]
+    assert [(role, log[1], last[1]) for _, role, log, last in seen[2:]].count(("leader", "many", "many")) == 1
+    assert run.notes["note"].tolist()[:3] == ["becomes leader", "becomes leader", "steps down"]
+    assert [command for _, command in agents[0].log[1:]][:2] == ["both", "many"]
+    # Nodes 0 and 1 lead no more, so nobody hears again of what only their client wants.
+    assert all(node.log == agents[0].log and node.commit == len(node.log) - 1 for node in agents.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "safe"), [("0.19 crash 2 until 0.2 keeping state", True), ("0.19 crash 2 until 0.2", False)]
+)
+def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
+    # Node 2 votes for node 0, and then node 1, which hears nothing of node 0, asks for its vote in the same term.
+    for version, expected in (("right", safe), ("forgetful", False)):
+        make = partial(EXAMPLE["make"], agents=3, loss=0.0, version=version, seconds=1.5)
+        faults = parse(["0 cut 0-1", words], topology.complete(3))
+        found = search(make, EXAMPLE["OneLeaderATerm"], seeds=[1], faults=faults)
+        assert (found is None) == expected, (version, found)
+
+
+def test_equal_timeouts_elect_nobody() -> None:
+    # All stand at the same instants and vote for themselves: no term has a leader, so none has two.
+    for seed in range(5):
+        network, agents, settings = EXAMPLE["make"](longest=0.15, seed=seed)
+        network.run(agents, **settings)
+        assert not any(node.led for node in agents.values())
+        assert {node.term for node in agents.values()} == {20}
+
+
+# Crashes bring the servers out of step.
+CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
+
+
+@pytest.mark.parametrize(("version", "agents", "most"), [("turncoat", 5, 0), ("half", 4, 2)])
+def test_a_search_finds_two_leaders_of_a_term_if_timeouts_are_equal(version: str, agents: int, most: int) -> None:
+    make = partial(EXAMPLE["make"], version=version, agents=agents, longest=0.15)
+    found = search(make, EXAMPLE["OneLeaderATerm"], seeds=range(100), faults=CRASHES)
+    assert found is not None
+    assert len(found.faults) <= most
+    assert "has two leaders" in found.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("longest", [0.15, 0.3])
+def test_a_search_finds_none_in_the_right_one(longest: float) -> None:
+    make = partial(EXAMPLE["make"], agents=4, longest=longest)
+    assert search(make, EXAMPLE["OneLeaderATerm"], seeds=range(1000), faults=CRASHES) is None
+
+
+def test_half_of_an_even_number_is_no_majority() -> None:
+    # On each side of a partition 2 | 2 both servers vote for the same one.
+    led = {"right": 0, "half": 0}
+    for version in led:
+        for seed in range(10):
+            network, agents, settings = EXAMPLE["make"](agents=4, version=version, loss=0.0, seconds=1.0, seed=seed)
+            with appending("0 partition 0,1"):
+                network.run(agents, **settings)
+            terms = [term for node in agents.values() for term in node.led]
+            led[version] += len(terms) > len(set(terms))
+    assert led["right"] == 0
+    assert led["half"] > 5
+
+
+def test_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
+    # Figure 8 of the paper: a majority has the entry of term 1, but the leader is of term 2 and has none of its own.
+    graph = topology.complete(3)
+    agents = {i: Raft() for i in graph}
+    for node in agents.values():
+        node.term, node.log = 1, [(0, None), (1, "old")]
+    run = Network(graph, Link(latency=0.01), seed=1).run(agents, until=1.0)
+    leader = next(node for node in run.agents.values() if node.role == "leader")
+    assert set(leader.match.values()) == {1}
+    assert leader.commit == 0
+
+
+def test_a_late_message_removes_nothing() -> None:
+    node, heard = Raft(), Listener()
+    plan = [
+        (0.01, "append", (1, 0, 0, [(1, "a"), (1, "b")], 0)),
+        (0.02, "append", (1, 0, 0, [(1, "a")], 0)),
+        (0.03, "append", (1, 2, 1, [], 2)),
+    ]
+
+    async def leader(me: Any) -> None:
+        for at, kind, payload in plan:
+            await asyncio.sleep(at - me.now)
+            await me.send(1, kind, payload)
+
+    play(Actor(leader), node, heard, until=0.1)
+    assert node.log == [(0, None), (1, "a"), (1, "b")]
+    assert node.commit == 2
+
+
+def test_one_node_is_a_majority_of_one() -> None:
+    run = Network(topology.complete(1), seed=1).run({0: Raft(commands=[(0.5, "x")])}, until=1.0)
+    assert run.agents[0].role == "leader"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"heartbeat": 0}, "heartbeat = 0: must be a number > 0"),
+        ({"election": (0.05, 0.1)}, r"election = 0.05: must be a number > 0.05"),
+        ({"election": (0.2, 0.1)}, r"election = 0.1: must be a number >= 0.2"),
+        ({"commands": [(-1, "x")]}, r"commands = -1: must be a number >= 0"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Raft(**arguments)
