@@ -143,10 +143,13 @@ class Lab {
     root.prepend(...fresh.children);
     const page = (this.page = new Page(root, { ...meta, title: `Lab: ${meta.title}`, lab: this.about }, columns));
     this.addPanels();
+    // The panel of counts is closed: the legend stands on the map.
+    page.part("stage").append(page.part("states"));
     this.listenTo(page);
     this.addReach(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
+    page.part("larger").setAttribute("aria-pressed", String(page.look.scale > 1));
     const { time, play } = this.begin, show = page.showControls.bind(page);
     // A lab runs where a replay plays.
     page.showControls = () => {
@@ -594,12 +597,13 @@ function bitsText(bits) {
 // What of a page's state goes on in the next one, and taking it up.
 function keptOf(page) {
   const { time, speed, playing } = page.player;
-  return { time, speed, playing, view: page.view, chosen: page.chosen, agents: String(page.meta.agents) };
+  return { time, speed, playing, view: page.view, chosen: page.chosen, colour: page.states.names[page.states.shown], agents: String(page.meta.agents) };
 }
 
-function keep(page, { speed, view, chosen, agents }) {
+function keep(page, { speed, view, chosen, colour, agents }) {
   page.player.speed = speed;
   if (page.views[view]) page.view = view;
+  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
   if (chosen && String(page.meta.agents) === agents) page.chosen = chosen;
   page.showControls();
 }
