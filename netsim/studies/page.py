@@ -56,6 +56,7 @@ table.names td, table.names th {{ text-align: left; white-space: normal; overflo
 </style>
 </head>
 <body>
+<main>
 """
 
 
@@ -99,7 +100,7 @@ def page(
     shown = ("parameters", "scenario", "command", "question")
     known = {name: value for name, value in settings.items() if name not in shown}
     parts += _pairs("How it was made", known | {"trace_hash": summary["trace_hash"]})
-    return "\n".join([*parts, "</details>", "</body>", "</html>"]) + "\n"
+    return "\n".join([*parts, "</details>", "</main>", "</body>", "</html>"]) + "\n"
 
 
 def _again(settings: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
@@ -136,7 +137,8 @@ def _figures(folder: Path, captions: Mapping[str, str]) -> Iterator[str]:
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
     yield f"<h2>{_safe(heading)}</h2>"
-    yield '<div class="wide"><table>'
+    # Who has no pointer scrolls it by the keyboard.
+    yield f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(heading)}"><table>'
     yield f"<tr>{''.join(f'<th>{_safe(name)}</th>' for name in table.columns)}</tr>"
     for row in table.head(_ROWS).itertuples(index=False, name=None):
         yield f"<tr>{''.join(f'<td>{_safe(text(value))}</td>' for value in row)}</tr>"

@@ -30,7 +30,7 @@ class StatePanel {
     const { states } = this.page, bar = this.panel.querySelector("[data-part=bar]");
     this.panel.querySelector("select").value = String(states.shown);
     this.drawWords();
-    bar.hidden = states.shown < 0 || Boolean(states.category);
+    bar.hidden = states.shown < 0 || Boolean(states.category) || !(states.list[states.shown].high >= states.list[states.shown].low);
     if (bar.hidden) return;
     const { low, high, log } = states.range(states.momentary ? states.at(t) : null), one = high <= low;
     const texts = one ? [short(low, 7), "", ""] : [low <= high ? short(low, 4) : "", log ? "logarithmic" : "", low <= high ? short(high, 4) : ""];

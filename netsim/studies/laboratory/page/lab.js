@@ -54,6 +54,8 @@ class Lab {
     this.shown = this.loaded = "";
     this.begin = { time: 0, play: false };
     root.dataset.lab = "branches";
+    // A notebook has its settings in Python.
+    root.toggleAttribute("data-bare", Boolean(meta.lab.framed));
     // What goes wrong has the colour of what is lost.
     for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
@@ -201,8 +203,6 @@ class Lab {
     more.append(element("summary", `${folded.length} more`), ...boxes(folded));
     this.left.replaceChildren(element("h2", "Settings"), ...boxes(open), ...(folded.length ? [more] : []), hint);
     if (!fields.length) hint.textContent = "It has no parameters: those of a function make(*, loss: float = 0.1) would stand here.";
-    // A notebook has its settings in Python.
-    this.root.toggleAttribute("data-bare", this.about.framed);
   }
 
   // A parameter's control: {box, read the settings into it}.
