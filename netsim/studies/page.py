@@ -49,6 +49,7 @@ img {{ max-width: 100%; height: auto; background: #fff }}
 @media (prefers-color-scheme: dark) {{ img[src^="data:image/png"] {{ {night} }} img {{ background: none }} }}
 figcaption, .quiet {{ color: var(--quiet) }}
 .wide {{ overflow-x: auto }}
+@media (max-width: 760px) {{ figure img {{ max-width: none; width: 760px }} }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: right; white-space: nowrap }}
 table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
@@ -132,7 +133,9 @@ def _figures(folder: Path, captions: Mapping[str, str]) -> Iterator[str]:
             continue
         data = base64.b64encode(file.read_bytes()).decode("ascii")
         source = f"data:{_TYPES[file.suffix]};base64,{data}"
-        yield f'<figure><img alt="{caption}" src="{source}"><figcaption>{caption}</figcaption></figure>'
+        scroll = f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(file.stem)}">'
+        picture = f'{scroll}<img alt="{caption}" src="{source}"></div>'
+        yield f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:

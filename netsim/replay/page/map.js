@@ -270,6 +270,7 @@ class MapView {
       if (this.named) this.boxes.add([x - radius - 2, y - radius - 2, x + radius + 2, y + radius + 2]);
     }
     if (this.named) this.drawNames(context, drawn);
+    this.looks = drawn;
   }
 
   // Names on the agents, or below them with what they are. Above all else: a name under a mark could not be read.
@@ -277,7 +278,7 @@ class MapView {
     const { look, meta } = this.page, { k, inside, radius } = this, high = 12 * k;
     this.sides ||= this.findSides(context);
     drawn.forEach(({ ink, words, colour }, i) => {
-      const name = clipped(meta.agents[i], 14), text = clipped(inside ? words : `${name} ${words}`.trim(), 28);
+      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 20), text = inside ? said : `${name} ${said}`.trim();
       if (inside) {
         context.font = this.nameFont;
         context.textAlign = "center";
@@ -288,7 +289,7 @@ class MapView {
       }
       if (!text) return;
       context.font = `600 ${high}px system-ui, sans-serif`;
-      const { x, y, align } = this.sides[i], wide = context.measureText(text).width, left = align === "center" ? x - wide / 2 : align === "left" ? x : x - wide;
+      const { x, y, align } = side, wide = context.measureText(text).width, left = align === "center" ? x - wide / 2 : align === "left" ? x : x - wide;
       const shift = Math.max(2 - left, 0) + Math.min(this.surface.width - 2 - left - wide, 0);
       context.textAlign = align;
       look.write(context, text, x + shift, y, 4, words && this.page.states.category ? colour : look.ink);
@@ -306,7 +307,9 @@ class MapView {
     return Array.from(this.x, (x, i) => {
       const y = this.y[i], wide = widest + (inside ? 0 : context.measureText(`${clipped(meta.agents[i], 14)} `).width);
       const places = [[x - wide / 2, y + far, "center"], [x - wide / 2, y - far - high - 2, "center"], [x + far, y - high / 2, "left"], [x - far - wide, y - high / 2, "right"]];
-      const place = places.find(([left, top]) => left > 0 && left + wide < this.surface.width && top > 0 && top + high < this.surface.height && boxes.free([left, top, left + wide, top + high])) || places[0];
+      const place = places.find(([left, top]) => left > 0 && left + wide < this.surface.width && top > 0 && top + high < this.surface.height && boxes.free([left, top, left + wide, top + high]));
+      // Without room only a name stands there: words are at the pointer, too.
+      if (!place) return { x, y: y + far + 0.86 * high, align: "center", bare: true };
       const [left, top, align] = place;
       boxes.add([left, top, left + wide, top + high]);
       return { x: align === "center" ? x : align === "left" ? left : left + wide, y: top + 0.86 * high, align };
@@ -341,7 +344,7 @@ class MapView {
     for (const [agent, text] of latest) {
       const shown = `“${clipped(text, 40)}”`, wide = context.measureText(shown).width + 10 * k, high = 17 * k;
       const left = Math.min(Math.max(this.x[agent] - wide / 2, 4), Math.max(width - wide - 4, 4));
-      const top = [this.y[agent] - radius - high - 5, this.y[agent] + radius + 18 * k].find((each) => each > 30 * k && this.boxes.free([left, each, left + wide, each + high])) ?? this.y[agent] - radius - high - 5;
+      const top = [this.y[agent] - radius - high - 5, this.y[agent] + radius + 18 * k].find((each) => each > 30 * k && each + high < this.surface.height && this.boxes.free([left, each, left + wide, each + high])) ?? this.y[agent] - radius - high - 5;
       this.boxes.add([left, top, left + wide, top + high]);
       context.beginPath();
       context.roundRect(left, top, wide, high, 4 * k);

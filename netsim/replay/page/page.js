@@ -334,6 +334,8 @@ function handle(page) {
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
     state: () => stateOf(page),
     place: (agent) => [page.views.map.x[agent], page.views.map.y[agent]],
+    radius: () => page.views.map.radius,
+    looks: () => page.views.map.looks,
     seen: () => page.views.spacetime.seen(),
     measure: (frames) => measure(page, frames),
   };

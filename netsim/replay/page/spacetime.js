@@ -407,7 +407,7 @@ class SpaceTime {
     const at = this.at(t), end = (this.tall ? this.top : this.left) + this.long;
     context.fillStyle = look.paper;
     context.globalAlpha = 0.6;
-    if (!chosen || chosen.event === undefined) this.fill(context, at, Math.min(end, this.at(this.page.span)));
+    if (!chosen || chosen.event === undefined) this.fill(context, at, end);
     context.globalAlpha = 1;
     context.fillStyle = look.accent;
     if (at <= end + 1) this.fill(context, at - 1, at + 1);
