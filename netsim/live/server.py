@@ -42,8 +42,8 @@ _ABRUPT = 2.0
 
 _WAITING = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-    '<meta http-equiv="refresh" content="1"><link rel="icon" href="data:,"><title>netsim</title>'
-    "<p>The first run has not begun yet …</p></html>"
+    '<link rel="icon" href="data:,"><title>netsim</title><main><h1>netsim</h1>'
+    "<p>The first run has not begun yet …</p></main><script>setTimeout(() => location.reload(), 1000)</script></html>"
 )
 
 _HEADERS = {

@@ -15,7 +15,7 @@ from netsim import core
 from netsim._version import __version__
 from netsim.accounting.captions import NOTED
 from netsim.accounting.scene import Scene
-from netsim.core.records import as_column
+from netsim.core.records import ALL_CAUSES, as_column, totals_of
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
@@ -32,6 +32,9 @@ MOST_ROWS = 2000
 
 MOST_CHANGES = 200_000
 """Changes of agents' states that a page holds at most, unless there are more agents."""
+
+# Columns of rounds that say nothing of what a run is about.
+_EVERY_RUN = frozenset(totals_of(ALL_CAUSES))
 
 # Above these numbers of agents a finer layout takes too long: by distances, then by springs, then a circle.
 _BY_DISTANCE, _BY_SPRINGS = 150, 1000
@@ -189,7 +192,9 @@ def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
     """Return the columns of rounds.csv that can be drawn, against their times: ``x`` (s) and ``columns``."""
     table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
     table = table.dropna(axis=1, how="all").iloc[_some(len(rounds))]
-    columns = {str(name): _numbers(table[name]) for name in table.columns if name != "time_s"}
+    # The study's own first: what every run has stands behind it.
+    names = sorted((name for name in table.columns if name != "time_s"), key=lambda name: name in _EVERY_RUN)
+    columns = {str(name): _numbers(table[name]) for name in names}
     return {"x": _numbers(table.get("time_s", [])), "columns": columns}
 
 

@@ -296,7 +296,10 @@ def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
             found.append(Parameter(key, object, False, parameter.default, words))
             continue
         kind, optional = _kind(name, key, hints.get(key))
-        found.append(Parameter(key, kind, optional, parameter.default, words))
+        default = parameter.default
+        # numpy's numbers as Python's: a command has no others.
+        plain = default.item() if type(default).__module__ == "numpy" and not default.ndim else default
+        found.append(Parameter(key, kind, optional, plain, words))
     return found
 
 

@@ -49,6 +49,7 @@ img {{ max-width: 100%; height: auto; background: #fff }}
 @media (prefers-color-scheme: dark) {{ img[src^="data:image/png"] {{ {night} }} img {{ background: none }} }}
 figcaption, .quiet {{ color: var(--quiet) }}
 .wide {{ overflow-x: auto }}
+@media (max-width: 760px) {{ figure img {{ max-width: none; width: 760px }} }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: right; white-space: nowrap }}
 table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
@@ -56,6 +57,7 @@ table.names td, table.names th {{ text-align: left; white-space: normal; overflo
 </style>
 </head>
 <body>
+<main>
 """
 
 
@@ -99,7 +101,7 @@ def page(
     shown = ("parameters", "scenario", "command", "question")
     known = {name: value for name, value in settings.items() if name not in shown}
     parts += _pairs("How it was made", known | {"trace_hash": summary["trace_hash"]})
-    return "\n".join([*parts, "</details>", "</body>", "</html>"]) + "\n"
+    return "\n".join([*parts, "</details>", "</main>", "</body>", "</html>"]) + "\n"
 
 
 def _again(settings: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
@@ -131,12 +133,15 @@ def _figures(folder: Path, captions: Mapping[str, str]) -> Iterator[str]:
             continue
         data = base64.b64encode(file.read_bytes()).decode("ascii")
         source = f"data:{_TYPES[file.suffix]};base64,{data}"
-        yield f'<figure><img alt="{caption}" src="{source}"><figcaption>{caption}</figcaption></figure>'
+        scroll = f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(file.stem)}">'
+        picture = f'{scroll}<img alt="{caption}" src="{source}"></div>'
+        yield f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
     yield f"<h2>{_safe(heading)}</h2>"
-    yield '<div class="wide"><table>'
+    # Who has no pointer scrolls it by the keyboard.
+    yield f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(heading)}"><table>'
     yield f"<tr>{''.join(f'<th>{_safe(name)}</th>' for name in table.columns)}</tr>"
     for row in table.head(_ROWS).itertuples(index=False, name=None):
         yield f"<tr>{''.join(f'<td>{_safe(text(value))}</td>' for value in row)}</tr>"

@@ -1,6 +1,7 @@
 // The run's curves, drawn by uPlot, with the cursor of time and the values there.
 
 const CURVE_COLOURS = { light: ["#0072b2", "#d55e00", "#007a5a", "#b0457f"], dark: ["#56b4e9", "#ff7a1a", "#2ec79a", "#e79ac4"] };
+const ERRORS = /(mse|error|loss|spread|regret)$/;
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 // The largest of any number of values.
@@ -19,7 +20,8 @@ class Curves {
     Object.assign(this, { page, panel });
     this.chips = [];
     this.read();
-    this.log = true;
+    // Until somebody chooses: an error, or what spans more than two powers of ten.
+    this.log = null;
     this.logBox = panel.querySelector("[data-part=log]");
     this.logBox.addEventListener("change", () => ((this.log = this.logBox.checked), this.build()));
     this.readings = panel.querySelector("[data-part=readings]");
@@ -35,15 +37,25 @@ class Curves {
     this.panel.hidden = !this.names.length || !this.x.length;
     if (!this.chips.length) this.shown = this.first();
     this.names.slice(this.chips.length).forEach((name) => {
-      const chip = element("button", name, { type: "button", title: `show or hide ${name}` }), i = this.chips.push(chip) - 1;
+      const zero = this.values[this.chips.length].every((v) => !v), chip = element("button", name, { type: "button", title: `show or hide ${name}` }), i = this.chips.push(chip) - 1;
       chip.addEventListener("click", () => this.toggle(i));
+      // What is always 0 is folded.
+      this.panel.querySelector(zero ? "[data-part=zeros] .chips" : "[data-part=chips]").append(chip);
+      chip.zero = zero;
+    });
+    const zeros = this.panel.querySelector("[data-part=zeros]"), still = this.chips.filter((chip, i) => chip.zero && this.values[i].every((v) => !v));
+    this.chips.forEach((chip) => {
+      if (!chip.zero || still.includes(chip)) return;
+      chip.zero = false;
       this.panel.querySelector("[data-part=chips]").append(chip);
     });
+    zeros.hidden = !still.length;
+    zeros.querySelector("summary").textContent = `${still.length} that ${still.length === 1 ? "stays" : "stay"} 0`;
   }
 
   // Of a run that learns its first error, not the count that stands before it.
   first() {
-    const error = this.names.findIndex((name) => /(mse|error|loss|spread|regret)$/.test(name));
+    const error = this.names.findIndex((name) => ERRORS.test(name));
     return this.names.length ? [Math.max(error, 0)] : [];
   }
 
@@ -62,16 +74,17 @@ class Curves {
     const all = this.shown.flatMap((i) => this.values[i]).filter((v) => v !== null);
     const positive = all.length > 0 && all.every((v) => v > 0);
     this.logBox.disabled = !positive;
-    this.logBox.checked = positive && this.log;
-    const axis = { stroke: look.ink, grid: { stroke: look.line, width: 1 }, ticks: { stroke: look.line }, font: "11px system-ui, sans-serif" };
+    const wide = positive && greatest(all) / -greatest(all.map((v) => -v)) > 100, errors = this.shown.some((i) => ERRORS.test(this.names[i]));
+    this.logBox.checked = positive && (this.log ?? (wide || errors));
+    const axis = { stroke: look.ink, grid: { stroke: look.line, width: 1 }, ticks: { stroke: look.line }, font: look.font(11) };
     const format = (_, list) => list.map((v) => (v === null ? "" : short(v, 4)));
     const logarithmic = this.logBox.checked, decades = logarithmic ? Math.log10(greatest(all) / -greatest(all.map((v) => -v))) : 0;
     this.plot = new uPlot({
-      width: Math.max(holder.clientWidth, 200), height: 190, legend: { show: false },
+      width: Math.max(holder.clientWidth, 200), height: 160 + 30 * look.scale, legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: { x: { time: false, range: [0, this.page.span] }, y: { distr: logarithmic ? 3 : 1 } },
-      axes: [{ ...axis, values: format, label: "time in s", labelSize: 16, size: 30, labelFont: axis.font },
-        { ...axis, values: format, size: 58, ...(decades > 1.2 ? { splits: powersOfTen, filter: (_, list) => list } : {}) }],
+      axes: [{ ...axis, values: format, label: "time in s", labelSize: 16 * look.scale, size: 30 * look.scale, labelFont: axis.font, space: 50 * look.scale },
+        { ...axis, values: format, size: 58 * look.scale, ...(decades > 1.2 ? { splits: powersOfTen, filter: (_, list) => list } : {}) }],
       series: [{}, ...this.shown.map((i, k) => ({ label: this.names[i], stroke: this.colours[k], width: 2, dash: DASHES[k], points: { show: this.x.length < 3 } }))],
       // Where a time stands is known only once the axes are laid out.
       hooks: { ready: [() => this.draw(this.page.player ? this.page.player.time : 0)] },

@@ -1,6 +1,6 @@
 // The inspector: what one agent sent and heard, or what a link carried, up to the time that is shown.
 
-const LATEST = 12;
+const LATEST = 12, MOST_PICKED = 2000;
 
 class Inspector {
   constructor(page, panel) {
@@ -8,24 +8,29 @@ class Inspector {
     this.title = panel.querySelector("[data-part=chosen]");
     this.body = panel.querySelector("[data-part=inspected]");
     this.idle = false;
+    // Agents by their names: also without a pointer.
+    this.pick = panel.querySelector("[data-part=pick]");
+    this.pick.append(...page.meta.agents.slice(0, MOST_PICKED).map((name, i) => element("option", clipped(name, 30), { value: i })));
+    this.pick.addEventListener("change", () => page.choose(this.pick.value === "" ? null : { agent: Number(this.pick.value) }));
   }
 
   draw(t) {
-    const { chosen, meta } = this.page;
+    const { chosen, meta } = this.page, picked = chosen && chosen.agent !== undefined ? String(chosen.agent) : "";
+    if (this.pick.value !== picked && document.activeElement !== this.pick) this.pick.value = picked;
     if (!chosen) {
       if (this.idle) return;
       this.idle = true;
       this.title.textContent = "Inspector";
-      this.body.replaceChildren(element("p", "Click an agent or a link on the map, or an agent's line or an event in the space–time diagram.", { class: "hint" }));
+      this.body.replaceChildren(element("p", "Click an agent or a link on the map, or an agent's line or an event in the space–time diagram; or choose an agent above.", { class: "hint" }));
       return;
     }
     this.idle = false;
     if (chosen.link) {
       const [i, j] = chosen.link;
-      this.title.textContent = `Link ${meta.agents[i]} – ${meta.agents[j]}`;
+      setText(this.title, `Link ${meta.agents[i]} – ${meta.agents[j]}`);
       this.body.replaceChildren(...this.link(i, j, t));
     } else {
-      this.title.textContent = `Agent ${meta.agents[chosen.agent]}`;
+      setText(this.title, `Agent ${meta.agents[chosen.agent]}`);
       this.body.replaceChildren(...this.agent(chosen.agent, t));
     }
   }
@@ -59,7 +64,9 @@ class Inspector {
   agent(agent, t) {
     const { events, meta, states } = this.page;
     const sent = this.count(events.sentBy(agent), t), got = this.count(events.sentTo(agent), t);
-    const facts = states.names.map((name, i) => [name, short(states.of(i, agent, t), 7)]);
+    const down = this.page.views.spacetime.downAt(agent, t);
+    const facts = states.names.map((name, i) => [name, states.text(i, states.of(i, agent, t)) || "–"]);
+    if (down) facts.unshift(["now", this.page.views.map.down(agent, t)]);
     facts.push(["transmissions", String(sent.transmissions)], ["bits sent on links", sent.bits.toLocaleString("en")]);
     return [
       this.facts(facts),
@@ -125,7 +132,7 @@ class Inspector {
     for (const { time, row, what } of found) {
       const names = `${meta.agents[events.sender[row]]} → ${meta.agents[events.receiver[row]]}`;
       const item = element("li", "", { "data-row": row, title: `transmission ${events.number[row]} of its sender, ${events.round[row] ? `round ${events.round[row]}` : "outside rounds"}, ${events.bits[row]} bits` });
-      const text = `${clipped(names, 40)}, ${meta.kinds[events.kind[row]]}${events.reply[row] ? " (reply)" : ""}`;
+      const text = `${clipped(names, 40)}, ${this.page.views.spacetime.title(row) || meta.kinds[events.kind[row]]}${events.reply[row] ? " (reply)" : ""}`;
       const end = element("b", what);
       if (what !== "sent") end.style.color = this.page.look.colours[events.cause[row]];
       item.append(element("time", `${time} s`), " ", end, " ", text);

@@ -68,7 +68,8 @@ class Look {
   constructor(page) {
     this.page = page;
     this.root = page.root;
-    this.scale = 1;
+    // A lab's pages have one after the other the same root.
+    this.scale = Number(page.root.style.getPropertyValue("--k")) || 1;
     this.read();
   }
 
@@ -122,11 +123,12 @@ class Look {
   }
 
   // Text with a rim in the paper's colour, to be read above lines.
-  write(context, text, x, y, rim) {
+  write(context, text, x, y, rim, colour = this.ink) {
     context.lineWidth = rim;
+    context.lineJoin = "round";
     context.strokeStyle = this.paper;
     context.strokeText(text, x, y);
-    context.fillStyle = this.ink;
+    context.fillStyle = colour;
     context.fillText(text, x, y);
   }
 

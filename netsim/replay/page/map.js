@@ -1,6 +1,10 @@
-// The map: agents at their places, frames flying along the links between them.
+// The map: agents at their places, frames flying along the links between them; what fails, what is noted, what is labelled.
 
 const MOST_DRAWN = 6000, MOST_MARKS = 1500;
+// Agents up to which they have names, and are pushed apart; frames up to which they have labels; cut links with a mark.
+const MOST_NAMED = 60, MOST_PUSHED = 400, MOST_LABELLED = 24, MOST_CUTS = 80;
+// Faults that cut links while they last.
+const CUTS = new Set(["LinkDown", "Partition", "SetLink"]);
 
 class MapView {
   constructor(page, under, canvas) {
@@ -10,6 +14,11 @@ class MapView {
       const key = Math.min(i, j) * page.meta.agents.length + Math.max(i, j);
       return i !== j && !seen.has(key) && seen.add(key);
     });
+    this.tip = element("div", "", { class: "tip", "aria-hidden": "true" });
+    this.tip.hidden = true;
+    canvas.after(this.tip);
+    canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX, event.offsetY));
+    canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
     this.resize();
   }
 
@@ -22,17 +31,53 @@ class MapView {
     const { width, height } = this.surface;
     const ends = (k) => everywhere.reduce(([low, high], p) => [Math.min(low, p[k]), Math.max(high, p[k])], [Infinity, -Infinity]);
     const [left, right] = ends(0), [bottom, top] = ends(1);
-    const room = Math.min(44, 0.09 * Math.min(width, height) + 8);
+    const k = (this.k = this.page.look.scale);
+    this.radius = Math.max(4, Math.min(19 * Math.sqrt(k), 0.2 * Math.sqrt((width * height) / Math.max(positions.length, 6))));
+    const room = Math.min(this.radius + 24 * k, 0.16 * Math.min(width, height));
     // The clock has the uppermost part for itself.
-    const clock = 34, middle = (height + clock) / 2;
+    const clock = 34 * k, middle = (height + clock) / 2;
     const scale = Math.min((width - 2 * room) / (right - left || 1e-300), (height - clock - 2 * room) / (top - bottom || 1e-300));
     const finite = Number.isFinite(scale) && (right > left || top > bottom) ? scale : 0;
     this.toX = (x) => width / 2 + (x - (left + right) / 2) * finite;
     this.toY = (y) => middle - (y - (bottom + top) / 2) * finite;
     this.x = Float64Array.from(positions, ([x]) => this.toX(x));
     this.y = Float64Array.from(positions, ([, y]) => this.toY(y));
-    this.radius = Math.max(4, Math.min(13, 0.28 * Math.sqrt((width * height) / Math.max(positions.length, 12)) - 3));
+    if (positions.length <= MOST_PUSHED && !Object.keys(paths).length) this.push(room, clock);
+    this.context = this.surface.context;
+    this.named = positions.length <= MOST_NAMED;
+    this.context.font = this.nameFont;
+    const wide = this.page.meta.agents.slice(0, MOST_NAMED + 1).map((name) => this.context.measureText(clipped(name, 14)).width);
+    this.inside = this.named && this.radius > 9 && wide.every((each) => each < 1.7 * this.radius);
+    this.sides = null;
     this.drawUnder();
+  }
+
+  get nameFont() {
+    return `600 ${Math.max(11 * this.k, Math.min(14 * this.k, 0.8 * this.radius))}px system-ui, sans-serif`;
+  }
+
+  // Agents that would hide one another are pushed apart; those at one place by their numbers.
+  push(room, clock) {
+    const { x, y, radius } = this, { width, height } = this.surface, gap = 2.3 * radius, count = x.length;
+    for (let turn = 0, close = true; close && turn < 60; turn++) {
+      const oldX = x.slice(), oldY = y.slice();
+      close = false;
+      for (let i = 0; i < count; i++) {
+        for (let j = 0; j < count; j++) {
+          if (i === j) continue;
+          const dx = oldX[i] - oldX[j], dy = oldY[i] - oldY[j], far = Math.hypot(dx, dy);
+          if (far >= gap) continue;
+          close = true;
+          const [awayX, awayY] = far > 1e-9 ? [dx / far, dy / far] : [Math.cos(2.4 * i), Math.sin(2.4 * i)];
+          x[i] += 0.5 * (gap - far) * awayX;
+          y[i] += 0.5 * (gap - far) * awayY;
+        }
+      }
+      for (let i = 0; i < count; i++) {
+        x[i] = Math.min(Math.max(x[i], room), Math.max(width - room, room));
+        y[i] = Math.min(Math.max(y[i], clock + room), Math.max(height - room, clock + room));
+      }
+    }
   }
 
   // Those that move are on the straight line between two points of their paths, each (time, x, y).
@@ -55,11 +100,29 @@ class MapView {
     if (Object.keys(paths).length) this.drawUnder();
   }
 
-  // The links, on a canvas of their own: they are drawn anew only if somebody moves.
+  // The faults that hold at a time, and the links that they cut, as keys of pairs.
+  readFaults(t) {
+    const { spacetime } = this.page.views;
+    if (!spacetime) return (this.going = []);
+    spacetime.readFaults();
+    this.going = spacetime.faults.filter(({ begin, end }) => begin <= t && (end ?? Infinity) > t);
+    const key = this.going.map(({ what, begin, links }) => (CUTS.has(what) ? `${begin} ${links.length}` : "")).join();
+    if (key === this.cutKey) return;
+    this.cutKey = key;
+    this.cuts = new Set();
+    for (const { what, links } of this.going) if (CUTS.has(what)) for (const [i, j] of links) this.cuts.add(this.pairKey(i, j));
+    this.drawUnder();
+  }
+
+  pairKey(i, j) {
+    return Math.min(i, j) * this.page.meta.agents.length + Math.max(i, j);
+  }
+
+  // The links, on a canvas of their own: they are drawn anew only if somebody moves, or links fail.
   drawUnder() {
-    const { context, width, height } = this.underneath, { look, chosen } = this.page;
+    const { context, width, height } = this.underneath, { look, chosen } = this.page, { cuts = new Set() } = this;
     context.clearRect(0, 0, width, height);
-    const stroke = (list, colour, thick) => {
+    const stroke = (list, colour, thick, dash = []) => {
       context.beginPath();
       for (const [i, j] of list) {
         context.moveTo(this.x[i], this.y[i]);
@@ -67,24 +130,43 @@ class MapView {
       }
       context.strokeStyle = colour;
       context.lineWidth = thick;
+      context.setLineDash(dash);
       context.stroke();
+      context.setLineDash([]);
     };
-    stroke(this.pairs, look.line, this.pairs.length > 1500 ? 0.4 : 1.3);
-    if (chosen) {
+    const cut = cuts.size ? this.pairs.filter(([i, j]) => cuts.has(this.pairKey(i, j))) : [];
+    stroke(cut.length ? this.pairs.filter(([i, j]) => !cuts.has(this.pairKey(i, j))) : this.pairs, look.line, this.pairs.length > 1500 ? 0.4 : 1.3);
+    stroke(cut, look.bandline, 1.5, [3, 5]);
+    if (cut.length <= MOST_CUTS) for (const [i, j] of cut) look.drawMark(context, "boxed", look.bandline, (this.x[i] + this.x[j]) / 2, (this.y[i] + this.y[j]) / 2, 4.5 * Math.sqrt(this.k));
+    if (chosen && chosen.event === undefined) {
       stroke(this.pairs.filter(([i, j]) => this.page.concerns(i, j)), look.soft, chosen.link ? 4 : 2);
     }
   }
 
   draw(t) {
     this.walk(t);
+    this.readFaults(t);
     const { context, width, height } = this.surface;
     context.clearRect(0, 0, width, height);
-    const { events } = this.page, rows = events.overlapping(t, t, events.until);
-    const drawn = this.drawFrames(context, t, rows), spread = rows.reduce((sum, row) => sum + (events.end[row] <= t), 0);
+    this.boxes = new Boxes();
+    const { events } = this.page, rows = (this.rows = events.overlapping(t, t, events.until)), spread = rows.reduce((sum, row) => sum + (events.end[row] <= t), 0);
+    const drawn = this.drawFrames(context, t, rows);
     const { marks, shown } = this.drawMarks(context, t);
     this.drawAgents(context, t);
-    this.drawNames(context);
+    if (rows.length <= MOST_LABELLED) this.drawLabels(context, t, rows);
+    this.drawNotes(context, t);
     return { shown: rows.length, underway: rows.length - spread, spread, drawn, marks, shownMarks: shown };
+  }
+
+  // What fails at the time shown, in words.
+  failing() {
+    const { spacetime } = this.page.views, { agents } = this.page.meta, list = [];
+    for (const fault of this.going || []) {
+      if (fault.sides) list.push(spacetime.captionOf(fault));
+      else if (fault.what !== "Join") list.push(fault.text);
+      else if (fault.agents.length) list.push(`${fault.agents.map((i) => clipped(agents[i], 12)).join(", ")} joins`);
+    }
+    return list.length > 3 ? [...list.slice(0, 3), `and ${list.length - 3} more`] : list;
   }
 
   // Where a row's frame is, or was when it ended; lanes keep the two directions of a link apart.
@@ -105,9 +187,10 @@ class MapView {
     const { events, look, meta } = this.page, { depart, kind, reply } = events;
     // One path for each look: by kind, flying or still waiting; a reply is hollow.
     const paths = new Map();
-    const size = rows.length > 1500 ? 2.2 : rows.length > 300 ? 3 : 4;
+    const size = (rows.length > 1500 ? 2.2 : rows.length > 300 ? 3 : 5) * Math.sqrt(this.k);
     const drawn = new Thinned(rows, MOST_DRAWN).forEach((row) => {
       this.place(row, t);
+      if (rows.length <= MOST_LABELLED) this.boxes.add([this.atX - size, this.atY - size, this.atX + size, this.atY + size]);
       const key = kind[row] * 4 + (t < depart[row] ? 2 : 0) + (reply[row] ? 1 : 0);
       if (!paths.has(key)) paths.set(key, []);
       paths.get(key).push(this.atX, this.atY);
@@ -125,34 +208,182 @@ class MapView {
     return drawn;
   }
 
+  // What an agent is at t: its colours, its shape, and the words beside it.
+  looksOf(agent, t, range, category) {
+    const { look, states, views } = this.page, { shown } = states;
+    if (views.spacetime.downAt(agent, t)) return { fill: look.paper, ink: look.ink, shape: "", words: this.down(agent, t), colour: look.ink };
+    const value = shown < 0 ? NaN : states.of(shown, agent, t);
+    if (category) {
+      const word = states.text(shown, value);
+      if (!word) return { fill: look.panel, ink: look.ink, shape: "circle", words: "", colour: look.ink };
+      const role = look.role(category, word), rest = states.rest((index) => states.of(index, agent, t));
+      return { fill: role.colour, ink: look.paper, shape: role.shape, words: `${word} ${rest}`.trim(), colour: role.colour };
+    }
+    const share = range ? states.share(value, range) : NaN;
+    if (Number.isNaN(share)) return { fill: look.panel, ink: look.ink, shape: "circle", words: "", colour: look.ink };
+    const [red, green, blue] = cividis(share), bright = 0.3 * red + 0.59 * green + 0.11 * blue;
+    return { fill: `rgb(${red},${green},${blue})`, ink: bright > 120 ? "#14181d" : "#ffffff", shape: "circle", words: states.isShort(shown) ? `${states.names[shown]} ${short(value, 3)}` : "", colour: look.ink };
+  }
+
+  // What became of an agent that is down.
+  down(agent, t) {
+    const { what } = this.page.views.spacetime.downAt(agent, t);
+    return { Crash: "down", Leave: "has left", Join: "not there yet", Empty: "battery empty" }[what];
+  }
+
   drawAgents(context, t) {
-    const { look, states, chosen, meta } = this.page;
-    const values = states.at(t), range = states.range(values), ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
-    for (let i = 0; i < meta.agents.length; i++) {
-      const value = values ? values[i] : NaN, share = values ? states.share(value, range) : NaN;
+    const { look, states, chosen, meta } = this.page, { radius, k } = this, count = meta.agents.length;
+    const range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null), ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
+    const category = states.category, drawn = [];
+    const slow = new Map(), strays = this.going.filter(({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length);
+    for (const fault of strays) for (const agent of fault.agents) slow.set(agent, fault);
+    for (let i = 0; i < count; i++) {
+      const looks = this.looksOf(i, t, range, category), x = this.x[i], y = this.y[i];
+      drawn.push(looks);
       context.beginPath();
-      context.arc(this.x[i], this.y[i], this.radius, 0, TURN);
-      context.fillStyle = Number.isNaN(share) ? look.panel : `rgb(${cividis(share)})`;
-      context.fill();
-      context.lineWidth = 1.5;
+      context.fillStyle = looks.fill;
       context.strokeStyle = look.ink;
+      context.lineWidth = 1.5;
+      if (looks.shape && looks.shape !== "circle") SHAPES[looks.shape](context, x, y, radius);
+      else context.arc(x, y, radius, 0, TURN);
+      if (!looks.shape) context.setLineDash([2, 4]);
+      context.fill();
       context.stroke();
-      if (i !== ring) continue;
-      context.beginPath();
-      context.arc(this.x[i], this.y[i], this.radius + 4.5, 0, TURN);
-      context.lineWidth = 3;
-      context.strokeStyle = look.accent;
-      context.stroke();
+      context.setLineDash([]);
+      if (!looks.shape) look.drawMark(context, "cross", look.ink, x + 0.75 * radius, y - 0.75 * radius, Math.max(4, 0.4 * radius));
+      if (slow.has(i)) {
+        context.beginPath();
+        context.arc(x, y, radius + 4, 0, TURN);
+        context.setLineDash([1, 4]);
+        context.lineWidth = 3;
+        context.strokeStyle = look.bandline;
+        context.stroke();
+        context.setLineDash([]);
+      }
+      if (i === ring) {
+        context.beginPath();
+        context.arc(x, y, radius + 6, 0, TURN);
+        context.lineWidth = 3;
+        context.strokeStyle = look.accent;
+        context.stroke();
+      }
+      if (this.named) this.boxes.add([x - radius - 2, y - radius - 2, x + radius + 2, y + radius + 2]);
+    }
+    if (this.named) this.drawNames(context, drawn);
+    this.looks = drawn;
+  }
+
+  // Names on the agents, or below them with what they are. Above all else: a name under a mark could not be read.
+  drawNames(context, drawn) {
+    const { look, meta } = this.page, { k, inside, radius } = this, high = 12 * k;
+    this.sides ||= this.findSides(context);
+    drawn.forEach(({ ink, words, colour }, i) => {
+      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 20), text = inside ? said : `${name} ${said}`.trim();
+      if (inside) {
+        context.font = this.nameFont;
+        context.textAlign = "center";
+        context.textBaseline = "middle";
+        context.fillStyle = ink;
+        context.fillText(name, this.x[i], this.y[i] + 1);
+        context.textBaseline = "alphabetic";
+      }
+      if (!text) return;
+      context.font = `600 ${high}px system-ui, sans-serif`;
+      const { x, y, align } = side, wide = context.measureText(text).width, left = align === "center" ? x - wide / 2 : align === "left" ? x : x - wide;
+      const shift = Math.max(2 - left, 0) + Math.min(this.surface.width - 2 - left - wide, 0);
+      context.textAlign = align;
+      look.write(context, text, x + shift, y, 4, words && this.page.states.category ? colour : look.ink);
+      this.boxes.add([left + shift - 2, y - high, left + shift + wide + 2, y + 3]);
+    });
+  }
+
+  // On which side of each agent its words have room: below, above, right or left of it.
+  findSides(context) {
+    const { meta, states } = this.page, { radius, k, inside } = this, high = 12 * k, boxes = new Boxes(), far = radius + 4 * k;
+    for (let i = 0; i < this.x.length; i++) boxes.add([this.x[i] - radius, this.y[i] - radius, this.x[i] + radius, this.y[i] + radius]);
+    context.font = `600 ${high}px system-ui, sans-serif`;
+    const { category } = states, words = category ? states.list[states.shown].words.slice(0, 50) : states.isShort(states.shown) ? [`${states.names[states.shown]} 0000`] : [""];
+    const widest = Math.min(Math.max(...words.map((word) => context.measureText(`${clipped(word, 20)}${states.beside.size ? " t00" : ""}`).width)), 160 * k);
+    return Array.from(this.x, (x, i) => {
+      const y = this.y[i], wide = widest + (inside ? 0 : context.measureText(`${clipped(meta.agents[i], 14)} `).width);
+      const places = [[x - wide / 2, y + far, "center"], [x - wide / 2, y - far - high - 2, "center"], [x + far, y - high / 2, "left"], [x - far - wide, y - high / 2, "right"]];
+      const place = places.find(([left, top]) => left > 0 && left + wide < this.surface.width && top > 0 && top + high < this.surface.height && boxes.free([left, top, left + wide, top + high]));
+      // Without room only a name stands there: words are at the pointer, too.
+      if (!place) return { x, y: y + far + 0.86 * high, align: "center", bare: true };
+      const [left, top, align] = place;
+      boxes.add([left, top, left + wide, top + high]);
+      return { x: align === "center" ? x : align === "left" ? left : left + wide, y: top + 0.86 * high, align };
+    });
+  }
+
+  // What frames under way are, beside them, where there is room.
+  drawLabels(context, t, rows) {
+    const { look, events, views } = this.page, high = 11 * this.k;
+    context.font = `${high}px system-ui, sans-serif`;
+    context.textAlign = "left";
+    for (const row of rows) {
+      const text = clipped(views.spacetime.title(row), 24);
+      if (!text) continue;
+      this.place(row, t);
+      const wide = context.measureText(text).width, [x, y] = [this.atX, this.atY], away = 8 * this.k;
+      const places = [[x + away, y], [x - away - wide, y], [x - wide / 2, y - 1.4 * high], [x - wide / 2, y + 1.4 * high]];
+      const place = places.find(([left, at]) => left > 0 && left + wide < this.surface.width && this.boxes.free([left, at - 0.6 * high, left + wide, at + 0.6 * high]));
+      if (!place) continue;
+      const [left, at] = place;
+      this.boxes.add([left, at - 0.6 * high, left + wide, at + 0.6 * high]);
+      look.write(context, text, left, at + 0.36 * high, 3, look.kind(events.kind[row]).colour);
     }
   }
 
-  // Above all else: a name under a mark could not be read.
-  drawNames(context) {
-    const { look, meta } = this.page;
-    if (meta.agents.length > 60) return;
-    context.font = `${this.radius > 8 ? 12 : 11}px system-ui, sans-serif`;
-    context.textAlign = "center";
-    meta.agents.forEach((name, i) => look.write(context, clipped(name, 14), this.x[i], this.y[i] + this.radius + 13, 4));
+  // Agents' notes, above them for a while.
+  drawNotes(context, t) {
+    const { look, meta, player } = this.page, { times = [], agents = [], texts = [] } = meta.marks || {}, { k, radius } = this, { width } = this.surface;
+    const hold = player.speed * 2.5, latest = new Map();
+    for (let i = countUpTo(times, t) - 1; i >= 0 && times[i] > t - hold && latest.size < 30; i--) if (!latest.has(agents[i])) latest.set(agents[i], texts[i]);
+    context.font = `italic ${11 * k}px system-ui, sans-serif`;
+    for (const [agent, text] of latest) {
+      const shown = `“${clipped(text, 40)}”`, wide = context.measureText(shown).width + 10 * k, high = 17 * k;
+      const left = Math.min(Math.max(this.x[agent] - wide / 2, 4), Math.max(width - wide - 4, 4));
+      const top = [this.y[agent] - radius - high - 5, this.y[agent] + radius + 18 * k].find((each) => each > 30 * k && each + high < this.surface.height && this.boxes.free([left, each, left + wide, each + high])) ?? this.y[agent] - radius - high - 5;
+      this.boxes.add([left, top, left + wide, top + high]);
+      context.beginPath();
+      context.roundRect(left, top, wide, high, 4 * k);
+      context.fillStyle = look.paper;
+      context.fill();
+      context.strokeStyle = look.ink;
+      context.lineWidth = 1.2;
+      context.setLineDash([2, 2]);
+      context.stroke();
+      context.setLineDash([]);
+      context.textAlign = "left";
+      context.fillStyle = look.ink;
+      context.fillText(shown, left + 5 * k, top + 0.72 * high);
+    }
+  }
+
+  // What is under the pointer, in words: a frame, or an agent.
+  hover(x, y) {
+    const { tip, page } = this, { spacetime } = page.views, t = page.player.time, rows = this.rows || [];
+    let best = 9, found = -1;
+    if (rows.length <= 2000) {
+      for (const row of rows) {
+        this.place(row, t);
+        const away = Math.hypot(this.atX - x, this.atY - y);
+        if (away < best) [best, found] = [away, row];
+      }
+    }
+    const target = found < 0 ? this.pick(x, y) : null;
+    this.canvas.style.cursor = target ? "pointer" : "";
+    tip.hidden = found < 0 && !(target && target.agent !== undefined);
+    if (tip.hidden) return;
+    setText(tip, found >= 0 ? spacetime.sentence(found) : this.tell(target.agent, t));
+    tip.style.left = `${Math.max(4, Math.min(x + 14, this.surface.width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${y + 18 + tip.offsetHeight > this.surface.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18}px`;
+  }
+
+  tell(agent, t) {
+    const { states, meta, views } = this.page, said = states.names.map((name, i) => `${name}: ${states.text(i, states.of(i, agent, t)) || "–"}`);
+    return [`Agent ${clipped(meta.agents[agent], 40)}${views.spacetime.downAt(agent, t) ? `, ${this.down(agent, t)}` : ""}`, ...said].join("\n");
   }
 
   // Frames that did not arrive, for a moment, fading.
@@ -168,7 +399,7 @@ class MapView {
       shown++;
       context.globalAlpha = Math.max(0.15, Math.min(1, 1.3 - (t - ends[i]) / hold));
       this.place(row, t);
-      look.mark(context, cause[row], this.atX, this.atY, shown > 400 ? 4 : 6);
+      look.mark(context, cause[row], this.atX, this.atY, (shown > 400 ? 4 : 6) * Math.sqrt(this.k));
     }
     context.globalAlpha = 1;
     return { marks, shown };

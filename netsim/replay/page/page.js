@@ -1,5 +1,8 @@
 // The page as a whole: puts the parts together, and what they share.
 
+// Sizes of text, one after the other.
+const TEXTS = [1, 1.25, 1.5, 2];
+
 class Page {
   constructor(root, meta, columns) {
     Object.assign(this, { root, meta, columns, chosen: null, view: "map" });
@@ -19,6 +22,7 @@ class Page {
     this.inspector = new Inspector(this, part("inspector"));
     this.counts = new Counts(this, part("count-panel"));
     this.statePanel = new StatePanel(this, part("states"));
+    this.story = new Story(this, part("story"));
     describe(this);
     this.listen();
     this.showControls();
@@ -55,6 +59,8 @@ class Page {
     this.views.spacetime.fit();
     this.curves.read();
     this.counts.read();
+    this.story.read();
+    this.inspector.idle = false;
     describe(this);
     this.showControls();
     this.strip.resize();
@@ -69,7 +75,9 @@ class Page {
     this.curves.draw(time);
     this.counts.draw(time);
     this.statePanel.draw(time);
+    this.story.draw(time);
     this.drawClock(time);
+    if (!playing) this.keepAddress();
     // Tables take longer than pictures, and cannot be read sixty times a second.
     const now = performance.now();
     if (playing && now - (this.inspected || 0) < 150) return;
@@ -78,8 +86,7 @@ class Page {
   }
 
   drawClock(time) {
-    const digits = Math.max(5, Math.ceil(Math.log10(this.span / this.player.speed)) + 4);
-    const parts = [`${short(time, digits)} s`], round = this.round(time);
+    const parts = [`${this.timeText(time)} s`], round = this.round(time);
     // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
     const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
@@ -90,14 +97,24 @@ class Page {
     const thinned = [];
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
-    this.part("thinned").textContent = thinned.length ? `Thinned: ${thinned.join(", ")}.` : "";
+    setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
+    setText(this.part("going"), this.view === "map" ? this.views.map.failing().join("\n") : "");
+  }
+
+  // A time with as many decimals as tell it from another at this speed, or in this view: always as many, or it would jump.
+  timeText(time) {
+    const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
+    const decimals = Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.player.speed / 8))), 0), 15);
+    return time.toFixed(decimals);
   }
 
   // The buttons' texts.
   showControls() {
     const { player, root } = this;
     this.part("play").textContent = player.playing ? "❚❚ Pause" : "▶ Play";
-    this.part("speed").textContent = `${short(player.speed, 3)} s per s`;
+    const { rounds, round_period: period } = this.meta, pace = `${short(player.speed, 3)} s per s`, many = player.speed / period;
+    this.part("speed").textContent = rounds > 0 && period > 0 ? `${short(many, 3)} round${Math.abs(many - 1) < 1e-9 ? "" : "s"} per s` : pace;
+    this.part("speed").title = `${pace}: simulated seconds per second`;
     root.dataset.view = this.view;
     for (const name of ["map", "spacetime"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
     for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.rounds > 0);
@@ -119,10 +136,88 @@ class Page {
     this.resize();
   }
 
+  // The size of text, 1 to 2: for the back of a room.
+  text(scale) {
+    this.look.scale = scale;
+    this.root.style.setProperty("--k", scale);
+    this.part("larger").setAttribute("aria-pressed", String(scale > 1));
+    this.resize();
+  }
+
+  larger() {
+    this.text(TEXTS.find((each) => each > this.look.scale + 1e-9) || TEXTS[0]);
+  }
+
+  // --- the page's address: what is shown, to be kept and sent ---------------------------------------------------------
+
+  // Show what an address asks for: #t=2.06&agent=5&view=spacetime&kinds=vote,ack. Names of agents, states and kinds are theirs.
+  follow(link) {
+    const { meta, player, states } = this, agent = meta.agents.indexOf(link.get("agent")), pair = (link.get("link") || "").split(",").map((name) => meta.agents.indexOf(name));
+    const scale = Number(link.get("text")), speed = Number(link.get("speed")), state = states.names.indexOf(link.get("colour"));
+    this.following = true;
+    if (["light", "dark"].includes(link.get("theme"))) this.theme(link.get("theme"));
+    if (scale >= 1 && scale <= TEXTS.at(-1)) this.text(scale);
+    if (state >= 0) states.shown = state;
+    else if (link.get("colour") === "none") states.shown = -1;
+    this.views.map.sides = null;
+    if (link.has("kinds")) this.counts.only(link.get("kinds").split(",").map(decoded));
+    if (speed > 0 && Number.isFinite(speed)) player.speed = speed;
+    if (link.has("t")) player.time = Math.min(Math.max(Number(link.get("t")) || 0, 0), this.limit);
+    if (link.get("view") in { ...this.views, sequence: 1 }) this.view = link.get("view") === "sequence" ? "spacetime" : link.get("view");
+    if (agent >= 0) this.chosen = { agent };
+    else if (pair.length === 2 && pair.every((each) => each >= 0)) this.chosen = { link: pair };
+    this.showControls();
+    this.resize();
+    this.views.spacetime.follow(link);
+    this.views.map.drawUnder();
+    this.following = false;
+    this.draw();
+  }
+
+  // Nothing that is as it was at first: an address is short.
+  address() {
+    const { chosen, meta, player, events, states, look, root } = this, parts = [];
+    const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+    if (player.time > 0) add("t", Number(player.time.toPrecision(12)));
+    if (this.view !== "map") add("view", this.view);
+    if (chosen && chosen.event !== undefined) {
+      add("event", chosen.event);
+      if (chosen.with !== undefined) add("with", chosen.with);
+    } else if (chosen && chosen.link) add("link", chosen.link.map((i) => meta.agents[i]).join(","));
+    else if (chosen && chosen.agent !== undefined) add("agent", meta.agents[chosen.agent]);
+    if (events.keptKinds.includes(0)) add("kinds", meta.kinds.filter((_, i) => events.keptKinds[i]).map(encodeURIComponent).join(","));
+    if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
+    if (look.scale !== 1) add("text", look.scale);
+    if (root.dataset.theme) add("theme", root.dataset.theme);
+    return parts.length ? `#${parts.join("&")}` : "";
+  }
+
+  // A little later: a browser refuses many changes in a short time.
+  keepAddress() {
+    if (!this.linked || this.following || this.keeping) return;
+    this.keeping = setTimeout(() => {
+      this.keeping = 0;
+      const address = this.address();
+      if (address === location.hash) return;
+      try {
+        history.replaceState(null, "", address || location.pathname + location.search);
+      } catch (error) {
+        // Where a page may not change its address, it has none.
+        this.linked = false;
+      }
+    }, 300);
+  }
+
   // Whether the chosen link is that of two agents, or the chosen agent one of them.
   concerns(i, j) {
     const { link, agent } = this.chosen;
     return link ? link.includes(i) && link.includes(j) : i === agent || j === agent;
+  }
+
+  // The agent after the chosen one, or before it.
+  chooseNext(step) {
+    const { chosen, meta } = this, count = meta.agents.length, now = chosen && chosen.agent !== undefined ? chosen.agent : step > 0 ? -1 : count;
+    this.choose({ agent: (now + step + count) % count });
   }
 
   choose(chosen) {
@@ -143,10 +238,11 @@ class Page {
     const buttons = {
       play: () => player.toggle(), back: () => player.step(false), on: () => player.step(true),
       "round-back": () => player.round(false), "round-on": () => player.round(true),
-      slower: () => player.faster(1 / 1.5), faster: () => player.faster(1.5),
+      slower: () => player.faster(1 / 2), faster: () => player.faster(2),
       "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"),
-      theme: () => this.theme(), help: () => this.help(), "help-close": () => this.help(),
+      theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(),
     };
+    part("pick").addEventListener("change", () => part("pick").blur());
     for (const [name, act] of Object.entries(buttons)) {
       part(name).addEventListener("click", (event) => {
         act();
@@ -200,12 +296,22 @@ class Page {
     const keys = {
       " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.step(true)),
       ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
-      "+": () => player.faster(1.5), "=": () => player.faster(1.5), "-": () => player.faster(1 / 1.5),
+      "+": () => player.faster(2), "=": () => player.faster(2), "-": () => player.faster(1 / 2), t: () => this.larger(),
+      ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1),
       m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
     };
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
     keys[event.key]();
+  }
+}
+
+// Part of an address as the text that it stands for.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch (error) {
+    return text;
   }
 }
 
@@ -222,10 +328,14 @@ function handle(page) {
     show: (view) => page.show(view),
     theme: (name) => page.theme(name),
     faster: (factor) => page.player.faster(factor),
+    text: (scale) => page.text(scale),
+    address: () => page.address(),
     choose: (chosen) => page.choose(chosen),
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
     state: () => stateOf(page),
     place: (agent) => [page.views.map.x[agent], page.views.map.y[agent]],
+    radius: () => page.views.map.radius,
+    looks: () => page.views.map.looks,
     seen: () => page.views.spacetime.seen(),
     measure: (frames) => measure(page, frames),
   };
@@ -260,10 +370,13 @@ async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
   const page = new Page(root, meta, await unpack(packed));
   page.draw();
-  const link = new URLSearchParams(location.hash.slice(1));
-  if (link.get("view") in { ...page.views, sequence: 1 }) page.show(link.get("view"));
-  page.views.spacetime.follow(link);
   root.dataset.ready = "";
+  if (!meta.framed) {
+    const follow = () => page.follow(new URLSearchParams(location.hash.slice(1)));
+    if (location.hash.length > 1) follow();
+    window.addEventListener("hashchange", follow);
+    page.linked = true;
+  }
   if (page.live) page.live.begin();
   if (meta.framed) new Framed(page);
   return page;

@@ -1,4 +1,7 @@
-// What stands beside: states and their colours, counts by cause with filters, kinds, notes.
+// What stands beside: states and their colours, counts by cause with filters, kinds, what happens, notes.
+
+// Words in the legend, and entries of the list of what happens, at most.
+const MOST_IN_LEGEND = 24, MOST_IN_STORY = 300;
 
 class StatePanel {
   constructor(page, panel) {
@@ -8,13 +11,16 @@ class StatePanel {
     select.append(...page.states.names.map((name, i) => element("option", name, { value: i })), element("option", "none", { value: -1 }));
     select.addEventListener("change", () => {
       page.states.shown = Number(select.value);
+      page.views.map.sides = null;
       page.draw();
+      page.keepAddress();
     });
     const momentary = panel.querySelector("[data-part=momentary]");
     momentary.addEventListener("change", () => {
       page.states.momentary = momentary.checked;
       page.draw();
     });
+    this.words = panel.querySelector("[data-part=words]");
     const stops = Array.from({ length: 11 }, (_, i) => `rgb(${cividis(i / 10)})`);
     panel.querySelector("[data-part=bar] i").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
   }
@@ -22,11 +28,43 @@ class StatePanel {
   draw(t) {
     if (this.panel.hidden) return;
     const { states } = this.page, bar = this.panel.querySelector("[data-part=bar]");
-    bar.hidden = states.shown < 0;
+    this.panel.querySelector("select").value = String(states.shown);
+    this.drawWords();
+    bar.hidden = states.shown < 0 || Boolean(states.category) || !(states.list[states.shown].high >= states.list[states.shown].low);
     if (bar.hidden) return;
-    const { low, high, log } = states.range(states.at(t));
-    const texts = [short(low, 4), log ? "logarithmic" : "", short(high, 4)];
+    const { low, high, log } = states.range(states.momentary ? states.at(t) : null), one = high <= low;
+    const texts = one ? [short(low, 7), "", ""] : [low <= high ? short(low, 4) : "", log ? "logarithmic" : "", low <= high ? short(high, 4) : ""];
     bar.querySelectorAll("span").forEach((each, i) => setText(each, texts[i]));
+    // One value has one colour, not a scale.
+    bar.classList.toggle("one", one && !states.momentary);
+    bar.querySelector("i").style.backgroundColor = `rgb(${cividis(0.5)})`;
+  }
+
+  // The words of a category, each with its colour and shape; down where some agent is at some time.
+  drawWords() {
+    const { states, look, views } = this.page, { category } = states;
+    views.spacetime.readFaults();
+    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(views.spacetime.fallen.size ? [DOWN] : [])];
+    const key = `${category} ${look.theme} ${list.map(String)}`;
+    if (key === this.listed) return;
+    this.listed = key;
+    this.words.hidden = !list.length;
+    const more = category ? states.order(category).length - MOST_IN_LEGEND : 0;
+    this.words.replaceChildren(...list.map((word) => {
+      const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+      const { colour, shape } = look.role(category, word);
+      context.scale(2, 2);
+      context.beginPath();
+      context.fillStyle = word === DOWN ? look.paper : colour;
+      context.strokeStyle = look.ink;
+      if (word === DOWN) context.setLineDash([2, 2]);
+      (SHAPES[shape] || SHAPES.circle)(context, 9, 9, 6);
+      context.fill();
+      context.stroke();
+      if (word === DOWN) look.drawMark(context, "cross", look.ink, 13, 5, 3);
+      item.append(canvas, element("span", word === DOWN ? "down" : word));
+      return item;
+    }), ...(more > 0 ? [element("li", `and ${more} more`)] : []));
   }
 }
 
@@ -70,6 +108,18 @@ class Counts {
     });
     this.kinds = meta.kinds.length;
     kinds.hidden = !meta.kinds.length;
+    // What hollow means, once there is a reply.
+    if (!this.hollow && events.reply.includes(1)) {
+      this.hollow = element("p", "", { class: "hollow" });
+      this.hollow.append(this.icon((context) => {
+        context.beginPath();
+        SHAPES.circle(context, 8, 8, 4.5);
+        context.strokeStyle = page.look.ink;
+        context.lineWidth = 1.6;
+        context.stroke();
+      }), "hollow: a reply");
+    }
+    if (this.hollow) kinds.append(this.hollow);
   }
 
   add(body, cause, index) {
@@ -84,6 +134,14 @@ class Counts {
     return { row, now, all, index };
   }
 
+  // Show the kinds of these names only; of none all.
+  only(names) {
+    const { events, meta } = this.page, some = meta.kinds.some((kind) => names.includes(kind));
+    meta.kinds.forEach((kind, i) => (events.keptKinds[i] = !some || names.includes(kind) ? 1 : 0));
+    this.panel.querySelectorAll("[data-kind]").forEach((label, i) => (label.querySelector("input").checked = Boolean(events.keptKinds[i])));
+    this.page.strip.resize();
+  }
+
   box(kept, i) {
     const box = element("input", "", { type: "checkbox" });
     box.checked = true;
@@ -91,6 +149,7 @@ class Counts {
       this.page.events[kept][i] = box.checked ? 1 : 0;
       this.page.strip.resize();
       this.page.draw();
+      this.page.keepAddress();
     });
     return box;
   }
@@ -120,6 +179,50 @@ class Counts {
     this.ended.textContent = String(all);
   }
 }
+
+// What agents note, and what fails, in order of time; a click goes there.
+class Story {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel, list: panel.querySelector("ol") });
+    this.read();
+  }
+
+  read() {
+    const { meta } = this.page, { times = [], agents = [], texts = [] } = meta.marks || {}, name = (i) => clipped(meta.agents[i], 16), found = [];
+    times.forEach((time, i) => found.push({ time, who: name(agents[i]), text: `“${texts[i]}”` }));
+    for (const { text, begin, end, what } of meta.faults || []) {
+      found.push({ time: begin, who: "", text: what === "Join" ? text : shortened(text) });
+      if (end !== null && end !== undefined) found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
+    }
+    found.sort((one, other) => one.time - other.time);
+    this.times = Float64Array.from(found.slice(0, MOST_IN_STORY), ({ time }) => time);
+    this.panel.hidden = !found.length;
+    this.at = null;
+    this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text }) => {
+      const item = element("li"), go = element("button", "", { type: "button" });
+      go.append(element("time", `${short(time, 6)} s`), who ? element("b", ` ${who} `) : " ", text);
+      go.addEventListener("click", () => this.page.player.seek(time));
+      item.append(go);
+      return item;
+    }), ...(found.length > MOST_IN_STORY ? [element("li", `and ${found.length - MOST_IN_STORY} more`)] : []));
+  }
+
+  // The latest that has happened is marked, and kept in view.
+  draw(t) {
+    if (this.panel.hidden) return;
+    const at = countUpTo(this.times, t) - 1;
+    if (at === this.at) return;
+    if (this.at >= 0 && this.list.children[this.at]) this.list.children[this.at].removeAttribute("aria-current");
+    this.at = at;
+    if (at < 0) return void (this.list.scrollTop = 0);
+    const item = this.list.children[at], { list } = this;
+    item.setAttribute("aria-current", "true");
+    list.scrollTop = Math.max(item.offsetTop - list.offsetTop - list.clientHeight / 2, 0);
+  }
+}
+
+// Without the times: they stand before it.
+const shortened = (text) => text.replace(/ (for good )?(at|from) [0-9.e+-]+ s(?= |,|;|$)( to [0-9.e+-]+ s)?/, "").trim();
 
 // The title, command, notes and versions.
 function describe(page) {

@@ -5,10 +5,16 @@ class Player {
     this.page = page;
     this.time = 0;
     this.playing = false;
-    // The whole run in half a minute, but at most five rounds in a second, or a frame could not be followed; in a round
-    // number of simulated seconds a second.
-    const { rounds, round_period: period } = page.meta, speed = Math.min(page.span / 30, 5 * (rounds > 0 && period) || Infinity);
-    this.speed = (page.live && page.live.pace) || Number(speed.toPrecision(1)) || speed;
+    this.speed = (page.live && page.live.pace) || this.first();
+  }
+
+  // At which one can follow: a round in a second; without rounds the run in half a minute, but a frame flies for a third of
+  // a second, as long as the run does not take more than five minutes. In a round number of simulated seconds a second.
+  first() {
+    const { span, meta: { rounds, round_period: period } } = this.page;
+    if (rounds > 0 && period > 0) return Math.min(period, span);
+    const flight = flightOf(this.page.events), speed = Math.max(Math.min(span / 30, 3 * flight || Infinity), span / 300);
+    return Number(speed.toPrecision(1)) || speed;
   }
 
   seek(time) {

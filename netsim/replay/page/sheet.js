@@ -1,7 +1,7 @@
 // A stretch of the space–time diagram, drawn once on a canvas of its own and kept while the time moves over it. Where words
 // stand is decided here: events and crosses first, then roles, notes and what is small, at last the labels of arrows.
 
-const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000;
+const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000, REPLY = [1.5, 3.5];
 
 // Rectangles (left, top, right, bottom) that are taken, found by cells.
 class Boxes {
@@ -361,13 +361,13 @@ class Sheet {
   }
 
   drawArrows() {
-    const { context, look, focus, arrows, page } = this, { kind, cause } = page.events;
+    const { context, look, focus, arrows, page } = this, { kind, cause, reply } = page.events;
     const heads = arrows.length < 1500, single = arrows.length < 1500;
     const few = this.level < 3 ? 1 : Math.max(0.35, this.room / 4), paths = new Map();
     for (const arrow of arrows) {
       arrow.lit = focus ? focus.lit(arrow.row) : true;
       arrow.look = look.kind(kind[arrow.row]);
-      const key = single ? arrow.row : `${kind[arrow.row]} ${arrow.lit} ${arrow.why > 0}`;
+      const key = single ? arrow.row : `${kind[arrow.row]} ${arrow.lit} ${arrow.why > 0} ${reply[arrow.row]}`;
       if (!paths.has(key)) paths.set(key, []);
       paths.get(key).push(arrow);
     }
@@ -377,7 +377,7 @@ class Sheet {
       context.globalAlpha = lit ? few : 0.2;
       context.strokeStyle = style.colour;
       context.lineWidth = this.big * style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
-      context.setLineDash(this.level < 4 ? style.dash : []);
+      context.setLineDash(this.level < 4 ? (reply[list[0].row] ? REPLY : style.dash) : []);
       context.beginPath();
       for (const arrow of list) this.trace(arrow, heads);
       context.stroke();

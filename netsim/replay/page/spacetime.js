@@ -46,7 +46,7 @@ class SpaceTime {
     if (this.readOf === events && this.readAs === key) return;
     if (this.readOf !== events) this.known = null;
     Object.assign(this, { readOf: events, readAs: key, key_: "" });
-    this.faults = (meta.faults || []).map((fault) => ({ ...fault, links: fault.links || [], agents: fault.agents || [] }));
+    this.readFaults();
     this.readOrder();
     this.readFlight();
     this.lines = new Map();
@@ -57,6 +57,23 @@ class SpaceTime {
     this.words.sort((one, other) => one.time - other.time);
     this.wordTimes = Float64Array.from(this.words, ({ time }) => time);
     this.widest = 0;
+  }
+
+  // Faults alone: the map asks for them, too.
+  readFaults() {
+    const { faults = [] } = this.page.meta;
+    if (this.faultsOf === faults && this.faults) return;
+    this.faultsOf = faults;
+    this.faults = faults.map((fault) => ({ ...fault, links: fault.links || [], agents: fault.agents || [] }));
+    this.fallen = new Map();
+    for (const fault of this.faults) if (DOWNS.has(fault.what)) for (const agent of fault.agents) this.fallen.set(agent, null);
+  }
+
+  // When an agent is down at a time: {from, to, what}.
+  downAt(agent, t) {
+    if (!this.fallen.has(agent)) return undefined;
+    if (!this.fallen.get(agent)) this.fallen.set(agent, this.downs(agent));
+    return this.fallen.get(agent).find(({ from, to, ended, what }) => from <= t && (t < to || (!ended && what !== "Join")));
   }
 
   // Agents of one side of a partition are neighbours.
@@ -78,10 +95,7 @@ class SpaceTime {
 
   // The mean time that frames take: what is lost leans as if it had flown so far.
   readFlight() {
-    const { count, cause, depart, end } = this.page.events, step = Math.ceil(count / 10000) || 1;
-    let sum = 0, found = 0;
-    for (let row = 0; row < count; row += step) if (cause[row] === 0) (sum += end[row] - depart[row]), found++;
-    this.flight = found ? sum / found : 0;
+    this.flight = flightOf(this.page.events);
   }
 
   // Where an agent was down: {from, to, words}.
@@ -393,7 +407,7 @@ class SpaceTime {
     const at = this.at(t), end = (this.tall ? this.top : this.left) + this.long;
     context.fillStyle = look.paper;
     context.globalAlpha = 0.6;
-    if (!chosen || chosen.event === undefined) this.fill(context, at, Math.min(end, this.at(this.page.span)));
+    if (!chosen || chosen.event === undefined) this.fill(context, at, end);
     context.globalAlpha = 1;
     context.fillStyle = look.accent;
     if (at <= end + 1) this.fill(context, at - 1, at + 1);

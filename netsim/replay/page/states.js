@@ -20,7 +20,7 @@ class States {
     this.read();
     // Words tell more than numbers do; beside them the first count, such as a term.
     const category = this.list.findIndex(({ words }) => words), { list } = this;
-    this.shown = category >= 0 ? category : Math.min(0, list.length - 1);
+    this.shown = this.first = category >= 0 ? category : Math.min(0, list.length - 1);
     const count = list.findIndex(({ words, whole }, i) => i !== this.shown && (words || whole));
     this.beside = new Set(category >= 0 && count >= 0 ? [count] : []);
   }
@@ -84,6 +84,14 @@ class States {
     const { events } = this.page, rows = events.sentBy(agent);
     const place = countUpTo(events.start, t, true, rows);
     return place < rows.length && events.start[rows[place]] === t && events.number[rows[place]] < this.sent[change];
+  }
+
+  // Whether a number of a state can stand beside its agent, with its name.
+  isShort(index) {
+    const state = this.list[index];
+    if (!state || state.words || this.names[index].length > 10) return false;
+    state.short ??= state.values.length < 20000 && state.values.every((value) => Number.isNaN(value) || short(value, 17).length <= 4);
+    return state.short;
   }
 
   // A value of a state as text; "" for a word that is not there.

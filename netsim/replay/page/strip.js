@@ -32,12 +32,13 @@ class Strip {
 
   resize() {
     const { width, height } = (this.surface = fitted(this.canvas)), { look, events, span } = this.page;
+    this.foot = 4 + 14 * look.scale;
     this.under.width = this.canvas.width;
     this.under.height = this.canvas.height;
     const context = this.under.getContext("2d");
     context.scale(this.canvas.width / width, this.canvas.height / height);
     const inner = width - 16, wide = 2, bins = Math.max(1, Math.floor(inner / wide)), causes = events.causes;
-    const counts = this.histogram(bins), half = (height - 18) / 2;
+    const counts = this.histogram(bins), half = (height - this.foot) / 2;
     let most = [0, 0];
     for (let bin = 0; bin < bins; bin++) {
       let ill = 0;
@@ -64,17 +65,29 @@ class Strip {
     const { look, span } = this.page;
     context.fillStyle = look.soft;
     context.fillRect(8, half, inner, 1);
-    context.font = "11px system-ui, sans-serif";
+    context.font = look.font(11);
     context.textBaseline = "alphabetic";
-    for (const time of ticks(0, span, inner / 90)) {
+    for (const time of ticks(0, span, inner / (90 * look.scale))) {
       const x = 8 + (time / span) * inner;
       context.textAlign = x < 30 ? "left" : x > inner - 20 ? "right" : "center";
-      context.fillRect(x, height - 18, 1, 4);
+      context.fillRect(x, height - this.foot, 1, 4);
       context.fillText(`${short(time)} s`, x, height - 3);
     }
     context.textAlign = "right";
-    if (most[0]) look.write(context, `delivered, at most ${most[0]}`, inner + 4, 11, 3);
+    if (most[0]) look.write(context, `delivered, at most ${most[0]}`, inner + 4, 11 * look.scale, 3);
     if (most[1]) look.write(context, `other ends, at most ${most[1]}`, inner + 4, 2 * half - 3, 3);
+    // When something began to fail.
+    context.fillStyle = look.bandline;
+    for (const { begin } of (this.page.meta.faults || []).slice(0, 500)) {
+      if (!(begin > 0)) continue;
+      const x = 8 + (begin / span) * inner;
+      context.beginPath();
+      context.moveTo(x - 5, 0);
+      context.lineTo(x + 5, 0);
+      context.lineTo(x, 9);
+      context.fill();
+      for (let y = 10; y < height - this.foot; y += 5) context.fillRect(x - 0.5, y, 1, 2);
+    }
   }
 
   draw(t) {
@@ -82,9 +95,9 @@ class Strip {
     context.clearRect(0, 0, width, height);
     context.drawImage(this.under, 0, 0, width, height);
     context.fillStyle = this.page.look.accent;
-    context.fillRect(x - 1.5, 0, 3, height - 16);
+    context.fillRect(x - 1.5, 0, 3, height - this.foot + 2);
     context.beginPath();
-    context.arc(x, (height - 18) / 2, 6, 0, TURN);
+    context.arc(x, (height - this.foot) / 2, 6, 0, TURN);
     context.fill();
     context.lineWidth = 2;
     context.strokeStyle = this.page.look.paper;

@@ -254,7 +254,7 @@ def test_filters_steps_and_keys(
     page.press("Home")
     speed = page.run("replay.state().speed")
     page.press("+", "+")
-    assert page.run("replay.state().speed") == pytest.approx(1.5 * speed)
+    assert page.run("replay.state().speed") == pytest.approx(2 * speed)
     page.press(" ", " ")
     page.run("new Promise((done) => setTimeout(done, 300))")
     playing = page.run("replay.state()")

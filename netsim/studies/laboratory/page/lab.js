@@ -54,6 +54,8 @@ class Lab {
     this.shown = this.loaded = "";
     this.begin = { time: 0, play: false };
     root.dataset.lab = "branches";
+    // A notebook has its settings in Python.
+    root.toggleAttribute("data-bare", Boolean(meta.lab.framed));
     // What goes wrong has the colour of what is lost.
     for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
@@ -143,10 +145,13 @@ class Lab {
     root.prepend(...fresh.children);
     const page = (this.page = new Page(root, { ...meta, title: `Lab: ${meta.title}`, lab: this.about }, columns));
     this.addPanels();
+    // The panel of counts is closed: the legend stands on the map.
+    page.part("stage").append(page.part("states"));
     this.listenTo(page);
     this.addReach(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
+    page.part("larger").setAttribute("aria-pressed", String(page.look.scale > 1));
     const { time, play } = this.begin, show = page.showControls.bind(page);
     // A lab runs where a replay plays.
     page.showControls = () => {
@@ -198,8 +203,6 @@ class Lab {
     more.append(element("summary", `${folded.length} more`), ...boxes(folded));
     this.left.replaceChildren(element("h2", "Settings"), ...boxes(open), ...(folded.length ? [more] : []), hint);
     if (!fields.length) hint.textContent = "It has no parameters: those of a function make(*, loss: float = 0.1) would stand here.";
-    // A notebook has its settings in Python.
-    this.root.toggleAttribute("data-bare", this.about.framed);
   }
 
   // A parameter's control: {box, read the settings into it}.
@@ -594,12 +597,13 @@ function bitsText(bits) {
 // What of a page's state goes on in the next one, and taking it up.
 function keptOf(page) {
   const { time, speed, playing } = page.player;
-  return { time, speed, playing, view: page.view, chosen: page.chosen, agents: String(page.meta.agents) };
+  return { time, speed, playing, view: page.view, chosen: page.chosen, colour: page.states.names[page.states.shown], agents: String(page.meta.agents) };
 }
 
-function keep(page, { speed, view, chosen, agents }) {
+function keep(page, { speed, view, chosen, colour, agents }) {
   page.player.speed = speed;
   if (page.views[view]) page.view = view;
+  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
   if (chosen && String(page.meta.agents) === agents) page.chosen = chosen;
   page.showControls();
 }
