@@ -58,7 +58,7 @@ _FORMS: dict[int, Any] = {
     },
     KINDS: [str],
     RECORDS: [bytes, bytes, bytes, bytes],
-    CHANGES: [bytes, bytes, bytes, bytes],
+    CHANGES: [bytes, bytes, bytes, bytes, [(type(None), [str])], [bool]],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
     STATE: [int, bytes, int],
@@ -73,7 +73,7 @@ _FORMS: dict[int, Any] = {
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
-_MARK = b"netsim journal 3\n"
+_MARK = b"netsim journal 4\n"
 
 
 class Journal:
@@ -234,7 +234,9 @@ def _content(path: Path, entry_type: int, body: bytes) -> Any:
 
 
 def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: a class, [of all items], [of each item], {key: form}, or {class: form}."""
+    """Return whether a value has a form: a class, [of all items], [of each item], {key: form}, {class: form}, (any)."""
+    if type(form) is tuple:
+        return any(_fits(value, each) for each in form)
     if type(form) is list and type(value) is list:
         forms = form * len(value) if len(form) == 1 else form
         return len(forms) == len(value) and all(map(_fits, value, forms))
