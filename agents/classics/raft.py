@@ -14,9 +14,9 @@ __all__ = ["Raft"]
 class Raft(netsim.Agent, papers.Cited):
     """One server of a Raft cluster: the nodes elect a leader, which copies its log of commands to the others.
 
-    The cluster is the node and its neighbours, so the graph must be complete. A command is committed once a majority
-    has it. Committed commands are the same, and in the same order, at every node, whatever is lost, delayed, cut or
-    crashed. The node never ends: give `netsim.Network.run` an ``until``.
+    The cluster is the node and its neighbours, so the graph must be complete, of two nodes or more. A command is
+    committed once a majority has it. Committed commands are the same, and in the same order, at every node, whatever is
+    lost, delayed, cut or crashed. The node never ends: give `netsim.Network.run` an ``until``.
 
     A real server keeps ``term``, ``voted_for`` and ``log`` on disk. Here they are attributes that `run` does not reset,
     so they survive ``netsim.faults.Crash(…, keeps_state=True)`` (in words ``crash 2 until 1 keeping state``); all else
