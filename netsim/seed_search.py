@@ -9,11 +9,14 @@ Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
 import dataclasses
 import inspect
 import math
+import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,7 +64,7 @@ class Finding:
     time : float
         When the invariant was broken, in seconds of simulated time.
     message : str
-        The text of the AssertionError, or the message of the error that ended the run.
+        The first line of the AssertionError's text, or the message of the error that ended the run.
     kind : str
         "invariant", or the name of the error that ended the run: "AgentError" or "Stalled".
     words : str or None
@@ -93,8 +96,8 @@ class Finding:
 
     def __str__(self) -> str:
         faults = [f"  {fault}" for fault in self.faults]
-        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed, by {self.runs} runs" if self.drawn else ""
+        seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
+        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed; {runs} to shrink" if self.drawn else ""
         return "\n".join(
             [
                 self.message,
@@ -109,6 +112,10 @@ class Finding:
         if self.words is None:
             return f"make(seed={self.seed}) with the finding's faults added to the network's"
         return f'{command} --at "{self.words}"' if self.words else command
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def search(
@@ -130,8 +137,9 @@ def search(
         ``make(seed=…)`` returns a new network and its agents, ``(network, agents)``, or with a mapping of arguments of
         `netsim.Network.run`, such as ``{"until": 5.0}``, as ``netsim lab`` takes it. It is called for each run.
     invariant : callable or class
-        ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose text
-        is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may remember.
+        ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
+        line is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may
+        remember; if it has a method ``at_end(agents)``, that is called in the same way when the run is over.
     seeds : iterable of int
         The seeds to try, in this order.
     faults : mapping, callable or iterable of Fault, optional
@@ -177,7 +185,7 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
     needed = Faults(_shrunk(list(broken.faults), breaks))
     runs = trials.count - before
     again = trials.run(seed, needed, trace=True)
-    if again is None or (last.kind, last.time, last.message) != (again.kind, again.time, again.message):
+    if again is None or last.told() != again.told():
         why = "make must make the same network and agents each time, and draw from its seed alone"
         raise NetsimError(f"the run of seed {seed} does not repeat: {why}")
     words = spoken(needed, again.graph)
@@ -187,11 +195,19 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
 
 
 def _command(make: Make, seed: int) -> str:
-    """Return the command that runs the file of ``make``; "" if that is no file for it."""
+    """Return the command that runs the file of ``make``; "" if there is none."""
+    settings: dict[str, Any] = {}
+    if isinstance(make, partial) and not make.args:
+        settings, make = make.keywords, make.func
     path = Path(getattr(getattr(make, "__code__", None), "co_filename", ""))
     if getattr(make, "__qualname__", "") != "make" or path.suffix != ".py" or not path.is_file():
         return ""
-    return f"netsim run {path.name} --seed {seed}"
+    from netsim.studies.catalogue import flag
+
+    with suppress(ValueError):
+        path = path.resolve().relative_to(Path.cwd())
+    flags = [flag(name, value) for name, value in {**settings, "seed": seed}.items()]
+    return " ".join(["netsim run", shlex.quote(str(path)), *flags])
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -207,6 +223,10 @@ class _Broken:
     faults: Faults
     graph: "nx.Graph[Any]"
     run: Run
+
+    def told(self) -> tuple[Any, ...]:
+        """Return what is the same in each repetition."""
+        return self.kind, self.time, self.message, self.run.trace_hash
 
 
 class _Trials:
@@ -256,22 +276,29 @@ class _Guard:
     message : str or None
         How it was broken; None: not yet.
     time : float
-        When, in seconds.
+        When it was called last, in seconds.
     """
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
         self._holds: Invariant = _object_of(invariant) if isinstance(invariant, type) else invariant
+        self._at_end: Invariant | None = getattr(self._holds, "at_end", None)
         self._name = getattr(invariant, "__name__", type(invariant).__name__)
         self._seed = seed
         self.message: str | None = None
         self.time = math.inf
 
-    def __call__(self, agents: Mapping[Hashable, Agent], time: float) -> bool:
+    def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
         """Return whether the run is to end; raises NetsimError for another error of the invariant."""
+        self.time = time
+        if self._is_broken(self._holds, agents, time):
+            return True
+        return last and self._at_end is not None and self._is_broken(self._at_end, agents, time)
+
+    def _is_broken(self, holds: Invariant, agents: Mapping[Hashable, Agent], time: float) -> bool:
         try:
-            result = self._holds(agents)
+            result = holds(agents)
         except AssertionError as error:
-            self.message = one_line(error) or f"{self._name} does not hold"
+            self.message = _text_of(error) or f"{self._name} does not hold"
         except Exception as error:
             where = f"at {time:g} s with seed {self._seed}"
             raise NetsimError(
@@ -285,8 +312,12 @@ class _Guard:
             if result:
                 return False
             self.message = f"{self._name} does not hold"
-        self.time = time
         return True
+
+
+def _text_of(error: AssertionError) -> str:
+    """Return the first line of the text; in the others pytest explains. Addresses differ from run to run."""
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).strip().partition("\n")[0].split()))
 
 
 def _played(
@@ -479,7 +510,9 @@ def _checked_faults(faults: Any) -> Drawn:
         for name in faults:
             check.one_of("faults", name, [*_OF_DRAW, *kinds])
         if "until" not in faults:
-            raise BadInput("faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)")
+            raise BadInput(
+                "faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)"
+            )
         return dict(faults)
     if callable(faults):
         if not _takes(faults, nx.Graph(), 0):

@@ -297,8 +297,8 @@ class Watcher:
 
 # --- an inspection ----------------------------------------------------------------------------------------------------
 
-Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float], bool]
-"""Called with the agents and the time (s); returns whether the run is to end there."""
+Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
+"""Called with the agents, the time (s) and whether the run is over; returns whether it is to end there."""
 
 
 class Inspection:
@@ -344,13 +344,13 @@ class Inspection:
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
         if whole and not self._over:
-            self.look()
+            self.look(last=True)
 
-    def look(self) -> None:
+    def look(self, last: bool = False) -> None:
         """Look at the agents."""
         self._seen = self._loop.now()
         try:
-            self._over = self._inspect(self._agents, self._seen)
+            self._over = self._inspect(self._agents, self._seen, last)
         except NetsimError as error:
             self._over = True
             self._fail(error)

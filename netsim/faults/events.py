@@ -380,7 +380,8 @@ class Partition(Fault):
 
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.side[:8])) + (f", … ({len(self.side)})" if len(self.side) > 8 else "")
-        return f"agents {names} are cut off from the others {self._span()}"
+        who = f"agent {names} is" if len(self.side) == 1 else f"agents {names} are"
+        return f"{who} cut off from the others {self._span()}"
 
     def begin(self, player: "Player", number: int) -> None:
         player.cut(self.cut(player.graph))

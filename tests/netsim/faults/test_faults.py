@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import math
 import threading
@@ -849,6 +850,22 @@ def test_a_drawn_script_comes_from_its_seed_and_kinds_are_independent() -> None:
     Network(graph, faults=drawn)
     lengths = [f.until - f.at for f in Faults.draw(graph, until=1e3, mean_duration=7, cuts=2000) if f.until is not None]  # type: ignore[attr-defined]
     assert abs(np.mean(lengths) - 7) < 4 * 7 / math.sqrt(2000)
+
+
+def test_whether_crashed_nodes_keep_their_state_can_be_said_and_changes_nothing_else() -> None:
+    graph = topology.ring(10)
+    counts = COUNTS | {"crashes": 30}
+    drawn = {keeps: Faults.draw(graph, until=100, seed=3, keeps_state=keeps, **counts) for keeps in (None, True, False)}
+    crashes = {keeps: [fault for fault in drawn[keeps] if isinstance(fault, Crash)] for keeps in drawn}
+    assert 5 < sum(crash.keeps_state for crash in crashes[None]) < 25
+    for keeps in (True, False):
+        assert [fault for fault in drawn[keeps] if not isinstance(fault, Crash)] == [
+            fault for fault in drawn[None] if not isinstance(fault, Crash)
+        ]
+        assert crashes[keeps] == [dataclasses.replace(crash, keeps_state=keeps) for crash in crashes[None]]
+    assert drawn[None] == Faults.draw(graph, until=100, seed=3, **counts)
+    with pytest.raises(BadInput, match="keeps_state = 1: must be True or False"):
+        Faults.draw(graph, until=1, keeps_state=1, crashes=1)  # type: ignore[arg-type]
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""The seed search on Raft: it finds two leaders in a term where a mistake was made, and none where none was."""
+
+import runpy
+import shlex
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netsim.faults import Crash
+from netsim.faults.words import appending
+from netsim.testing import Finding, search
+from tests.command import ROOT, call
+
+EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
+# Raft relies on its disk.
+CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
+
+
+def cluster(version: str, longest: float = 0.15) -> partial[Any]:
+    """Return a `make` of four servers; by default all wait equally long for a leader."""
+    return partial(EXAMPLE["make"], version=version, agents=4, longest=longest)
+
+
+@cache
+def found_in(version: str) -> Finding:
+    """Return the finding of a hundred seeds, of which each crash is needed."""
+    finding = search(cluster(version), EXAMPLE["OneLeaderATerm"], seeds=range(100), faults=CRASHES)
+    assert finding is not None
+    return finding
+
+
+def test_two_leaders_of_a_term_are_found_in_a_broken_raft_and_shrunk_to_two_crashes() -> None:
+    """With half of the servers for a majority two may win at once, if crashes have brought them out of step."""
+    finding = found_in("half")
+    assert (finding.seed, len(finding.drawn), len(finding.faults)) == (8, 6, 2)
+    assert all(isinstance(fault, Crash) for fault in finding.faults)
+    assert finding.message == "term 4 has two leaders, 0 and 1"
+    for fault in finding.faults:
+        assert search(cluster("half"), EXAMPLE["OneLeaderATerm"], seeds=[finding.seed], faults=[fault]) is None
+    # The right one stands the same crashes.
+    assert search(cluster("right"), EXAMPLE["OneLeaderATerm"], seeds=[finding.seed], faults=finding.drawn) is None
+
+
+def test_a_vote_for_whoever_asks_needs_no_fault() -> None:
+    finding = found_in("turncoat")
+    assert (finding.seed, len(finding.faults)) == (0, 0)
+
+
+def test_the_finding_repeats_by_its_words_and_by_its_command(tmp_path: Path) -> None:
+    finding = found_in("half")
+    network, agents, settings = cluster("half")(seed=finding.seed)
+    with appending(finding.words):
+        run = network.run(agents, **{**settings, "until": finding.time})
+    assert run.trace_hash == finding.run.trace_hash
+    assert [(agent.role, agent.term) for agent in run.agents.values()].count(("leader", 4)) == 2
+    notes = finding.run.notes
+    assert notes[notes["note"] == "becomes leader"]["agent"].tolist()[-2:] == [0, 1]
+    command = str(finding).splitlines()[-1].removeprefix("again: ")
+    words = shlex.split(command)
+    assert words[:2] == ["netsim", "run"]
+    done = call(*words[1:], "--out", str(tmp_path / "out"), cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr
+    assert finding.replay(tmp_path / "found.html").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("longest", [0.15, 0.3])
+def test_none_are_found_in_the_right_one(longest: float) -> None:
+    assert search(cluster("right", longest), EXAMPLE["OneLeaderATerm"], seeds=range(1000), faults=CRASHES) is None
