@@ -144,26 +144,6 @@ def test_equal_timeouts_elect_nobody() -> None:
         assert {node.term for node in agents.values()} == {20}
 
 
-# Crashes bring the servers out of step.
-CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
-
-
-@pytest.mark.parametrize(("version", "agents", "most"), [("turncoat", 5, 0), ("half", 4, 2)])
-def test_a_search_finds_two_leaders_of_a_term_if_timeouts_are_equal(version: str, agents: int, most: int) -> None:
-    make = partial(EXAMPLE["make"], version=version, agents=agents, longest=0.15)
-    found = search(make, EXAMPLE["OneLeaderATerm"], seeds=range(100), faults=CRASHES)
-    assert found is not None
-    assert len(found.faults) <= most
-    assert "has two leaders" in found.message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("longest", [0.15, 0.3])
-def test_a_search_finds_none_in_the_right_one(longest: float) -> None:
-    make = partial(EXAMPLE["make"], agents=4, longest=longest)
-    assert search(make, EXAMPLE["OneLeaderATerm"], seeds=range(1000), faults=CRASHES) is None
-
-
 def test_half_of_an_even_number_is_no_majority() -> None:
     # On each side of a partition 2 | 2 both servers vote for the same one.
     led = {"right": 0, "half": 0}
