@@ -14,9 +14,9 @@ __all__ = ["Raft"]
 class Raft(netsim.Agent, papers.Cited):
     """One server of a Raft cluster: the nodes elect a leader, which copies its log of commands to the others.
 
-    The cluster is the node and its neighbours, so the graph must be complete. A command is committed once a majority
-    has it. Committed commands are the same, and in the same order, at every node, whatever is lost, delayed, cut or
-    crashed. The node never ends: give `netsim.Network.run` an ``until``.
+    The cluster is the node and its neighbours, so the graph must be complete, of two nodes or more. A command is
+    committed once a majority has it. Committed commands are the same, and in the same order, at every node, whatever is
+    lost, delayed, cut or crashed. The node never ends: give `netsim.Network.run` an ``until``.
 
     A real server keeps ``term``, ``voted_for`` and ``log`` on disk. Here they are attributes that `run` does not reset,
     so they survive ``netsim.faults.Crash(…, keeps_state=True)`` (in words ``crash 2 until 1 keeping state``); all else
@@ -136,11 +136,11 @@ class Raft(netsim.Agent, papers.Cited):
         """Append what clients want, and send each follower what it lacks; if that is nothing, it is a heartbeat."""
         self.due, known = self.now + self.heartbeat, [command for _, command in self.log]
         self.log += [(self.term, command) for at, command in self.commands if at <= self.now and command not in known]
-        for follower in self.neighbors:
-            before = self.match.get(follower, len(self.log) - 1)
+        for each in self.neighbors:
+            before = self.match.get(each, len(self.log) - 1)
             entries = self.log[before + 1 :]
             body = (self.term, before, self.log[before][0], entries, self.commit)
-            await self.send(follower, "append", body, label=f"t{self.term} {[each for _, each in entries] or ''}"[:24])
+            await self.send(each, "append", body, label=f"t{self.term} {[c for _, c in entries] or ''}"[:24].strip())
 
     async def hear_append(self, sender: Hashable, term: int, before: int, its: int, entries: Any, commit: int) -> None:
         """Take over the leader's entries, if the node's log is the leader's up to there."""

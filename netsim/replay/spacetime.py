@@ -144,7 +144,8 @@ class SpaceTime:
             self._draw_arrow(arrow)
         self._draw_dots(arrows)
         for arrow in arrows:
-            if arrow.cause:
+            # A frame may end after the stretch that is shown.
+            if arrow.cause and arrow.end[0] <= self.right + 1:
                 mark(self._drawing, self.looks.cause(arrow.cause), *arrow.end, self._mark_size)
                 self._take(*arrow.end, 1.5 * self._mark_size)
         self._draw_faults()

@@ -135,7 +135,7 @@ class Inspector {
       const text = `${clipped(names, 40)}, ${this.page.views.spacetime.title(row) || meta.kinds[events.kind[row]]}${events.reply[row] ? " (reply)" : ""}`;
       const end = element("b", what);
       if (what !== "sent") end.style.color = this.page.look.colours[events.cause[row]];
-      item.append(element("time", `${time} s`), " ", end, " ", text);
+      item.append(element("time", `${short(time, 7)} s`, { title: `${time} s` }), " ", end, " ", text);
       list.append(item);
     }
     return list;

@@ -137,10 +137,13 @@ class MapView {
     const cut = cuts.size ? this.pairs.filter(([i, j]) => cuts.has(this.pairKey(i, j))) : [];
     stroke(cut.length ? this.pairs.filter(([i, j]) => !cuts.has(this.pairKey(i, j))) : this.pairs, look.line, this.pairs.length > 1500 ? 0.4 : 1.3);
     stroke(cut, look.bandline, 1.5, [3, 5]);
-    if (cut.length <= MOST_CUTS) for (const [i, j] of cut) look.drawMark(context, "boxed", look.bandline, (this.x[i] + this.x[j]) / 2, (this.y[i] + this.y[j]) / 2, 4.5 * Math.sqrt(this.k));
     if (chosen && chosen.event === undefined) {
-      stroke(this.pairs.filter(([i, j]) => this.page.concerns(i, j)), look.soft, chosen.link ? 4 : 2);
+      // A link that is cut stays dashed.
+      const near = this.pairs.filter(([i, j]) => this.page.concerns(i, j)), thick = chosen.link ? 4 : 2;
+      stroke(near.filter(([i, j]) => !cuts.has(this.pairKey(i, j))), look.soft, thick);
+      stroke(near.filter(([i, j]) => cuts.has(this.pairKey(i, j))), look.bandline, 2 * thick, [3, 5]);
     }
+    if (cut.length <= MOST_CUTS) for (const [i, j] of cut) look.drawMark(context, "boxed", look.bandline, (this.x[i] + this.x[j]) / 2, (this.y[i] + this.y[j]) / 2, 4.5 * Math.sqrt(this.k));
   }
 
   draw(t) {

@@ -15,10 +15,9 @@ from netsim.agents.classics import Raft
 from netsim.errors import BadInput
 from netsim.faults import Partition
 from netsim.faults.words import appending, parse
-from netsim.run import Run
 from netsim.testing import Actor, Listener, play, search
+from tests.command import ROOT, call
 
-ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
 FAULTS_END, END = 3.0, 5.0
 
@@ -79,12 +78,13 @@ def check_safe_and_live(seeds: range, agents: int) -> None:
     for seed in seeds:
         network, nodes, settings = cluster(seed=seed, agents=agents)
         network = Network(network.graph, network.link, seed=seed, faults=Faults(all_kinds(network.graph, seed)))
-        assert_all_done(network.run(nodes, **settings), seed)
+        network.run(nodes, **settings)
+        assert_all_done(nodes, seed)
 
 
-def assert_all_done(run: Run, seed: int) -> None:
+def assert_all_done(nodes: Mapping[Any, Raft], seed: int) -> None:
     """Check that every node knows every command that clients had a while before the end, once, as committed."""
-    for node in run.agents.values():
+    for node in nodes.values():
         done = [command for _, command in node.log[1 : node.commit + 1]]
         assert len(set(done)) == len(done)
         assert set(done) >= {command for at, command in node.commands if at < END - 1}, f"seed {seed}"
@@ -107,7 +107,7 @@ def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit()
     network = Network(graph, Link(latency=latency.uniform(0.005, 0.02)), seed=1, faults=faults)
     commands = {i: [(0.5, "both"), (1.2, "few" if i < 2 else "many")] for i in graph}
     agents = {i: Raft(commands=commands[i]) for i in graph}
-    seen = []
+    seen: list[Any] = []
 
     def look() -> None:
         seen.extend((i, node.role, node.log[node.commit], node.log[-1]) for i, node in agents.items())
@@ -144,26 +144,6 @@ def test_equal_timeouts_elect_nobody() -> None:
         assert {node.term for node in agents.values()} == {20}
 
 
-# Crashes bring the servers out of step.
-CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
-
-
-@pytest.mark.parametrize(("version", "agents", "most"), [("turncoat", 5, 0), ("half", 4, 2)])
-def test_a_search_finds_two_leaders_of_a_term_if_timeouts_are_equal(version: str, agents: int, most: int) -> None:
-    make = partial(EXAMPLE["make"], version=version, agents=agents, longest=0.15)
-    found = search(make, EXAMPLE["OneLeaderATerm"], seeds=range(100), faults=CRASHES)
-    assert found is not None
-    assert len(found.faults) <= most
-    assert "has two leaders" in found.message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("longest", [0.15, 0.3])
-def test_a_search_finds_none_in_the_right_one(longest: float) -> None:
-    make = partial(EXAMPLE["make"], agents=4, longest=longest)
-    assert search(make, EXAMPLE["OneLeaderATerm"], seeds=range(1000), faults=CRASHES) is None
-
-
 def test_half_of_an_even_number_is_no_majority() -> None:
     # On each side of a partition 2 | 2 both servers vote for the same one.
     led = {"right": 0, "half": 0}
@@ -184,8 +164,8 @@ def test_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
     agents = {i: Raft() for i in graph}
     for node in agents.values():
         node.term, node.log = 1, [(0, None), (1, "old")]
-    run = Network(graph, Link(latency=0.01), seed=1).run(agents, until=1.0)
-    leader = next(node for node in run.agents.values() if node.role == "leader")
+    Network(graph, Link(latency=0.01), seed=1).run(agents, until=1.0)
+    leader = next(node for node in agents.values() if node.role == "leader")
     assert set(leader.match.values()) == {1}
     assert leader.commit == 0
 
@@ -208,9 +188,14 @@ def test_a_late_message_removes_nothing() -> None:
     assert node.commit == 2
 
 
-def test_one_node_is_a_majority_of_one() -> None:
-    run = Network(topology.complete(1), seed=1).run({0: Raft(commands=[(0.5, "x")])}, until=1.0)
-    assert run.agents[0].role == "leader"
+@pytest.mark.slow
+def test_the_example_is_a_study_and_takes_faults(tmp_path: Path) -> None:
+    path, faults = str(ROOT / "docs" / "examples" / "raft.py"), "0.5 crash 2 until 1 keeping state"
+    done = call("run", path, "--seconds", "1.5", "--at", faults, "--trace", "--out", "raft", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = call("run", path, "--version", "wrong", "--out", "wrong", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "version = 'wrong': must be one of right, turncoat, forgetful, half" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,15 @@ def test_only_a_stretch_of_time_is_shown() -> None:
     assert "crash" not in said
 
 
+def test_no_mark_stands_behind_the_last_time() -> None:
+    story, looks = told()
+    # A frame is cut at 0.2 s, and gets to the cut only later.
+    drawn = SpaceTime(story, looks, 0.05, 0.2, (1200, 600))
+    marks = [shape for shape in drawn.draw().shapes if shape.pen.line == looks.cause("link_down").colour]
+    places = [point for shape in marks for point in shape.points if point[1] < drawn.bottom]
+    assert 0.9 * drawn.right < max(x for x, _ in places) < drawn.right + 10
+
+
 def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
     looks = told()[1]
     pens = {shape.pen.line: shape.pen for shape in diagram().shapes if shape.what == "line" and shape.pen.width > 2}

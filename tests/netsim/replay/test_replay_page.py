@@ -278,12 +278,15 @@ def test_the_inspector_tells_what_an_agent_and_a_link_did(
         ended = over & (columns["cause"] == meta["causes"].index(cause))
         by = [int(np.sum(ended & (columns[role] == 4))) for role in ("sender", "receiver")]
         assert text[cause] == [str(count) for count in by]
-    times = page.run("[...document.querySelectorAll('[data-part=latest] time')].map((time) => time.textContent)")
+    times = page.run("[...document.querySelectorAll('[data-part=latest] time')].map((time) => time.title)")
+    short = page.run("[...document.querySelectorAll('[data-part=latest] time')].map((time) => time.textContent)")
     mine = (columns["sender"] == 4) | (columns["receiver"] == 4)
     latest = np.concatenate([columns["start"][mine], columns["end"][mine]])
     latest = np.sort(latest[latest <= 1.5])[::-1][: len(times)]
-    # As exact as the trace has them.
+    # As exact as the trace has them, in the tip; in the list with seven digits.
     assert [float(time.removesuffix(" s")) for time in times] == latest.tolist()
+    assert [float(time.removesuffix(" s")) for time in short] == pytest.approx(latest.tolist(), rel=1e-6)
+    assert max(map(len, short)) <= len("0.1234567 s")
     i, j = meta["links"][0]
     page.run(f"replay.choose({{link: [{i}, {j}]}})")
     title = page.run("document.querySelector('[data-part=chosen]').textContent")

@@ -61,6 +61,25 @@ def test_agents_have_the_colours_of_their_words_and_those_that_are_down_have_non
     assert page.run("document.querySelector('[data-part=bar]').hidden")
 
 
+def test_a_cut_link_is_dashed_also_at_the_agent_that_is_chosen(page: chromium.Page) -> None:
+    page.run("replay.theme('light'), replay.show('map'), replay.seek(0.252)")
+    # How much of the way from agent 0 to another one is drawn, beside the mark in the middle.
+    script = """(other) => {
+      const context = document.querySelector("[data-part=links]").getContext("2d"), [x, y] = replay.place(0);
+      const [to, down] = replay.place(other), seen = [];
+      for (let share = 0.15; share < 0.4; share += 0.002) {
+        const place = [x + share * (to - x), y + share * (down - y)].map((each) => Math.round(each * devicePixelRatio));
+        seen.push(context.getImageData(...place, 1, 1).data[3] > 100);
+      }
+      return seen.filter(Boolean).length / seen.length;
+    }"""
+    for chosen in ("null", "{agent: 0}"):
+        page.run(f"replay.choose({chosen}), replay.seek(0.251), replay.seek(0.252)")
+        assert page.run(f"({script})(2)") < 0.8, chosen
+        assert page.run(f"({script})(1)") > 0.95, chosen
+    page.run("replay.choose(null)")
+
+
 def test_faults_are_told_on_the_map_and_what_happens_is_listed(page: chromium.Page) -> None:
     going = "document.querySelector('[data-part=going]').textContent.split('\\n')"
     page.run("replay.seek(0.252)")
