@@ -58,7 +58,25 @@ def make(
     seconds: float = 3.0,
     seed: int = 1,
 ):
-    """Return a network of servers of a version, which wait from ``shortest`` to ``longest`` seconds for a leader."""
+    """Return a network of servers that agree on a list of commands, and its agents.
+
+    Parameters
+    ----------
+    agents : int
+        Number of servers.
+    version : str
+        "right", or one of three mistakes: "turncoat", "forgetful", "half".
+    shortest : float
+        A server waits for a leader at least so long, in seconds.
+    longest : float
+        And at most so long, in seconds.
+    loss : float
+        Probability that a frame is lost.
+    seconds : float
+        When the run ends.
+    seed : int
+        Everything random derives from it.
+    """
     server = VERSIONS[check.one_of("version", version, VERSIONS)]
     graph = topology.complete(agents)
     network = Network(graph, Link(latency=latency.uniform(0.005, 0.02), loss=loss), seed=seed)
