@@ -53,6 +53,7 @@ def made(agents: int, events: int, random: bool) -> tuple[dict[str, Any], dict[s
         "agents": [str(name) for name in range(agents)],
         "positions": places,
         "has_positions": True,
+        "paths": {},
         "links": links[: len(links) // 2].tolist(),
         "round_period": PERIOD,
         "ended_at": x[-1],

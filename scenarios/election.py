@@ -51,6 +51,16 @@ class Candidate(netsim.Agent):
             await ask(self, self.onward, kind, number, timeout=self.timeout, attempts=100)
 
 
+def role(agent: Candidate) -> str:
+    """Return what an agent is: a candidate until it knows a leader, and then one that follows, or leads."""
+    if agent.leader is None:
+        return "candidate"
+    return "leader" if agent.leader == agent.number else "follower"
+
+
+WATCHED = {"role": role, "number": lambda agent: agent.number, "leader": lambda agent: agent.leader}
+
+
 def informed(agents: Mapping[Any, Candidate]) -> int:
     """Return how many agents know a leader."""
     return sum(agent.leader is not None for agent in agents.values())
@@ -83,11 +93,16 @@ def election(
     for name, timeout in (("once", None), ("acknowledged", 4 * latency)):
         team = {node: Candidate(numbers[node], (node + 1) % agents, timeout) for node in graph}
         network = Network(graph, link, seed=seeds.network)
-        study.run(name, network, team, [informed], rounds=2 * agents, sample=latency, watch=["leader"])
+        study.run(name, network, team, [informed], rounds=2 * agents, sample=latency, watch=WATCHED)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    know = (f"{row.algorithm} lets {row.informed:g} know, with {row.transmissions:,}" for row in last.itertuples())
+    study.ask(
+        "Do all agents of a ring learn who leads, if a message may be lost?",
+        f"Of {agents} agents, {', '.join(know)} messages, with loss {loss:g}.",
+    )
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents on a ring", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
-    know = Axis("informed", label="agents that know a leader", counts=True)
-    figure = curves(study.rounds, know, axes, f"Election, {agents} agents, loss {loss:g}")
+    knowing = Axis("informed", label="agents that know a leader", counts=True)
+    figure = curves(study.rounds, knowing, axes, f"Election, {agents} agents, loss {loss:g}")
     study.figure("informed", figure, "How many agents know a leader, by simulated time and by messages sent.")

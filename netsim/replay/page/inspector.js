@@ -132,7 +132,7 @@ class Inspector {
     for (const { time, row, what } of found) {
       const names = `${meta.agents[events.sender[row]]} → ${meta.agents[events.receiver[row]]}`;
       const item = element("li", "", { "data-row": row, title: `transmission ${events.number[row]} of its sender, ${events.round[row] ? `round ${events.round[row]}` : "outside rounds"}, ${events.bits[row]} bits` });
-      const text = `${clipped(names, 40)}, ${this.page.views.spacetime.title(row) || meta.kinds[events.kind[row]]}${events.reply[row] ? " (reply)" : ""}`;
+      const text = `${clipped(names, 40)}, ${[meta.kinds[events.kind[row]], (meta.labels || [])[events.label[row]]].filter((part) => part).join(" ")}${events.reply[row] ? " (reply)" : ""}`;
       const end = element("b", what);
       if (what !== "sent") end.style.color = this.page.look.colours[events.cause[row]];
       item.append(element("time", `${short(time, 7)} s`, { title: `${time} s` }), " ", end, " ", text);

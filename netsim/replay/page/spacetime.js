@@ -323,8 +323,7 @@ class SpaceTime {
     const count = Math.max(meta.agents.length, 1), wide = this.window;
     const start = wide >= span ? -0.01 * wide : Math.min(Math.max(t - (2 * wide) / 3, -0.02 * wide), span - 0.98 * wide);
     Object.assign(this, { width, height, size, start });
-    context.font = look.font(13, "600");
-    const names = Math.max(...meta.agents.slice(0, 500).map((name) => context.measureText(clipped(name, 13)).width), 10);
+    const names = this.widestOf(meta.agents.slice(0, 500).map((name) => clipped(name, 13)), look.font(13, "600"), 10);
     if (this.tall) {
       Object.assign(this, { left: 40 * look.scale, top: 1.9 * size, right: 4, under_: 1.8 * size });
       this.thick = (width - this.left - this.right) / count;
@@ -332,9 +331,8 @@ class SpaceTime {
       this.bottom = height - this.under_;
       this.long = this.bottom - this.top;
     } else {
-      context.font = look.font(12, "600");
       this.ends = this.endWords();
-      const ends = this.page.states.shown < 0 ? 0 : Math.max(...this.ends.map(({ text }) => context.measureText(text).width), 0);
+      const ends = this.page.states.shown < 0 ? 0 : this.widestOf(this.ends.map(({ text }) => text), look.font(12, "600"));
       this.widest = Math.max(this.widest || 0, Math.min(ends, 0.16 * width));
       Object.assign(this, { left: Math.min(names + 18, 0.2 * width), top: 1.9 * size, right: this.widest + 18, under_: 2.1 * size });
       this.bottom = height - this.under_;
@@ -344,6 +342,20 @@ class SpaceTime {
     }
     this.laneAt = (v) => Math.min(Math.max(Math.floor((v - (this.tall ? this.left : this.top)) / this.thick), 0), count - 1);
     this.scale = this.long / this.window;
+  }
+
+  // The width of the widest of some texts: each is measured once, not in each picture.
+  widestOf(texts, font, least = 0) {
+    const { context } = this.surface;
+    this.widths ||= new Map();
+    if (this.widths.size > 20000) this.widths.clear();
+    context.font = font;
+    for (const text of texts) {
+      const key = `${font} ${text}`;
+      if (!this.widths.has(key)) this.widths.set(key, context.measureText(text).width);
+      least = Math.max(least, this.widths.get(key));
+    }
+    return least;
   }
 
   // Along the page, of a time.
@@ -455,7 +467,7 @@ class SpaceTime {
     const { look, meta, chosen } = this.page, { size, thick, order } = this, letters = thick < 70 ? 6 : 13;
     context.textBaseline = "middle";
     context.font = look.font(13, "600");
-    const widest = Math.max(...meta.agents.slice(0, 500).map((name) => context.measureText(clipped(name, letters)).width), 1);
+    const widest = this.widestOf(meta.agents.slice(0, 500).map((name) => clipped(name, letters)), look.font(13, "600"), 1);
     const every = Math.ceil((this.tall ? widest + 4 : 1.1 * size) / thick);
     this.drawCaptions(context, t);
     if (this.tall) {

@@ -51,16 +51,16 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(
     browser.look(1400, 850)
     browser.open(election.address)
     shown(browser, 0)
-    assert "leader 11" in browser.run("document.querySelector('.lab-card').textContent")
-    # The leader-to-be.
+    assert "role leader: 1" in browser.run("document.querySelector('.lab-card').textContent")
+    # The leader-to-be, whose number is 11.
     browser.run("replay.seek(0.05)")
-    click(browser, "replay.place(11)")
-    assert "Agent 11" in browser.run("document.querySelector('.lab-menu').textContent")
+    click(browser, "replay.place(1)")
+    assert "Agent 1 " in browser.run("document.querySelector('.lab-menu').textContent")
     browser.press("c", "c")
     shown(browser, 1)
     # It runs on from there, as its parent did up to there.
     until(browser, "replay.state().time > 0.055")
-    assert browser.run("lab.branch.at").endswith(" crash 11")
+    assert browser.run("lab.branch.at").endswith(" crash 1")
     # What was seen has happened, and what comes next has not.
     assert 0.05 <= float(browser.run("lab.branch.at").split()[0]) < 0.053
     # Saved by its button, as a user would.
@@ -68,7 +68,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(
     buttons = "[...document.querySelectorAll('.lab-right button')]"
     browser.run(f"{buttons}.find((each) => each.textContent === 'Save as script').click()")
     deadline = time.monotonic() + 30
-    while not (saved := list(tmp_path.glob("election_crash_11*.py"))):
+    while not (saved := list(tmp_path.glob("election_crash_1*.py"))):
         assert time.monotonic() < deadline, list(tmp_path.iterdir())
         time.sleep(0.05)
     exec(compile(saved[0].read_text(), "saved", "exec"), {})

@@ -220,3 +220,19 @@ def test_network_and_agents_at_the_top_are_run(tmp_path: Path) -> None:
     assert found["hash"] == find_study(str(tmp_path / "made.py")).execute().trace_hash
     (tmp_path / "none.py").write_text("x = 1\n")
     assert "or a network that it runs" in simulate(str(tmp_path / "none.py"), {}, "", "", lambda what: None)["error"]
+
+
+def test_defaults_of_numpy_are_as_those_of_python(tmp_path: Path) -> None:
+    path = tmp_path / "with spaces.py"
+    numbers = {"agents: int = 4": "agents: int = np.int64(4)", "loss: float = 0.1": "loss: float = np.float64(0.1)"}
+    text = "import numpy as np\n" + MAKE.replace(
+        "seed: int = 1):", "seed: int = np.int32(1), fast: bool = np.bool_(True)):"
+    )
+    for plain, of_numpy in numbers.items():
+        text = text.replace(plain, of_numpy)
+    path.write_text(text)
+    defaults = {each.name: each.default for each in find_study(str(path)).parameters}
+    assert defaults == {"agents": 4, "loss": 0.1, "seed": 1, "fast": True}
+    assert {type(each) for each in defaults.values()} == {int, float, bool}
+    done = call("run", str(path), "--no-fast", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
