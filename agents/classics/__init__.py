@@ -1,3 +1,17 @@
 """Classics of distributed computing, as the lessons build them: each a short agent that names its paper."""
 
-__all__: list[str] = []
+from netsim.agents.classics.clocks import Event, LamportClock, Stamped, VectorClock
+from netsim.agents.classics.echo import Echo
+from netsim.agents.classics.snapshots import ChandyLamport, Part
+from netsim.agents.classics.termination import DijkstraScholten
+
+__all__ = [
+    "ChandyLamport",
+    "DijkstraScholten",
+    "Echo",
+    "Event",
+    "LamportClock",
+    "Part",
+    "Stamped",
+    "VectorClock",
+]
