@@ -36,8 +36,9 @@ class ChandyLamport(netsim.Agent, Cited):
     """Base of an application's agents that can record a snapshot of the whole application while it runs.
 
     A subclass defines `state`, `handle` and `work`, and one agent (or several) calls `record`. Links must keep the
-    order of frames and lose none: ``Link(fifo=True)``, and ``reliability="ack"`` if there are losses. The messages of
-    kind ``"marker"`` belong to this class. Source: Chandy and Lamport (1985), section 3.1.
+    order of frames and lose none: ``Link(fifo=True)``. Where frames are lost, ``reliability="ack"`` is not enough,
+    because what is sent again comes out of order. The messages of kind ``"marker"`` belong to this class. Source:
+    Chandy and Lamport (1985), section 3.1.
 
     Attributes
     ----------

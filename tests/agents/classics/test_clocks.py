@@ -10,6 +10,7 @@ import pytest
 from netsim import BadInput, Link, Network, Run, latency, topology
 from netsim.agents.classics import Event, LamportClock, Stamped, VectorClock
 from netsim.faults import ClockSkew
+from netsim.replay.frames import frames_of
 
 AGENTS = 5
 GRAPHS = [topology.ring(AGENTS), topology.complete(AGENTS), topology.star(AGENTS), topology.path(AGENTS)]
@@ -26,18 +27,16 @@ def stamped(seed: int, *, loss: float = 0.0, skewed: bool = False, duplicate: fl
 
 def events_of(run: Run) -> "nx.DiGraph[Node]":
     """Return the events, agents and times, with an edge to the agent's next event and from a send to its arrival."""
-    table, notes = run.trace.table(), run.notes
-    sent = {(row.sender, row.message): row.time_s for row in table[table["event"] == "sent"].itertuples()}
-    arrived = table[table["event"] == "delivered"]
-    events: set[Node] = {(key[0], time) for key, time in sent.items()}
-    events |= {(row.receiver, row.time_s) for row in arrived.itertuples()}
-    events |= {(row.agent, row.time_s) for row in notes.itertuples()}
+    frames = frames_of(run.trace).columns
+    rows = [frames[name].tolist() for name in ("sender", "start", "receiver", "end", "cause")]
+    hops = [((row[0], row[1]), (row[2], row[3]), row[4] == 0) for row in zip(*rows, strict=True)]
+    events: set[Node] = {(row.agent, row.time_s) for row in run.notes.itertuples()}
+    events |= {sent for sent, _, _ in hops} | {arrived for _, arrived, delivered in hops if delivered}
     graph: nx.DiGraph[Node] = nx.DiGraph()
     graph.add_nodes_from(events)
     for agent in range(AGENTS):
         nx.add_path(graph, sorted(event for event in events if event[0] == agent))
-    for row in arrived.itertuples():
-        graph.add_edge((row.sender, sent[row.sender, row.message]), (row.receiver, row.time_s))
+    graph.add_edges_from((sent, arrived) for sent, arrived, delivered in hops if delivered)
     return graph
 
 

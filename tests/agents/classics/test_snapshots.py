@@ -64,7 +64,9 @@ def check_cut(run: Run, number: int) -> None:
     table = run.trace.table()
     crossing = []
     for row in table[(table["kind"] == "money") & (table["event"] == "delivered")].itertuples():
-        sent_before, received_before = row.message < cut[row.sender][1], row.time_s < cut[row.receiver][0]
+        sent_before = row.message < cut[row.sender][1]
+        # In order, a message may arrive together with the marker behind it, at whose arrival the receiver records.
+        received_before = (row.time_s, not sent_before) <= (cut[row.receiver][0], False)
         assert sent_before or not received_before, "received in the snapshot, but not sent in it"
         if sent_before and not received_before:
             crossing.append((row.sender, row.receiver))
@@ -109,11 +111,10 @@ def test_on_one_way_links_and_with_a_straggler(seed: int) -> None:
     assert all(set(agent.parts[1].channels) == set(graph.predecessors(i)) for i, agent in run.agents.items())
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_acknowledged_links_in_order_lose_nothing(seed: int) -> None:
-    run = banks(topology.ring(5), {0: {1: 1.0}}, seed, loss=0.2, reliability="ack")
-    assert total(run, 1) == 5 * RICH
-    check_cut(run, 1)
+def test_acknowledged_links_lose_nothing_but_the_order() -> None:
+    runs = [banks(topology.ring(5), {0: {1: 1.0}}, seed, loss=0.2, reliability="ack") for seed in range(10)]
+    assert all(sum(agent.balance for agent in run.agents.values()) == 5 * RICH for run in runs)
+    assert any(total(run, 1) != 5 * RICH for run in runs)
 
 
 def test_a_lost_marker_leaves_parts_open() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import BadInput, Link, Network, Run, Stalled, latency, topology
+from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency, topology
 from netsim.agents.classics import DijkstraScholten
 from netsim.core import Frame
 from netsim.faults import Straggler
@@ -104,5 +104,5 @@ def test_a_lost_frame_is_never_taken_for_the_end() -> None:
 def test_bad_arguments_and_what_a_subclass_must_define() -> None:
     with pytest.raises(BadInput, match="root = 'yes'"):
         DijkstraScholten("yes")  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match="must define: async def begin"):
+    with pytest.raises(AgentError, match="must define: async def begin"):
         Network(topology.path(2)).run({i: DijkstraScholten(i == 0) for i in range(2)})
