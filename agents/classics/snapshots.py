@@ -90,7 +90,7 @@ class ChandyLamport(netsim.Agent, Cited):
         self.status = "recording"
         self.note(f"snapshot {number}: {self.parts[number].state}"[:200])
         # The marker parts what was sent before the recorded state from what is sent after it.
-        await self.broadcast("marker", number, label=f"marker {number}")
+        await self.broadcast("marker", number)
         self.close(number)
 
     async def take_marker(self, sender: Hashable, number: int) -> None:

@@ -96,7 +96,7 @@ class DijkstraScholten(netsim.Agent, Cited):
             await self.end()
         elif not self.deficit:
             parent, self.parent, self.status = self.parent, None, "idle"
-            await self.send(parent, "signal", label="last signal")
+            await self.send(parent, "signal", label="the last")
 
     async def end(self) -> None:
         """Tell all neighbours, once, and stop."""
