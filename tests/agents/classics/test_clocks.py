@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import BadInput, Link, Network, Run, latency, topology
+from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents.classics import Event, LamportClock, Stamped, VectorClock
 from netsim.faults import ClockSkew
 from netsim.replay.frames import frames_of
@@ -19,13 +19,13 @@ SKEWS = [ClockSkew(i, offset=0.2 * i - 0.4, drift=0.05 * i) for i in range(AGENT
 Node = tuple[int, float]
 
 
-def stamped(seed: int, *, loss: float = 0.0, skewed: bool = False, duplicate: float = 0.0) -> Run:
+def stamped(seed: int, *, loss: float = 0.0, skewed: bool = False, duplicate: float = 0.0) -> Any:
     link = Link(latency=latency.uniform(0.01, 0.4), loss=loss, duplicate=duplicate)
     network = Network(GRAPHS[seed % len(GRAPHS)], link, seed=seed, faults=SKEWS if skewed else ())
     return network.run({i: Stamped(i, AGENTS, until=2.0, pause=0.2) for i in range(AGENTS)}, trace=True)
 
 
-def events_of(run: Run) -> "nx.DiGraph[Node]":
+def events_of(run: Any) -> "nx.DiGraph[Node]":
     """Return the events, agents and times, with an edge to the agent's next event and from a send to its arrival."""
     frames = frames_of(run.trace).columns
     rows = [frames[name].tolist() for name in ("sender", "start", "receiver", "end", "cause")]
@@ -40,7 +40,7 @@ def events_of(run: Run) -> "nx.DiGraph[Node]":
     return graph
 
 
-def logged(run: Run, graph: "nx.DiGraph[Node]") -> dict[Node, Event]:
+def logged(run: Any, graph: "nx.DiGraph[Node]") -> dict[Node, Event]:
     """Return the agents' log lines by their events in the graph: the k-th line of an agent is of its k-th event."""
     found: dict[Node, Event] = {}
     for number, agent in run.agents.items():

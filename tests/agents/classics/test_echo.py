@@ -5,14 +5,14 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import BadInput, Link, Network, Run, Stalled, latency, topology
+from netsim import BadInput, Link, Network, Stalled, latency, topology
 from netsim.agents.classics import Echo
 
 LATE = latency.uniform(0.01, 0.3)
 SMALL = [graph for graph in nx.graph_atlas_g() if len(graph) in range(2, 7) and nx.is_connected(graph)]
 
 
-def wave(graph: Any, first: Any, seed: int = 0, *, link: Link | None = None, **settings: Any) -> Run:
+def wave(graph: Any, first: Any, seed: int = 0, *, link: Link | None = None, **settings: Any) -> Any:
     network = Network(graph, link or Link(latency=LATE), seed=seed)
     network.watch(["status"])
     values = settings.pop("values", {})
@@ -20,7 +20,7 @@ def wave(graph: Any, first: Any, seed: int = 0, *, link: Link | None = None, **s
     return network.run(agents, trace=True)
 
 
-def check_tree(run: Run, graph: Any, first: Any) -> None:
+def check_tree(run: Any, graph: Any, first: Any) -> None:
     tree: nx.Graph[Any] = nx.Graph([(i, agent.parent) for i, agent in run.agents.items() if i != first])
     tree.add_node(first)
     assert nx.is_tree(tree)

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency, topology
+from netsim import AgentError, BadInput, Link, Network, Stalled, latency, topology
 from netsim.agents.classics import DijkstraScholten
 from netsim.core import Frame
 from netsim.faults import Straggler
@@ -40,7 +40,7 @@ class Splitting(DijkstraScholten):
             await self.give(self.neighbors[self.rng.integers(len(self.neighbors))], part)
 
 
-def compute(graph: Any, seed: int, faults: Any = (), **settings: Any) -> Run:
+def compute(graph: Any, seed: int, faults: Any = (), **settings: Any) -> Any:
     network = Network(graph, Link(**{"latency": LATE} | settings), seed=seed, faults=faults)
     network.watch(["status", "parent"])
     return network.run({i: Splitting(i == 0) for i in graph}, trace=True)
