@@ -46,7 +46,7 @@ class Bank(ChandyLamport):
 
 
 def banks(graph: Any, begins: dict[int, dict[int, float]], seed: int, faults: Any = (), **link: Any) -> Any:
-    settings = {"latency": LATE, "fifo": True} | link
+    settings: dict[str, Any] = {"latency": LATE, "fifo": True} | link
     agents = {i: Bank(begins.get(i)) for i in graph}
     return Network(graph, Link(**settings), seed=seed, faults=faults).run(agents, trace=True)
 
