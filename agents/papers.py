@@ -22,6 +22,14 @@ BOUBOULIS = (
     "P. Bouboulis, S. Chouvardas and S. Theodoridis. Online distributed learning over networks in RKH spaces using "
     "random Fourier features. IEEE Transactions on Signal Processing 66(7):1920-1932, 2018."
 )
+CHANDY_LAMPORT = (
+    "K. M. Chandy and L. Lamport. Distributed snapshots: determining global states of distributed systems. ACM "
+    "Transactions on Computer Systems 3(1):63-75, 1985."
+)
+CHANG = (
+    "E. J. H. Chang. Echo algorithms: depth parallel operations on general graphs. IEEE Transactions on Software "
+    "Engineering SE-8(4):391-401, 1982."
+)
 COKE = (
     "P. Xu, Y. Wang, X. Chen and Z. Tian. COKE: Communication-censored decentralized kernel learning. Journal of "
     "Machine Learning Research 22, 2021."
@@ -38,6 +46,10 @@ DISSERTATION = (
 DIGING = (
     "A. Nedić, A. Olshevsky and W. Shi. Achieving geometric convergence for distributed optimization over time-varying "
     "graphs. SIAM Journal on Optimization 27(4):2597-2633, 2017."
+)
+DIJKSTRA_SCHOLTEN = (
+    "E. W. Dijkstra and C. S. Scholten. Termination detection for diffusing computations. Information Processing "
+    "Letters 11(1):1-4, 1980."
 )
 EF21 = (
     "P. Richtárik, I. Sokolov and I. Fatkhullin. EF21: A new, simpler, theoretically better, and practically faster "
@@ -71,6 +83,10 @@ KOPPEL = (
     "A. Koppel, S. Paternain, C. Richard and A. Ribeiro. Decentralized online learning with kernels. IEEE Transactions "
     "on Signal Processing 66(12):3240-3255, 2018."
 )
+LAMPORT = (
+    "L. Lamport. Time, clocks, and the ordering of events in a distributed system. Communications of the ACM "
+    "21(7):558-565, 1978."
+)
 LEAD = (
     "X. Liu, Y. Li, R. Wang, J. Tang and M. Yan. Linear convergent decentralized optimization with compression. "
     "International Conference on Learning Representations, 2021."
@@ -83,6 +99,10 @@ LIAN = (
 LTADMM = (
     "X. Ren, N. Bastianello, K. H. Johansson and T. Parisini. Communication-efficient stochastic distributed learning. "
     "arXiv 2501.13516, 2025."
+)
+MATTERN = (
+    "F. Mattern. Virtual time and global states of distributed systems. In: Parallel and Distributed Algorithms, "
+    "North-Holland, 1989."
 )
 ORTEGA = "T. Ortega and H. Jafarkhani. Gossiped and quantized online multi-kernel learning. 2023."
 PG_EXTRA = (

@@ -1,5 +1,19 @@
 """Classics of distributed computing, as the lessons build them: each a short agent that names its paper."""
 
+from netsim.agents.classics.clocks import Event, LamportClock, Stamped, VectorClock
+from netsim.agents.classics.echo import Echo
 from netsim.agents.classics.raft import Raft
+from netsim.agents.classics.snapshots import ChandyLamport, Part
+from netsim.agents.classics.termination import DijkstraScholten
 
-__all__ = ["Raft"]
+__all__ = [
+    "ChandyLamport",
+    "DijkstraScholten",
+    "Echo",
+    "Event",
+    "LamportClock",
+    "Part",
+    "Raft",
+    "Stamped",
+    "VectorClock",
+]
