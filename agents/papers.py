@@ -22,6 +22,10 @@ BOUBOULIS = (
     "P. Bouboulis, S. Chouvardas and S. Theodoridis. Online distributed learning over networks in RKH spaces using "
     "random Fourier features. IEEE Transactions on Signal Processing 66(7):1920-1932, 2018."
 )
+CERF_KAHN = (
+    "V. G. Cerf and R. E. Kahn. A protocol for packet network intercommunication. IEEE Transactions on Communications "
+    "22(5):637-648, 1974."
+)
 COKE = (
     "P. Xu, Y. Wang, X. Chen and Z. Tian. COKE: Communication-censored decentralized kernel learning. Journal of "
     "Machine Learning Research 22, 2021."
@@ -93,6 +97,11 @@ PREDD = (
     "J. B. Predd, S. R. Kulkarni and H. V. Poor. Distributed kernel regression: an algorithm for training "
     "collaboratively. IEEE Information Theory Workshop, 2006."
 )
+RICART_AGRAWALA = (
+    "G. Ricart and A. K. Agrawala. An optimal algorithm for mutual exclusion in computer networks. Communications of "
+    "the ACM 24(1):9-17, 1981."
+)
+RIP = "C. Hedrick. Routing information protocol. RFC 1058, 1988."
 RPL = (
     "T. Winter, P. Thubert, A. Brandt, J. Hui, R. Kelsey, P. Levis, K. Pister, R. Struik, J. P. Vasseur and R. "
     "Alexander. RPL: IPv6 routing protocol for low-power and lossy networks. RFC 6550, 2012."
