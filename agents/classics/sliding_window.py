@@ -105,6 +105,8 @@ class Sender(_Side):
     def choose(self) -> int | None:
         """Return the item to send: one that timed out, or the next of the window; None if there is none."""
         late = [item for item, time in self.due.items() if time <= self.now]
+        if late:
+            self.note(f"{min(late)} timed out")
         if late and self.selective:
             return min(late)
         if late:  # go back to the oldest, and forget the alarms of those behind it until they are sent again
@@ -113,8 +115,6 @@ class Sender(_Side):
 
     async def transmit(self, item: int) -> None:
         """Send an item, and set its alarm."""
-        if item < self.new:
-            self.note(f"sends {item} again")
         self.status = "repeating" if item < self.new else "sending"
         self.next, self.new, self.sent = max(self.next, item + 1), max(self.new, item + 1), self.sent + 1
         self.due[item] = self.now + self.timeout
