@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from netsim import BadInput, Link, Network, Run, latency, topology
+from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents.classics import RicartAgrawala
 from netsim.errors import Stalled
 from netsim.faults import Crash, Lose
 
-DELAYS = {
+DELAYS: dict[str, Any] = {
     "none": 0.0,
     "constant": 0.05,
     "uniform": latency.uniform(0.01, 0.5),
@@ -18,13 +18,13 @@ DELAYS = {
 }
 
 
-def play(count: int, link: Link, seed: int = 0, entries: int = 3, pause: float = 0.5, **settings: Any) -> Run:
+def play(count: int, link: Link, seed: int = 0, entries: int = 3, pause: float = 0.5, **settings: Any) -> Any:
     network = Network(topology.complete(count), link, seed=seed, **settings)
     network.watch(["status", "stamp"])
     return network.run({i: RicartAgrawala(entries, stay=0.1, pause=pause) for i in range(count)}, trace=True)
 
 
-def inside(run: Run) -> list[tuple[float, float, int]]:
+def inside(run: Any) -> list[tuple[float, float, int]]:
     """Return when each entry began and ended, and whose it was, in order of time."""
     found = []
     for agent, states in run.states.groupby("agent"):

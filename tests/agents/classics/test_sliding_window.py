@@ -67,7 +67,7 @@ def used(window: int, selective: bool, loss: float, count: int = 200, seeds: int
         there = Link(latency=FRAME + AFTER, loss=loss)
         # A hair earlier than the alarm, which is a hair earlier than the next frame could begin.
         back = {(1, 0): Link(latency=AFTER - 0.01)}
-        rule = {"window": window, "selective": selective}
+        rule: dict[str, Any] = {"window": window, "selective": selective}
         network = Network(topology.path(2), there, links=back, seed=seed)
         sender = Sender(1, range(count), **rule, pace=FRAME, timeout=TRIP * FRAME - 0.005)
         run = network.run({0: sender, 1: Receiver(**rule)}, trace=True)
