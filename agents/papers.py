@@ -22,6 +22,10 @@ BOUBOULIS = (
     "P. Bouboulis, S. Chouvardas and S. Theodoridis. Online distributed learning over networks in RKH spaces using "
     "random Fourier features. IEEE Transactions on Signal Processing 66(7):1920-1932, 2018."
 )
+CERF_KAHN = (
+    "V. G. Cerf and R. E. Kahn. A protocol for packet network intercommunication. IEEE Transactions on Communications "
+    "22(5):637-648, 1974."
+)
 CHANDY_LAMPORT = (
     "K. M. Chandy and L. Lamport. Distributed snapshots: determining global states of distributed systems. ACM "
     "Transactions on Computer Systems 3(1):63-75, 1985."
@@ -39,10 +43,6 @@ CTP = (
     "O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis. Collection tree protocol. ACM Conference on Embedded "
     "Networked Sensor Systems (SenSys), 2009."
 )
-DISSERTATION = (
-    "P. Xu. Communication-efficient optimization and learning for distributed multi-agent systems. PhD dissertation, "
-    "George Mason University, 2022."
-)
 DIGING = (
     "A. Nedić, A. Olshevsky and W. Shi. Achieving geometric convergence for distributed optimization over time-varying "
     "graphs. SIAM Journal on Optimization 27(4):2597-2633, 2017."
@@ -50,6 +50,10 @@ DIGING = (
 DIJKSTRA_SCHOLTEN = (
     "E. W. Dijkstra and C. S. Scholten. Termination detection for diffusing computations. Information Processing "
     "Letters 11(1):1-4, 1980."
+)
+DISSERTATION = (
+    "P. Xu. Communication-efficient optimization and learning for distributed multi-agent systems. PhD dissertation, "
+    "George Mason University, 2022."
 )
 EF21 = (
     "P. Richtárik, I. Sokolov and I. Fatkhullin. EF21: A new, simpler, theoretically better, and practically faster "
@@ -117,6 +121,11 @@ RAFT = (
     "D. Ongaro and J. Ousterhout. In search of an understandable consensus algorithm. USENIX Annual Technical "
     "Conference, 2014."
 )
+RICART_AGRAWALA = (
+    "G. Ricart and A. K. Agrawala. An optimal algorithm for mutual exclusion in computer networks. Communications of "
+    "the ACM 24(1):9-17, 1981."
+)
+RIP = "C. Hedrick. Routing information protocol. RFC 1058, 1988."
 RPL = (
     "T. Winter, P. Thubert, A. Brandt, J. Hui, R. Kelsey, P. Levis, K. Pister, R. Struik, J. P. Vasseur and R. "
     "Alexander. RPL: IPv6 routing protocol for low-power and lossy networks. RFC 6550, 2012."
@@ -133,8 +142,6 @@ SHEN = (
     "Y. Shen, S. Karimi-Bidhendi and H. Jafarkhani. Distributed and quantized online multi-kernel learning. IEEE "
     "Transactions on Signal Processing 69:5496-5511, 2021."
 )
-
-
 TSCH = (
     "X. Vilajosana, K. Pister and T. Watteyne. Minimal IPv6 over the TSCH mode of IEEE 802.15.4e (6TiSCH) "
     "configuration. RFC 8180, 2017."
