@@ -1,3 +1,5 @@
 """Classics of distributed computing, as the lessons build them: each a short agent that names its paper."""
 
-__all__: list[str] = []
+from netsim.agents.classics.spanning_tree import GHS
+
+__all__ = ["GHS"]
