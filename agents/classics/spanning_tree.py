@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 from netsim.agent import Agent
 from netsim.agents import papers
-from netsim.core import Frame
 from netsim.util import check
 
 __all__ = ["GHS"]
@@ -70,21 +70,21 @@ class GHS(Agent, papers.Cited):
     async def run(self) -> None:
         """Choose the lightest edge, and take messages until the tree is complete."""
         await self.take(self.name, "change_root")
-        waiting: list[Frame] = []
+        waiting: list[Any] = []
         while self.status != "done":
             waiting, tried = [*waiting, await self.inbox.get()], 0
             # What must wait is tried again after each message that need not.
             while tried != len(waiting):
                 tried, waiting = len(waiting), [f for f in waiting if not await self.take(f.sender, f.kind, *f.payload)]
 
-    async def take(self, j: Hashable, *message: object) -> bool:
+    async def take(self, j: Hashable, *message: Any) -> bool:
         """Do what a message from neighbour j asks for and return True, or return False if it must wait."""
         match message:
             case "connect", int(level) if level < self.level:  # (3)
                 self.edges[j] = "branch"
                 self.awaited.append(await self.say(j, "initiate", self.level, self.fragment, self.status))
             case "connect", int(level) if self.edges[j] == "branch":
-                self.note(f"edge to {j} is the core of a fragment of level {level + 1}")
+                self.note(f"core with {j}, level {level + 1}")
                 await self.say(j, "initiate", level + 1, self.weights[j], "find")
             case "initiate", int(level), float(fragment), str(status):  # (4)
                 self.level, self.fragment, self.status, self.in_branch = level, fragment, status, j
@@ -135,11 +135,11 @@ class GHS(Agent, papers.Cited):
             self.status = "found"
             await self.say(self.in_branch, "report", min(self.found.values()))
 
-    async def spread(self, *message: object) -> list[Hashable]:
+    async def spread(self, *message: Any) -> list[Hashable]:
         """Send a message along the branches away from the core; return the neighbours there."""
         return [await self.say(j, *message) for j in self.edges if self.edges[j] == "branch" and j != self.in_branch]
 
-    async def say(self, to: Hashable, *message: object) -> Hashable:
+    async def say(self, to: Hashable, kind: str, *values: Any) -> Hashable:
         """Send a message, labelled with its values, and return the neighbour."""
-        await self.send(to, str(message[0]), message[1:], label=" ".join(str(each) for each in message[1:]))
+        await self.send(to, kind, values, label=" ".join(str(each).removesuffix(".0") for each in values))
         return to

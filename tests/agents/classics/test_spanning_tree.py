@@ -99,8 +99,8 @@ def test_the_messages_of_two_nodes_are_those_of_the_paper() -> None:
         (time, kind) for time, kind in enumerate(["connect", "initiate", "report"]) for _ in range(2)
     ]
     assert list(run.notes["note"]) == [
-        "edge to 1 is the core of a fragment of level 1",
-        "edge to 0 is the core of a fragment of level 1",
+        "core with 1, level 1",
+        "core with 0, level 1",
     ]
 
 
