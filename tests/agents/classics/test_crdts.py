@@ -140,9 +140,10 @@ def test_a_replica_that_forgets_must_learn_its_own_count_before_it_goes_on() -> 
     # The larger count of a replica is taken for the newer.
     def counted(keeps: bool, last: int) -> int:
         crash = Crash(0, at=6.5, until=7.5, keeps_state=keeps)
+        idle = Crash(1, at=0.5, until=0.6)
         writes = dict.fromkeys((1, 2, 3, last), lambda state: state.add(0))
         agents = {i: AntiEntropy(GCounter(), 20, writes if i == 0 else {}) for i in range(2)}
-        return int(values(Network(topology.path(2), Link(latency=0.01), faults=[crash]).run(agents))[1])
+        return int(values(Network(topology.path(2), Link(latency=0.01), faults=[crash, idle]).run(agents))[1])
 
     assert counted(keeps=True, last=9) == 4
     assert counted(keeps=False, last=9) == 3  # Round 9 is its first one after the crash.
