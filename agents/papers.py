@@ -22,6 +22,10 @@ BOUBOULIS = (
     "P. Bouboulis, S. Chouvardas and S. Theodoridis. Online distributed learning over networks in RKH spaces using "
     "random Fourier features. IEEE Transactions on Signal Processing 66(7):1920-1932, 2018."
 )
+BYZANTINE = (
+    "L. Lamport, R. Shostak and M. Pease. The Byzantine generals problem. ACM Transactions on Programming Languages "
+    "and Systems 4(3):382-401, 1982."
+)
 CERF_KAHN = (
     "V. G. Cerf and R. E. Kahn. A protocol for packet network intercommunication. IEEE Transactions on Communications "
     "22(5):637-648, 1974."
@@ -39,6 +43,10 @@ COKE = (
     "Machine Learning Research 22, 2021."
 )
 CONTIKIMAC = "A. Dunkels. The ContikiMAC radio duty cycling protocol. SICS technical report T2011:13, 2011."
+CRDT = (
+    "M. Shapiro, N. Preguiça, C. Baquero and M. Zawirski. Conflict-free replicated data types. International Symposium "
+    "on Stabilization, Safety, and Security of Distributed Systems (SSS), 2011."
+)
 CTP = (
     "O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis. Collection tree protocol. ACM Conference on Embedded "
     "Networked Sensor Systems (SenSys), 2009."
@@ -63,6 +71,10 @@ EF21P = (
     "K. Gruntkowska, A. Tyurin and P. Richtárik. EF21-P and friends: Improved theoretical communication complexity for "
     "distributed optimization with bidirectional compression. International Conference on Machine Learning, 2023."
 )
+EPIDEMIC = (
+    "A. Demers, D. Greene, C. Hauser, W. Irish, J. Larson, S. Shenker, H. Sturgis, D. Swinehart and D. Terry. Epidemic "
+    "algorithms for replicated database maintenance. ACM Symposium on Principles of Distributed Computing (PODC), 1987."
+)
 EXTRA = (
     "W. Shi, Q. Ling, G. Wu and W. Yin. EXTRA: An exact first-order algorithm for decentralized consensus "
     "optimization. SIAM Journal on Optimization 25(2):944-966, 2015."
@@ -74,6 +86,10 @@ FEDAVG = (
 FTSP = (
     "M. Maróti, B. Kusy, G. Simon and Á. Lédeczi. The flooding time synchronization protocol. ACM Conference on "
     "Embedded Networked Sensor Systems (SenSys), 2004."
+)
+GHS = (
+    "R. G. Gallager, P. A. Humblet and P. M. Spira. A distributed algorithm for minimum-weight spanning trees. ACM "
+    "Transactions on Programming Languages and Systems 5(1):66-77, 1983."
 )
 GLOSSY = (
     "F. Ferrari, M. Zimmerling, L. Thiele and O. Saukh. Efficient network flooding and time synchronization with "
