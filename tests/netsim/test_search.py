@@ -499,7 +499,7 @@ GRAPH = topology.complete(6)
         ([LinkDown(3, 4, 0.1 + 0.2)], "0.30000000000000004 cut 3-4"),
         ([LinkDown(3, 4, 1, 2), Lose((4, 3), 0.5)], "0.5 lose 4-3; 1 cut 3-4 until 2"),
         ([Partition([3, 1], 2, 5), Straggler(1, 1e-5)], "0 delay 1 by 1e-05; 2 partition 1,3 until 5"),
-        ([LinkDown(3, 4, 1, one_way=True)], None),
+        ([LinkDown(3, 4, 1, one_way=True)], "1 cut 3->4"),
         ([Crash(3, 1), Jitter(0.1)], None),
     ],
 )
@@ -521,7 +521,7 @@ def test_names_that_cannot_be_told_apart_have_no_words() -> None:
 
 def test_simpler_faults_are_taken_where_they_do() -> None:
     faults: Iterable[Fault]
-    # One way would do; both ways can be told in words. Its end is not needed, nor are its decimals.
+    # A link is cut both ways if that does. Its end is not needed, nor are its decimals.
     finding = one(
         search(
             lambda *, seed: beating(seed=seed, agents=2),
