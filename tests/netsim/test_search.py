@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -471,10 +472,11 @@ def test_the_command_of_a_file_repeats_it(tmp_path: Path) -> None:
             assert sum(agent.count for agent in agents.values()) == 40
 
     finding = one(search(mine.make, whole, seeds=[6], faults={"until": 3.0, "cuts": 2, "crashes": 1}))
-    command = str(finding).splitlines()[-1]
-    assert command.startswith('again: netsim run mine.py --seed 6 --at "')
-    assert finding.words
-    done = call("run", "mine.py", "--seed", "6", "--at", finding.words, "--trace", "--out", "out", cwd=tmp_path)
+    words = shlex.split(str(finding).splitlines()[-1])
+    assert words[:3] == ["again:", "netsim", "run"]
+    assert words[4:] == ["--seed", "6", "--at", finding.words]
+    assert (tmp_path / "mine.py").samefile(words[3])
+    done = call(*words[2:], "--trace", "--out", str(tmp_path / "out"), cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
 
 
