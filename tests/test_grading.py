@@ -86,25 +86,26 @@ def test_a_file_that_cannot_be_imported_gets_nothing_and_one_line(folder: Path, 
 
 
 @pytest.mark.slow
-def test_what_swallows_every_error_or_ends_the_process_keeps_what_it_has(folder: Path) -> None:
-    deaf = (folder / "reference" / "broadcast.py").read_text()
-    deaf = deaf.replace("import asyncio\n", "import asyncio\nimport os\n", 1)
-    # It passes the first two tests, and ends the process in the third.
-    ending = deaf.replace("    def begin(self):\n", "    def begin(self):\n        if len(self.neighbors) == 2 and RINGS():\n"
-    "            os._exit(0)\n").replace("class Broadcast", "def RINGS(seen=[]):\n    seen.append(1)\n"
-    "    return len(seen) > 20\n\n\nclass Broadcast")  # fmt: skip
-    found, _ = graded(folder, written(folder, ending))
-    assert found["output"] == "The grading was cut off."
-    assert 0 < found["score"] < 10
-    # A loop that catches what is raised in it is told again each second, and leaves if it only catches an Exception.
-    loop = "            while True:\n                try:\n                    len([])\n                except Exception:\n"
-    endless = deaf.replace(
-        "    async def run(self):\n",
-        f"    async def run(self):\n        if self.text:\n{loop}                    pass\n",
+def test_what_ends_the_process_keeps_what_it_has(folder: Path) -> None:
+    good = (folder / "reference" / "broadcast.py").read_text()
+    # Only the last test lets a node begin for a second time.
+    again = "        if self.delivered:\n            os._exit(0)\n"
+    ending = good.replace("import asyncio\n", "import asyncio\nimport os\n", 1).replace(
+        "    def begin(self):\n", f"    def begin(self):\n{again}"
     )
+    found, _ = graded(folder, written(folder, ending))
+    assert (found["output"], found["score"]) == ("The grading was cut off.", 7)
+
+
+@pytest.mark.slow
+def test_a_loop_that_catches_every_exception_is_ended(folder: Path) -> None:
+    good = (folder / "reference" / "broadcast.py").read_text()
+    lines = ["if self.text:", "    while True:", "        try:", "            self.name", "        except Exception:"]
+    loop = "".join(f"        {line}\n" for line in [*lines, "            pass"])
+    endless = good.replace("    async def run(self):\n", f"    async def run(self):\n{loop}")
     found, _ = graded(folder, written(folder, endless))
     assert found["score"] == 1
-    assert "took more than 3 s of the processor" in found["tests"][0]["output"]
+    assert found["tests"][0]["output"].startswith("took more than 3 s of the processor")
 
 
 @pytest.mark.slow
@@ -135,7 +136,7 @@ def test_a_class_is_graded_into_a_table(folder: Path) -> None:
 def test_a_submission_that_sleeps_is_ended(folder: Path) -> None:
     grade = (folder / "grade.py").read_text()
     assert "SECONDS = 120\n" in grade
-    (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", "SECONDS = 15\n"))
+    (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", "SECONDS = 30\n"))
     (folder / "class" / "ann").mkdir(parents=True)
     (folder / "class" / "ann" / "broadcast.py").write_text("import time\ntime.sleep(1000)\n")
     subprocess.run(

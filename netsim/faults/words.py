@@ -21,6 +21,7 @@ FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
     "TIME restart NODE [keeping state]",
     "TIME cut NODE-NODE [until TIME]",
+    "TIME cut NODE->NODE [until TIME]",
     "TIME heal NODE-NODE",
     "TIME delay NODE by SECONDS [until TIME]",
     "TIME lose NODE-NODE",
@@ -137,14 +138,19 @@ def _node(order: Order, graph: "nx.Graph[Any]") -> Hashable:
     return nodes[order.target]
 
 
-def _link(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable]:
-    """Return the link that is named: names may hold hyphens themselves."""
-    nodes = _nodes(graph)
-    places = [place for place, letter in enumerate(order.target) if letter == "-"]
-    parts = [(order.target[:place].strip(), order.target[place + 1 :].strip()) for place in places]
-    found = [(nodes[a], nodes[b]) for a, b in parts if a in nodes and b in nodes and graph.has_edge(nodes[a], nodes[b])]
+def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Hashable, Hashable]]:
+    """Return the links that may be named: names may hold hyphens themselves."""
+    nodes, target = _nodes(graph), order.target
+    places = [place for place in range(len(target)) if target.startswith(between, place)]
+    parts = [(target[:place].strip(), target[place + len(between) :].strip()) for place in places]
+    return [(nodes[a], nodes[b]) for a, b in parts if a in nodes and b in nodes and graph.has_edge(nodes[a], nodes[b])]
+
+
+def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Hashable, Hashable]:
+    """Return the link that is named."""
+    found = _links(order, graph, between)
     if len(found) != 1:
-        raise order.refused(f"of a link of the graph, NODE-NODE, of nodes {_shown(graph)}")
+        raise order.refused(f"of a link of the graph, NODE{between}NODE, of nodes {_shown(graph)}")
     return found[0]
 
 
@@ -196,7 +202,9 @@ def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
 
 
 def _cut(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    return Faults([*faults, LinkDown(*_link(order, graph), order.at, order.until)])
+    one_way = "->" in order.target and not _links(order, graph, "-")
+    link = _link(order, graph, "->" if one_way else "-")
+    return Faults([*faults, LinkDown(*link, order.at, order.until, one_way)])
 
 
 def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -283,7 +291,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
 def spoken(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
     """Return the text of which `parse` makes these faults, "" for none; None if there is no such text.
 
-    There are no words for some kinds, for a link that is cut one way, and for nodes whose names have the same text.
+    There are no words for some kinds, and for nodes whose names have the same text.
     """
     listed = Faults(faults)
     texts = [_text_of(fault) for fault in listed]
@@ -302,8 +310,8 @@ def _text_of(fault: Fault) -> str | None:
     match fault:
         case Crash(agent=agent, keeps_state=keeps):
             return f"{at} crash {agent}{until}" + (" keeping state" if keeps and until else "")
-        case LinkDown(sender=sender, receiver=receiver, one_way=False):
-            return f"{at} cut {sender}-{receiver}{until}"
+        case LinkDown(sender=sender, receiver=receiver, one_way=one_way):
+            return f"{at} cut {sender}{'->' if one_way else '-'}{receiver}{until}"
         case Lose(link=(sender, receiver)):
             return f"{at} lose {sender}-{receiver}"
         case Partition(side=side):

@@ -19,19 +19,24 @@ def grade(folder):
     command = [sys.executable, "-m", "pytest", "test_broadcast.py", "--submission", file, "--results", results]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(command, cwd=HERE, capture_output=True, timeout=SECONDS)
+    if not results.exists():
+        return {"score": 0, "output": "There is no result.", "tests": []}
     return json.loads(results.read_text())
 
 
 def main(submissions, table):
     """Write a row for each submission, with a column for each test."""
+    rows, columns = [], {"student": None, "marks": None, "remark": None}
+    for folder in sorted(Path(submissions).resolve().iterdir()):
+        found = grade(folder)
+        marks = {each["name"]: each["score"] for each in found["tests"]}
+        rows.append({"student": folder.name, "marks": found["score"], "remark": found["output"], **marks})
+        columns |= rows[-1]
+        print(f"{folder.name}: {found['score']}", flush=True)
     with Path(table).open("w", newline="") as file:
-        writer = csv.writer(file)
-        for number, folder in enumerate(sorted(Path(submissions).resolve().iterdir())):
-            found = grade(folder)
-            if number == 0:
-                writer.writerow(["student", "marks", *(each["name"] for each in found["tests"]), "remark"])
-            writer.writerow([folder.name, found["score"], *(each["score"] for each in found["tests"]), found["output"]])
-            print(f"{folder.name}: {found['score']}", flush=True)
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ RING = topology.ring(8)
         ("1.2 crash 3", Crash(3, 1.2)),
         ("1.2 crash 3 until 2 keeping state", Crash(3, 1.2, until=2, keeps_state=True)),
         ("2 cut 3-4 until 3", LinkDown(3, 4, 2, until=3)),
+        ("2 cut 3->4 until 3", LinkDown(3, 4, 2, until=3, one_way=True)),
+        ("2 cut 4 -> 3", LinkDown(4, 3, 2, one_way=True)),
         ("1 delay 3 by 0.1 until 2", Straggler(3, 0.1, at=1, until=2)),
         ("1 lose 3-4", Lose((3, 4), 1)),
         ("0.08 partition 0,1 until 0.26", Partition([0, 1], at=0.08, until=0.26)),
