@@ -102,6 +102,18 @@ def test_a_lesson_tells_its_level_and_time_and_what_comes_first(path: Path) -> N
         assert int(number) < int(path.stem[:2])
 
 
+def test_the_plan_of_the_term_has_each_lesson_once_after_those_that_come_first() -> None:
+    plan = re.findall(
+        r"\(lessons/(\d+)_\w+\.ipynb\)", (ROOT / "docs" / "course.md").read_text().split("## The algorithms")[0]
+    )
+    taught = [int(number) for number in plan]
+    assert sorted(taught) == [int(path.stem[:2]) for path in LESSONS]
+    for path in LESSONS:
+        ((_, _, first),) = ABOUT.findall(prose(nbformat.read(path, as_version=4)))
+        for number in re.findall(r"\d+", first):
+            assert taught.index(int(number)) < taught.index(int(path.stem[:2])), path.stem
+
+
 @by_lesson
 def test_each_exercise_has_an_answer(path: Path) -> None:
     answers = path.parent / "answers" / path.name
