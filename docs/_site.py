@@ -105,8 +105,7 @@ def lesson(path: Path) -> dict[str, str | bytes]:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links to pages at the top of the repository lead to those of the site, and to lessons to their pages."""
     up = "../" * page.file.src_uri.count("/")
-    if page.file.src_uri == "lessons/index.md":
-        markdown = markdown.replace(".ipynb)", ".md)")
+    markdown = re.sub(r"(?<!\[This page as a notebook)\]\(([^)]*)\.ipynb\)", r"](\1.md)", markdown)
     return inward(markdown.replace(f"](../{up}", f"]({up}"))
 
 
