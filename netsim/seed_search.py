@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import networkx as nx
@@ -111,7 +112,13 @@ class Finding:
         command = self.where or f"make(seed={self.seed})"
         if self.words is None:
             return f"make(seed={self.seed}) with the finding's faults added to the network's"
-        return f'{command} --at "{self.words}"' if self.words else command
+        return f"{command} --at {_quoted(self.words)}" if self.words else command
+
+
+def _quoted(words: str) -> str:
+    """Return words as the shell takes them, in one line; in double quotes, unless a node's name has what these read."""
+    words = " ".join(words.split())
+    return shlex.quote(words) if set(words) & set('"$`\\!') else f'"{words}"'
 
 
 def _counted(number: int, what: str) -> str:
@@ -199,6 +206,8 @@ def _command(make: Make, seed: int) -> str:
     settings: dict[str, Any] = {}
     if isinstance(make, partial) and not make.args:
         settings, make = make.keywords, make.func
+    # A decorator may be from another file.
+    make = inspect.unwrap(make)
     path = Path(getattr(getattr(make, "__code__", None), "co_filename", ""))
     if getattr(make, "__qualname__", "") != "make" or path.suffix != ".py" or not path.is_file():
         return ""
@@ -206,7 +215,8 @@ def _command(make: Make, seed: int) -> str:
 
     with suppress(ValueError):
         path = path.resolve().relative_to(Path.cwd())
-    flags = [flag(name, value) for name, value in {**settings, "seed": seed}.items()]
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+    flags = [flag(name, value) for name, value in {**plain, "seed": seed}.items()]
     return " ".join(["netsim run", shlex.quote(str(path)), *flags])
 
 
@@ -290,6 +300,8 @@ class _Guard:
     def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
         """Return whether the run is to end; raises NetsimError for another error of the invariant."""
         self.time = time
+        # It is the network's own.
+        agents = MappingProxyType(agents)
         if self._is_broken(self._holds, agents, time):
             return True
         return last and self._at_end is not None and self._is_broken(self._at_end, agents, time)

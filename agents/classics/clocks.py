@@ -152,7 +152,7 @@ class Stamped(netsim.Agent, Cited):
         while (pause := self.rng.exponential(self.pause)) + self.now < self.until:
             await asyncio.sleep(pause)
             lamport, vector = self.lamport.tick(), self.vector.tick()
-            if self.rng.random() < self.work:
+            if self.rng.random() < self.work or not self.neighbors:
                 self.enter("works")
                 self.note(f"works ({lamport})")
             else:

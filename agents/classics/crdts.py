@@ -169,6 +169,8 @@ class AntiEntropy(Agent, papers.Cited):
             if k in self.changes:
                 self.state = self.changes[k](self.state)
                 self.note(f"writes: {self.value}"[:200])
+            if not self.neighbors:
+                continue
             other = self.neighbors[self.rng.integers(len(self.neighbors))]
             try:
                 self.take(await self.request(other, "state", self.state, self.timeout, label=str(self.value)[:40]))

@@ -3,13 +3,17 @@
 import asyncio
 import itertools
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import netsim.testing
@@ -478,6 +482,51 @@ def test_the_command_of_a_file_repeats_it(tmp_path: Path) -> None:
     assert (tmp_path / "mine.py").samefile(words[3])
     done = call(*words[2:], "--trace", "--out", str(tmp_path / "out"), cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
+
+
+def make(*, names: tuple[str, ...] = ("a", "b"), eager: bool = True, agents: int = 2, seed: int = 0) -> Made:
+    """Return a network as a file's ``make`` does; the names of the first two nodes are given."""
+    graph = nx.relabel_nodes(topology.complete(agents), dict(enumerate(names)))
+    return Network(graph, seed=seed), {i: Beating() for i in graph}, {"until": 3.0}
+
+
+def again(finding: Finding | None) -> str:
+    return str(one(finding)).rpartition("again: ")[2]
+
+
+@pytest.mark.parametrize("name", ["$HOME", '"q"', "`ls`", "a\\", "it's", "!x", "two words", "two\nlines", "ä"])
+def test_the_shell_takes_any_name_as_it_is(name: str) -> None:
+    finding = one(search(partial(make, names=(name, "b")), nobody_alone, seeds=[0], faults=[Crash(name, 1.0)]))
+    words = again(finding).rpartition(" --at ")[2]
+    assert "\n" not in words
+    script = f"printf '%s|' {words}"
+    text = subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout.decode()
+    assert list(parse([text.removesuffix("|")], nx.Graph([(name, "b")]))) == [Crash(name, 1.0)]
+
+
+def test_settings_of_numpy_are_plain_in_the_command() -> None:
+    settings: dict[str, Any] = {"eager": np.False_, "agents": np.int64(3)}
+    line = again(search(partial(make, **settings), lambda agents: False, seeds=[0]))
+    assert line.endswith("test_search.py --no-eager --agents 3 --seed 0")
+
+
+def test_the_file_of_a_decorated_make_is_its_own() -> None:
+    # The function that decorates is in contextlib's file.
+    decorated = suppress_nothing()(make)
+    assert "test_search.py --seed 0" in again(search(decorated, lambda agents: False, seeds=[0]))
+
+
+@contextmanager
+def suppress_nothing() -> Iterator[None]:
+    yield
+
+
+def test_an_invariant_cannot_change_what_the_next_call_is_given() -> None:
+    def forgets(agents: Any) -> None:
+        agents.pop(0)
+
+    with pytest.raises(NetsimError, match="invariant forgets raised AttributeError at 0 s with seed 0"):
+        search(beating, forgets, seeds=[0])
 
 
 def test_a_script_without_words_has_none() -> None:

@@ -119,3 +119,9 @@ def test_bad_arguments(make: Any, message: str) -> None:
     with pytest.raises(BadInput) as error:
         make()
     assert str(error.value).startswith(message)
+
+
+def test_an_agent_without_neighbours_only_works() -> None:
+    agent = Stamped(0, 1)
+    Network(topology.path(1)).run({0: agent})
+    assert {event.what for event in agent.log} == {"works"}

@@ -201,3 +201,10 @@ def test_the_recursion_is_that_of_a_simulation_without_a_network() -> None:
 def test_bad_arguments_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         make()
+
+
+def test_a_replica_without_neighbours_keeps_to_itself() -> None:
+    network = Network(topology.path(1))
+    replica = AntiEntropy(GCounter(), 3, {2: lambda state: state.add(0)})
+    network.run({0: replica})
+    assert replica.value == 1
