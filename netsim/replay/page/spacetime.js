@@ -391,10 +391,10 @@ class SpaceTime {
         this.key_ = "";
         return;
       }
-      const from = all ? start : (Math.floor(start / (wide / 2)) - 1) * (wide / 2), to = from + (all ? 1 : 2) * wide;
+      const from = all ? start : Math.floor(start / (wide / 2)) * (wide / 2), to = from + (all ? 1 : 2) * wide;
       const long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
       const [w, h] = this.tall ? [large(surface.width), large(long)] : [large(long), large(surface.height)];
-      const pen = under.getContext("2d");
+      const pen = under.getContext("2d", { willReadFrequently: true });
       // A new size also clears.
       if (under.width !== w || under.height !== h) Object.assign(under, { width: w, height: h });
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
