@@ -394,6 +394,7 @@ class SpaceTime {
       const from = all ? start : Math.floor(start / (wide / 2)) * (wide / 2), to = from + (all ? 1 : 2) * wide;
       const long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
       const [w, h] = this.tall ? [large(surface.width), large(long)] : [large(long), large(surface.height)];
+      // The sheet is copied at every picture: where there is no GPU, a canvas in memory is copied faster.
       const pen = under.getContext("2d", { willReadFrequently: true });
       // A new size also clears.
       if (under.width !== w || under.height !== h) Object.assign(under, { width: w, height: h });
