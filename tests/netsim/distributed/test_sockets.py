@@ -476,7 +476,8 @@ def test_who_runs_something_else_is_refused() -> None:
 
 class Shouter(Agent):
     async def run(self) -> None:
-        async for _ in self.rounds(2):
+        # Many rounds: a process that starts late takes part from the round that is open then.
+        async for _ in self.rounds(100):
             await self.broadcast("much", np.zeros(9000))
             await self.collect()
 
