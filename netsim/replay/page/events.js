@@ -147,21 +147,7 @@ class Events {
 }
 
 // Which of very many rows are drawn: always the same ones, so that nothing flickers.
-class Thinned {
-  constructor(rows, most) {
-    this.rows = rows;
-    this.most = most;
-    this.bits = Math.max(0, Math.ceil(Math.log2(rows.length / most)));
-  }
-
-  forEach(draw) {
-    let drawn = 0;
-    for (const row of this.rows) {
-      if (this.bits && Math.imul(row, 0x9e3779b1) >>> (32 - this.bits)) continue;
-      if (drawn === this.most) break;
-      drawn++;
-      draw(row);
-    }
-    return drawn;
-  }
+function thinned(rows, most) {
+  const bits = Math.max(0, Math.ceil(Math.log2(rows.length / most)));
+  return bits ? rows.filter((row) => !(Math.imul(row, 0x9e3779b1) >>> (32 - bits))).slice(0, most) : rows;
 }

@@ -191,13 +191,14 @@ class MapView {
     // One path for each look: by kind, flying or still waiting; a reply is hollow.
     const paths = new Map();
     const size = (rows.length > 1500 ? 2.2 : rows.length > 300 ? 3 : 5) * Math.sqrt(this.k);
-    const drawn = new Thinned(rows, MOST_DRAWN).forEach((row) => {
+    const drawn = thinned(rows, MOST_DRAWN);
+    for (const row of drawn) {
       this.place(row, t);
       if (rows.length <= MOST_LABELLED) this.boxes.add([this.atX - size, this.atY - size, this.atX + size, this.atY + size]);
       const key = kind[row] * 4 + (t < depart[row] ? 2 : 0) + (reply[row] ? 1 : 0);
       if (!paths.has(key)) paths.set(key, []);
       paths.get(key).push(this.atX, this.atY);
-    });
+    }
     for (const [key, places] of paths) {
       const { shape, colour } = look.kind(key >> 2), dot = SHAPES[shape];
       context.beginPath();
@@ -208,7 +209,7 @@ class MapView {
       if (rows.length <= 1500 || key & 1) context.stroke();
       context.fill();
     }
-    return drawn;
+    return drawn.length;
   }
 
   // What an agent is at t: its colours, its shape, and the words beside it.

@@ -2,6 +2,8 @@
 // stand is decided here: events and crosses first, then roles, notes and what is small, at last the labels of arrows.
 
 const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000, REPLY = [1.5, 3.5];
+// So many arrows or events are drawn in a step, about.
+const STEP = 16, STROKES = 64;
 
 // Rectangles (left, top, right, bottom) that are taken, found by cells.
 class Boxes {
@@ -61,15 +63,33 @@ class Sheet {
     this.level = DENSE.filter((least) => this.room < least).length;
     this.detailed = this.rows.length < 3000;
     this.focus = view.focus;
+    this.steps = this.draw();
+  }
+
+  // Draw for some milliseconds, or all that is left; returns whether all is drawn.
+  work(most = Infinity) {
+    const until = performance.now() + most;
+    while (!this.done && performance.now() < until) {
+      this.done = this.steps.next().done;
+      // A browser computes what was drawn as it is read: at once for each step, lest all come with the next picture.
+      if (most < Infinity) this.context.getImageData(0, 0, 1, 1);
+    }
+    return this.done;
+  }
+
+  // In small steps, so that a sheet can be drawn between pictures.
+  *draw() {
     this.drawFaults();
-    if (this.level === 4 && look.kinds.some(({ routine }) => routine)) this.drawTicks();
-    this.drawLifelines();
+    if (this.level === 4 && this.look.kinds.some(({ routine }) => routine)) yield* this.drawTicks();
+    yield* this.drawLifelines();
     this.placeEvents();
-    this.placeArrows();
-    this.drawArrows();
+    yield;
+    yield* this.placeArrows();
+    yield* this.drawArrows();
     this.placeWords();
-    this.placeLabels();
-    this.drawDots();
+    yield;
+    yield* this.placeLabels();
+    yield* this.drawDots();
     this.drawWords();
   }
 
@@ -152,7 +172,7 @@ class Sheet {
 
   // --- lifelines -----------------------------------------------------------------------------------------------------------
 
-  drawLifelines() {
+  *drawLifelines() {
     const { context, view, page, focus } = this, { meta, states } = page;
     context.globalAlpha = focus ? 0.55 : 1;
     for (let agent = 0; agent < meta.agents.length; agent++) {
@@ -160,6 +180,7 @@ class Sheet {
       const first = Math.max(countUpTo(list.map(({ from }) => from), this.from) - 1, 0);
       for (let i = first; i < list.length && list[i].from < this.to; i++) this.drawSpan(list[i], v);
       if (!states.category && states.shown >= 0) this.drawNumbers(agent, v);
+      yield;
     }
     context.setLineDash([]);
     context.globalAlpha = 1;
@@ -212,7 +233,7 @@ class Sheet {
     }
   }
 
-  drawDots() {
+  *drawDots() {
     const { context, look, focus, radius, view } = this, { crashes } = view;
     if (focus && focus.chain) this.drawChain(focus.chain);
     for (const { event, x, y } of this.dots) {
@@ -231,6 +252,7 @@ class Sheet {
         context.fill();
         context.stroke();
       }
+      if (event % STEP === 0) yield;
     }
     context.globalAlpha = 1;
   }
@@ -311,11 +333,12 @@ class Sheet {
 
   // --- arrows ---------------------------------------------------------------------------------------------------------------
 
-  placeArrows() {
+  *placeArrows() {
     const { events, look } = this.page, fans = new Map();
     // A tick stands for a routine frame where there is no room for arrows.
     const rows = this.ticked ? this.rows.filter((row) => !look.kind(events.kind[row]).routine || events.cause[row]) : this.rows;
-    this.drawn = new Thinned(rows, MOST_DRAWN).forEach((row) => {
+    const drawn = thinned(rows, MOST_DRAWN);
+    for (const row of drawn) {
       const key = `${events.sender[row]} ${events.start[row]} ${events.kind[row]} ${events.label[row]}`;
       const fan = fans.get(key) || { rows: [], cut: [] };
       fans.set(key, fan);
@@ -325,8 +348,9 @@ class Sheet {
       arrow.fan = fan;
       this.arrows.push(arrow);
       if (arrow.why && this.boxes.crosses++ < 300) this.boxes.add([arrow.x2 - 8 * this.big, arrow.y2 - 8 * this.big, arrow.x2 + 8 * this.big, arrow.y2 + 8 * this.big]);
-    });
-    if (this.ticked) this.drawn += this.rows.length - rows.length;
+      if (this.arrows.length % STEP === 0) yield;
+    }
+    this.drawn = drawn.length + (this.ticked ? this.rows.length - rows.length : 0);
   }
 
   // Where a row's arrow runs: from its event, past its wait, to its head or its cross.
@@ -360,7 +384,7 @@ class Sheet {
     return [a * x1 + b * mx + c * x2, a * y1 + b * my + c * y2];
   }
 
-  drawArrows() {
+  *drawArrows() {
     const { context, look, focus, arrows, page } = this, { kind, cause, reply } = page.events;
     const heads = arrows.length < 1500, single = arrows.length < 1500;
     const few = this.level < 3 ? 1 : Math.max(0.35, this.room / 4), paths = new Map();
@@ -378,17 +402,22 @@ class Sheet {
       context.strokeStyle = style.colour;
       context.lineWidth = this.big * style.weight * (lit && focus ? 1.7 : this.level > 2 ? 0.6 : 1);
       context.setLineDash(this.level < 4 ? (reply[list[0].row] ? REPLY : style.dash) : []);
-      context.beginPath();
-      for (const arrow of list) this.trace(arrow, heads);
-      context.stroke();
+      for (let i = 0; i < list.length; i += STROKES) {
+        if (i) yield;
+        context.beginPath();
+        for (const arrow of list.slice(i, i + STROKES)) this.trace(arrow, heads);
+        context.stroke();
+      }
       context.setLineDash([]);
       if (heads) for (const arrow of list) this.drawEnd(arrow);
+      if (!single || list[0].row % STEP === 0) yield;
     }
     context.globalAlpha = 1;
     if (heads) return;
     for (const { row, why, x2, y2, lit } of arrows) {
       context.globalAlpha = lit ? 1 : 0.2;
       if (why && look.causes[why] !== "in_flight") look.mark(context, cause[row], x2, y2, 3);
+      if (row % STEP === 0) yield;
     }
     context.globalAlpha = 1;
   }
@@ -428,7 +457,7 @@ class Sheet {
   }
 
   // Routine frames as ticks where they arrive: a tick for a pixel, however many come there.
-  drawTicks() {
+  *drawTicks() {
     const { context, view, page: { events, span }, look } = this, { kind, cause, end, receiver } = events;
     const long = Math.ceil((this.to - this.from) * view.scale) + 1, seen = new Uint8Array(long * this.page.meta.agents.length);
     const half = Math.min(8, 0.35 * view.thick);
@@ -442,6 +471,7 @@ class Sheet {
       seen[place] = 1;
       const [x, y] = this.turned(u, view.cross(view.lanes[receiver[row]]) - half), [w, h] = this.turned(1, 2 * half);
       context.fillRect(x, y, w, h);
+      if (row % STEP === 0) yield;
     }
     context.globalAlpha = 1;
   }
@@ -564,7 +594,7 @@ class Sheet {
 
   // --- labels of arrows -----------------------------------------------------------------------------------------------------
 
-  placeLabels() {
+  *placeLabels() {
     const { view, level, focus, page } = this;
     if (level > 1 || !this.detailed || view.thick < 1.7 * this.size) return;
     const shown = this.arrows.filter((arrow) => !arrow.cut && (level < 1 || !arrow.look.routine || (focus && arrow.lit)));
@@ -573,7 +603,10 @@ class Sheet {
     const list = [...shown.map((arrow) => [arrow, null]), ...shared.map((fan) => [fan.cut[0], fan])];
     list.sort(([one], [other]) => rank(one) - rank(other) || one.row - other.row);
     this.context.font = this.look.font(11);
-    for (const [arrow, fan] of list) this.label(arrow, fan);
+    for (const [arrow, fan] of list) {
+      this.label(arrow, fan);
+      if (arrow.row % STEP === 0) yield;
+    }
     this.context.globalAlpha = 1;
   }
 

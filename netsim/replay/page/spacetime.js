@@ -4,10 +4,14 @@
 // Faults by which agents are down, and the words at their begin and end.
 const DOWNS = new Map([["Crash", ["crash", "restart"]], ["Leave", ["leaves", "is back"]], ["Join", ["", "joins"]], ["Empty", ["battery empty", "charged"]]]);
 const NARROW = 760;
+// Milliseconds of a picture's sixteen in which the next sheet is drawn.
+const AHEAD = 4;
 
 class SpaceTime {
   constructor(page, canvas) {
-    Object.assign(this, { page, canvas, zoomed: false, comparing: false, clocked: false, key_: "", under: document.createElement("canvas") });
+    Object.assign(this, { page, canvas, zoomed: false, comparing: false, clocked: false, key_: "" });
+    // The canvas of the sheet that is shown, and of the one after it.
+    [this.under, this.spare] = [0, 1].map(() => document.createElement("canvas"));
     this.addBar();
     this.fit();
     this.resize();
@@ -333,7 +337,8 @@ class SpaceTime {
     } else {
       this.ends = this.endWords();
       const ends = this.page.states.shown < 0 ? 0 : this.widestOf(this.ends.map(({ text }) => text), look.font(12, "600"));
-      this.widest = Math.max(this.widest || 0, Math.min(ends, 0.16 * width));
+      // In large steps: each is a new sheet.
+      this.widest = Math.max(this.widest || 0, Math.min(24 * Math.ceil(ends / 24), 0.16 * width));
       Object.assign(this, { left: Math.min(names + 18, 0.2 * width), top: 1.9 * size, right: this.widest + 18, under_: 2.1 * size });
       this.bottom = height - this.under_;
       this.thick = (this.bottom - this.top) / count;
@@ -372,13 +377,12 @@ class SpaceTime {
   // What moves lies on a sheet of its own, drawn anew only when the time leaves it, or what it shows has changed. Where the
   // time leaves it at once, the sheet is the canvas.
   drawSheet() {
-    const { page, window: wide, surface, under, start } = this, { events, chosen } = page, { context } = surface, ratio = window.devicePixelRatio || 1;
-    const all = wide >= page.span, hasty = !all && !(Math.abs(start - this.last) < wide / 4);
+    const { page, window: wide, surface, start } = this, { events, chosen } = page, { context } = surface, ratio = window.devicePixelRatio || 1;
+    const all = wide >= page.span, hasty = !all && !(Math.abs(start - this.last) < wide / 4), onward = start > this.last;
     const kept = this.sheet && (all ? this.sheet.from === start : this.sheet.from <= start && start + wide <= this.sheet.to);
     const key = [wide, this.scale, surface.width, surface.height, ratio, this.left, this.thick, this.clocked, JSON.stringify(chosen), events.keptKinds.join(""), events.keptCauses.join("")].join();
     this.last = start;
     if (this.key_ !== key || !kept) {
-      this.key_ = key;
       if (hasty) {
         context.save();
         context.beginPath();
@@ -387,26 +391,40 @@ class SpaceTime {
         context.clip();
         context.translate(this.tall ? 0 : this.left, this.tall ? this.top : 0);
         this.sheet = new Sheet(this, context, start, start + wide);
+        this.sheet.work();
         context.restore();
         this.key_ = "";
         return;
       }
-      const from = all ? start : Math.floor(start / (wide / 2)) * (wide / 2), to = from + (all ? 1 : 2) * wide;
-      const long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
-      const [w, h] = this.tall ? [large(surface.width), large(long)] : [large(long), large(surface.height)];
-      // The sheet is copied at every picture: where there is no GPU, a canvas in memory is copied faster.
-      const pen = under.getContext("2d", { willReadFrequently: true });
-      // A new size also clears.
-      if (under.width !== w || under.height !== h) Object.assign(under, { width: w, height: h });
-      pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-      pen.clearRect(0, 0, w, h);
-      this.sheet = new Sheet(this, pen, from, to);
+      const from = all ? start : Math.floor(start / (wide / 2)) * (wide / 2), { next } = this;
+      if (this.key_ === key && next && next.from <= start && start + wide <= next.to) [this.sheet, this.under, this.spare] = [next, this.spare, this.under];
+      else this.sheet = this.sheetOn(this.under, from, from + (all ? 1 : 2) * wide, ratio);
+      this.sheet.work();
+      this.next = null;
+      this.key_ = key;
+    } else if (onward && page.player.playing && this.sheet.to < page.span) {
+      // Between pictures, a little of the sheet after this one.
+      this.next ||= this.sheetOn(this.spare, this.sheet.from + wide, this.sheet.to + wide, ratio);
+      this.next.work(AHEAD);
     }
     // Whole pixels: what moves stays sharp.
-    const shift = Math.round((start - this.sheet.from) * this.scale * ratio), long = Math.round(this.long * ratio);
+    const { under } = this, shift = Math.round((start - this.sheet.from) * this.scale * ratio), long = Math.round(this.long * ratio);
     const [w, h] = this.tall ? [under.width, Math.min(long, under.height - shift)] : [Math.min(long, under.width - shift), Math.round(this.bottom * ratio)];
     if (this.tall) context.drawImage(under, 0, shift, w, h, 0, this.top, w / ratio, h / ratio);
     else context.drawImage(under, shift, 0, w, h, this.left, 0, w / ratio, h / ratio);
+  }
+
+  // A sheet that is yet to be drawn on a cleared canvas.
+  sheetOn(canvas, from, to, ratio) {
+    const { surface } = this, long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
+    const [w, h] = this.tall ? [large(surface.width), large(long)] : [large(long), large(surface.height)];
+    // The sheet is copied at every picture: where there is no GPU, a canvas in memory is copied faster.
+    const pen = canvas.getContext("2d", { willReadFrequently: true });
+    // A new size also clears.
+    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, w, h);
+    return new Sheet(this, pen, from, to);
   }
 
   draw(t) {
