@@ -22,7 +22,7 @@ from netsim.scenarios.packet_loss.report import (
 from netsim.scenarios.packet_loss.work import REMEDIES
 from netsim.studies import Study, catalogue, tune
 
-SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 6, "jobs": 1, "lost": "0.3"}
+SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -70,8 +70,8 @@ def test_the_notes_name_what_shows_it(swept: tuple[Study, Path]) -> None:
 def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     study, folder = swept
     before = {path: path.stat().st_mtime_ns for path in folder.glob("*/points/*/summary.json")}
-    # None: 6 seeds at 0 and at 0.3, and once more in bursts at 0.3; twice, for coded changes are apart.
-    assert len(before) == 54
+    # None: 4 seeds at 0 and at 0.3, and once more in bursts at 0.3; twice, for coded changes are apart.
+    assert len(before) == 36
     # One is lost, as in a run that was interrupted.
     gone = min(before)
     gone.unlink()
@@ -222,7 +222,7 @@ def test_a_remedy_is_near_where_its_whole_interval_is() -> None:
 
 def test_titles_and_figures_say_which_interval_and_of_how_many(swept: tuple[Study, Path]) -> None:
     study, _ = swept
-    told = "95 % interval of the mean (Student's t, n = 6)"
+    told = "95 % interval of the mean (Student's t, n = 4)"
     assert study.titles["above_loss_free_none"].endswith(f"mean [{told}]")
     for name in ("error", "bursts", "price"):
         assert told in study.figures[name].get_suptitle()

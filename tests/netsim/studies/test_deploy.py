@@ -332,12 +332,19 @@ STUDIES = {
 }
 
 
-@pytest.mark.parametrize("how", ["udp, ideal", "udp", "mqtt"])
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("COKE, plain and quantized", "udp, ideal"),
+        ("COKE, plain and quantized", "mqtt"),
+        ("QC-ODKLA", "udp"),
+        ("gossip OMKL", "udp"),
+    ],
+)
 def test_an_algorithm_is_the_simulations(name: str, how: str, tmp_path: Path) -> None:
     if how != "mqtt":
         must_be_the_simulation(STUDIES[name] + (HARD if how == "udp" else ()), tmp_path)
-    elif name != "QC-ODKLA":
+    else:
         pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
         if program("mosquitto") is None:
             pytest.skip("no mosquitto: apt-get install mosquitto")
