@@ -121,6 +121,8 @@ class Traitor(OralMessages):
         self, commander: Hashable, m: int, lie: Callable[[Hashable, Path, str], str | None], order: str = DEFAULT
     ) -> None:
         super().__init__(commander, m, order)
+        if not callable(lie):
+            raise check.refuse("lie", lie, "a function of the receiver, the path and the order")
         self.lie = lie
 
     async def tell(self, to: Hashable, path: Path, order: str) -> None:

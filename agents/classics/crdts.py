@@ -151,7 +151,7 @@ class AntiEntropy(Agent, papers.Cited):
 
     def __init__(self, state: Any, count: int, changes: Changes = _NONE, timeout: float = 0.5) -> None:
         self.state, self.count = state, check.integer("count", count, low=0)
-        self.changes, self.timeout = dict(changes), check.finite("timeout", timeout, above=0)
+        self.changes, self.timeout = check.mapping("changes", changes), check.finite("timeout", timeout, above=0)
 
     @property
     def value(self) -> Any:

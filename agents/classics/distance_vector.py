@@ -70,7 +70,8 @@ class DistanceVector(netsim.Agent, Cited):
         timeout: float | None = None,
         triggered: bool = True,
     ) -> None:
-        self.costs = {each: check.finite("costs", cost, above=0) for each, cost in (costs or {}).items()}
+        given = check.mapping("costs", {} if costs is None else costs)
+        self.costs = {each: check.finite("costs", cost, above=0) for each, cost in given.items()}
         self.split_horizon = check.one_of("split_horizon", split_horizon, ("off", "simple", "poisoned"))
         self.infinity = check.finite("infinity", infinity, low=1)
         self.period = check.finite("period", period, above=0)

@@ -70,9 +70,9 @@ class Raft(netsim.Agent, papers.Cited):
         self, heartbeat: float = 0.05, election: tuple[float, float] = (0.15, 0.3), commands: Iterable[Any] = ()
     ) -> None:
         self.heartbeat = check.finite("heartbeat", heartbeat, above=0)
-        low = check.finite("election", election[0], above=self.heartbeat)
-        self.election = low, check.finite("election", election[1], low=low)
-        self.commands = [(check.finite("commands", at, low=0), command) for at, command in commands]
+        low, high = check.pair("election", election, "(least, most)")
+        self.election = check.finite("election", low, above=self.heartbeat), check.finite("election", high, low=low)
+        self.commands = check.timed("commands", commands)
         self.voted_for: Hashable = None
         self.term, self.log, self.led = 0, list[tuple[int, Any]]([(0, None)]), list[int]()
         self.role, self.commit, self.votes, self.match = "follower", 0, set[Hashable](), dict[Hashable, int]()

@@ -58,7 +58,7 @@ class GHS(Agent, papers.Cited):
     paper = papers.GHS
 
     def __init__(self, weights: Mapping[Hashable, float]) -> None:
-        self.weights = {j: check.finite("weight", weight) for j, weight in weights.items()}
+        self.weights = {j: check.finite("weight", weight) for j, weight in check.mapping("weights", weights).items()}
         if not 0 < len(set(self.weights.values())) == len(self.weights):
             raise check.refuse("weights", weights, "distinct numbers, at least one")
         # The lightest first.

@@ -227,6 +227,32 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise refuse(name, value, f"one of {', '.join(names)}{hint}")
 
 
+def mapping(name: str, value: Any) -> dict[Any, Any]:
+    """Return a mapping as a dict."""
+    if not isinstance(value, Mapping):
+        raise refuse(name, value, "a mapping")
+    return dict(value)
+
+
+def pair(name: str, value: Any, of: str) -> tuple[Any, Any]:
+    """Return ``value`` as a pair if it is one, like ``of``: ``(from, to)``."""
+    try:
+        one, other = value
+    except (TypeError, ValueError):
+        raise refuse(name, value, f"a pair {of}") from None
+    return one, other
+
+
+def timed(name: str, value: Any) -> list[tuple[float, Any]]:
+    """Return a list of pairs of a time in seconds, from 0 on, and something."""
+    of = "(time, value)"
+    try:
+        entries = [pair(f"{name}[{i}]", entry, of) for i, entry in enumerate(value)]
+    except TypeError:
+        raise refuse(name, value, f"pairs {of}") from None
+    return [(finite(name, time, low=0), what) for time, what in entries]
+
+
 def finite_array(name: str, value: Any) -> NDArray[np.float64]:
     """Return ``value`` as a float64 array without NaN or infinity; the error message gives the first invalid index."""
     try:

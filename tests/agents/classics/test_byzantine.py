@@ -133,3 +133,5 @@ def test_what_it_writes_down() -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(BadInput, match="m = -1"):
         OralMessages(0, -1)
+    with pytest.raises(BadInput, match="lie = 'no': must be a function"):
+        Traitor(0, 1, "no")  # type: ignore[arg-type]

@@ -196,6 +196,7 @@ def test_the_recursion_is_that_of_a_simulation_without_a_network() -> None:
         (lambda: GCounter().add(0, -1), "amount = -1"),
         (lambda: AntiEntropy(GCounter(), -1), "count = -1"),
         (lambda: AntiEntropy(GCounter(), 1, timeout=0.0), "timeout = 0"),
+        (lambda: AntiEntropy(GCounter(), 1, [1]), r"changes = \[1\]: must be a mapping"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_arguments_are_refused(make: Callable[[], Any], message: str) -> None:

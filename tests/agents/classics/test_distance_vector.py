@@ -137,6 +137,7 @@ def test_a_route_in_words() -> None:
         ({"period": 0}, "period = 0: must be"),
         ({"timeout": -1}, "timeout = -1: must be"),
         ({"costs": {1: 0}}, "costs = 0: must be"),
+        ({"costs": [1]}, "costs = [1]: must be a mapping"),
         ({"triggered": 1}, "triggered = 1: must be"),
     ],
 )

@@ -204,7 +204,10 @@ def test_the_example_is_a_study_and_takes_faults(tmp_path: Path) -> None:
         ({"heartbeat": 0}, "heartbeat = 0: must be a number > 0"),
         ({"election": (0.05, 0.1)}, r"election = 0.05: must be a number > 0.05"),
         ({"election": (0.2, 0.1)}, r"election = 0.1: must be a number >= 0.2"),
+        ({"election": 5}, r"election = 5: must be a pair \(least, most\)"),
         ({"commands": [(-1, "x")]}, r"commands = -1: must be a number >= 0"),
+        ({"commands": 5}, r"commands = 5: must be pairs \(time, value\)"),
+        ({"commands": [(1, "x"), "late"]}, r"commands\[1\] = 'late': must be a pair \(time, value\)"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: Any, message: str) -> None:

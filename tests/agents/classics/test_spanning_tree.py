@@ -124,6 +124,7 @@ def test_a_link_that_reorders_may_spoil_it() -> None:
         ({}, "weights = {}: must be distinct numbers, at least one"),
         ({1: math.nan}, "weight = nan"),
         ({1: "a"}, "weight = 'a'"),
+        ([1.0], r"weights = \[1.0\]: must be a mapping"),
     ],
 )
 def test_bad_weights_are_refused(weights: Any, message: str) -> None:
