@@ -65,6 +65,10 @@ class Run:
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
 
+    def report_to(self, progress: Progress) -> None:
+        """Call ``progress`` with the number of each row, unless the run has a callback of its own."""
+        self._progress = self._progress or progress
+
     def add_row(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
     ) -> None:

@@ -168,7 +168,9 @@ class Study:
             viewer = settings.viewer or self._viewer(name, settings.until)
             settings = dataclasses.replace(settings, trace=settings.trace or self._trace, viewer=viewer)
             try:
-                run = network.play(settings, result) if before is None else before(network, settings, result)
+                with self._reporter.counter(name, "rounds" if settings.sample is None else "samples") as count:
+                    result.report_to(count)
+                    run = network.play(settings, result) if before is None else before(network, settings, result)
             except BaseException as error:
                 self._failed = name, error
                 raise

@@ -93,9 +93,7 @@ class Reporter:
         else:
             from rich.progress import TextColumn
 
-            # Lines that go to a file must not appear above the bar instead.
-            both = sys.stdout is not None and sys.stdout.isatty()
-            with self._bar(label, total, TextColumn("{task.fields[line]}"), redirect_stdout=both) as update:
+            with self._bar(label, total, TextColumn("{task.fields[line]}")) as update:
                 yield lambda done, failed: update(completed=done + failed, line=tally.line(done, failed))
 
     @contextmanager
@@ -117,12 +115,10 @@ class Reporter:
 
             yield plain
         else:
-            from rich.console import Console
-            from rich.markup import escape
+            from rich.progress import TextColumn
 
-            line = Console(stderr=True).status(escape(label))
-            with self._live(line):
-                yield lambda number: line.update(f"{escape(label)}: {number:,} {unit}")
+            with self._bar(label, None, TextColumn("{task.fields[line]}"), transient=True) as update:
+                yield lambda number: update(line=f"{number:,} {unit}")
 
     def _print(self, text: str) -> None:
         """Print one line of progress."""
@@ -131,14 +127,16 @@ class Reporter:
                 print(text, file=sys.stderr, flush=True)
 
     @contextmanager
-    def _bar(self, label: str, total: int, *columns: Any, **more: Any) -> Iterator[Callable[..., None]]:
+    def _bar(self, label: str, total: int | None, *columns: Any, **more: Any) -> Iterator[Callable[..., None]]:
         """Keep a bar on the terminal meanwhile; yield what updates it."""
         from rich.console import Console
         from rich.markup import escape
         from rich.progress import BarColumn, Progress, TextColumn
 
         name = TextColumn("{task.description:>12}")
-        bar = Progress(name, BarColumn(), *columns, console=Console(stderr=True), **more)
+        # Lines that go to a file must not appear above the bar instead.
+        both = sys.stdout is not None and sys.stdout.isatty()
+        bar = Progress(name, BarColumn(), *columns, console=Console(stderr=True), redirect_stdout=both, **more)
         with self._live(bar):
             yield partial(bar.update, bar.add_task(escape(label), total=total, line=""))
 

@@ -36,12 +36,16 @@ class _Told(Reporter):
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-        def tell(number: int) -> None:
-            if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _EVERY
-                self._answer({"progress": f"{label}: {unit}{number} of {total}"})
+        yield lambda number: self._tell(f"{label}: {unit}{number} of {total}")
 
-        yield tell
+    @contextmanager
+    def counter(self, label: str, unit: str, pause: float = _EVERY) -> Iterator[Callable[[int], None]]:
+        yield lambda number: self._tell(f"{label}: {number:,} {unit}")
+
+    def _tell(self, text: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            self._answer({"progress": text})
 
 
 def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer: Answer) -> dict[str, Any]:

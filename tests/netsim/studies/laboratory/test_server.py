@@ -41,6 +41,13 @@ def make(*, agents: int = 4, loss: float = 0.1, seed: int = 1):
 '''
 
 
+def test_it_is_told_how_far_a_network_of_ones_own_is(tmp_path: Path) -> None:
+    path, told = tmp_path / "mine.py", list[dict[str, Any]]()
+    path.write_text(MAKE)
+    assert not simulate(str(path), {}, "", "", told.append)["error"]
+    assert told[0] == {"progress": "run: 1 rounds"}
+
+
 class Client:
     """Asks a lab as its page does."""
 
