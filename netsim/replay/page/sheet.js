@@ -2,7 +2,7 @@
 // stand is decided here: events and crosses first, then roles, notes and what is small, at last the labels of arrows.
 
 const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000, REPLY = [1.5, 3.5];
-// So many arrows or events are drawn in a step, about.
+// About so many arrows or events are drawn in a step, and so many arrows in one stroke.
 const STEP = 16, STROKES = 64;
 
 // Rectangles (left, top, right, bottom) that are taken, found by cells.
@@ -66,7 +66,7 @@ class Sheet {
     this.steps = this.draw();
   }
 
-  // Draw for some milliseconds, or all that is left; returns whether all is drawn.
+  // Draw for some milliseconds, or all that is left.
   work(most = Infinity) {
     const until = performance.now() + most;
     while (!this.done && performance.now() < until) {
@@ -74,7 +74,6 @@ class Sheet {
       // A browser computes what was drawn as it is read: at once for each step, lest all come with the next picture.
       if (most < Infinity) this.context.getImageData(0, 0, 1, 1);
     }
-    return this.done;
   }
 
   // In small steps, so that a sheet can be drawn between pictures.
