@@ -2,8 +2,10 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.faults.words import appending
@@ -57,7 +59,12 @@ def lab(
     from netsim.studies.laboratory.widget import LabWidget
 
     height = check.integer("height", height, low=200)
-    return LabWidget(Desk(network, _maker(agents), probes, {"until": until, "sample": sample}), height)
+    options = {"until": until, "sample": sample}
+    for name, value in options.items():
+        if isinstance(value, np.generic):
+            # In the lines that repeat a branch it is a number of Python.
+            options[name] = value.item()
+    return LabWidget(Desk(network, _maker(agents), probes, options), height)
 
 
 def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
@@ -79,11 +86,14 @@ def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
 
 @dataclass(frozen=True)
 class _InPython(Source):
-    """How a branch is repeated in Python."""
+    """How a branch is repeated in Python; ``options`` are those of `Network.run`."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, settings: Mapping[str, Any], at: str) -> str:
         """Return the lines that repeat a branch."""
-        run = "run = network.run(agents)  # new agents"
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items() if value is not None)
+        run = f"run = network.run(agents{options})  # new agents"
         return f"with netsim.faults.words.appending({at!r}):\n    {run}" if at else run
 
     def sweep(self, settings: Mapping[str, Any], at: str) -> str:
@@ -117,7 +127,7 @@ class Desk:
         self, network: Network, make: Callable[[], Agents], probes: Sequence[Probe], options: Mapping[str, Any]
     ) -> None:
         self._network, self._make, self._probes, self._options = network, make, probes, options
-        self._tree, self._version = Tree(_InPython("network", ()), {}), 1
+        self._tree, self._version = Tree(_InPython("network", (), options), {}), 1
         self.runs: dict[int, Run] = {}
         self._simulate()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import netsim
@@ -167,6 +168,16 @@ def test_a_notebooks_branches_are_runs_with_the_faults(
     assert widget.run(1).trace_hash == faulty.run(agents()).trace_hash
     with pytest.raises(BadInput, match="branch = 7"):
         widget.run(7)
+    widget.close()
+
+
+@pytest.mark.parametrize("options", [{"until": np.float64(0.45)}, {"until": 0.75, "sample": 0.25}])
+def test_the_script_of_a_notebooks_branch_repeats_it(options: dict[str, float]) -> None:
+    pytest.importorskip("anywidget")
+    widget = netsim.lab(network(), agents, **options)
+    widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])
+    for branch in widget._desk.answer("state", {})["branches"]:
+        exec(branch["script"], {"netsim": netsim, "network": network(), "agents": agents()})
     widget.close()
 
 
