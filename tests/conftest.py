@@ -1,13 +1,18 @@
 """What holds for all tests."""
 
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from tests import chromium
+from tests.command import ROOT
+
+BEFORE = pytest.StashKey[set[Path]]()
 
 LONGEST = (
     "test_sweep_dask",
@@ -35,6 +40,31 @@ settings.load_profile("same")
 def pytest_configure(config: pytest.Config) -> None:
     """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few."""
     config.option.loadscopereorder = False
+
+
+def files() -> set[Path]:
+    """Return the files of the tree, without those of caches, builds and environments, all of which git ignores."""
+    found: set[Path] = set()
+    for folder, inner, names in os.walk(ROOT):
+        inner[:] = [each for each in inner if not each.startswith((".", "__pycache__")) and each != "build"]
+        found |= {Path(folder, name) for name in names if not name.startswith(".") and not name.endswith(".so")}
+    return found
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note which files there are before the tests."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[BEFORE] = files()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if a test has left a file in the tree: it belongs in a temporary folder."""
+    # Only the process that starts the others looks: no test runs any more when it ends.
+    if not hasattr(session.config, "workerinput"):
+        left = sorted(str(path.relative_to(ROOT)) for path in files() - session.config.stash[BEFORE])
+        if left:
+            print(f"\nthe tests left files in the tree: {', '.join(left)}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(tryfirst=True)
