@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -35,6 +36,19 @@ LONGEST = (
 # The same examples in each run, so that a failure is the change's; benchmarks.soak draws new ones for as long as asked.
 settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers whole files, but of the documentation a page: the file with all its examples would end last."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrPage(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return nodeid if "::test_examples_run" in nodeid else scope
+
+    return ByFileOrPage(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
