@@ -134,28 +134,30 @@ def first_place(here: Any, there: Any, place: str = "") -> str:
     return "" if one == other else f"{place}: {one} here, {other} there"
 
 
+def result(path: Path) -> Any:
+    """Return what a summary or a text holds; of a summary, what is a result."""
+    text = path.read_text(encoding="utf-8")
+    if path.name != "summary.json":
+        return text.splitlines()
+    return {key: value for key, value in json.loads(text).items() if key not in _NO_RESULT}
+
+
+def header(path: Path) -> str:
+    """Return the first line of a table."""
+    return path.read_text(encoding="utf-8").partition("\n")[0]
+
+
 def difference(here: Path, there: Path) -> str:
     """Return the first place where two files differ, or an empty text."""
-    if here.suffix == ".csv":
-        for number, (one, other) in enumerate(zip_longest(rows_of(here), rows_of(there)), start=1):
-            if one is None or other is None:
-                return f"row {number}: only {'here' if other is None else 'there'}"
-            if found := first_place(one, other):
-                return f"row {number}, {found}"
-        # A table without rows has columns, too.
-        return first_place(*(path.read_text(encoding="utf-8").partition("\n")[0] for path in (here, there)), "header")
-    if here.name == "summary.json":
-        return first_place(
-            *(
-                {
-                    key: value
-                    for key, value in json.loads(path.read_text(encoding="utf-8")).items()
-                    if key not in _NO_RESULT
-                }
-                for path in (here, there)
-            )
-        )
-    return first_place(*(path.read_text(encoding="utf-8").splitlines() for path in (here, there)), "line")
+    if here.suffix != ".csv":
+        return first_place(result(here), result(there), "" if here.name == "summary.json" else "line")
+    for number, (one, other) in enumerate(zip_longest(rows_of(here), rows_of(there)), start=1):
+        if one is None or other is None:
+            return f"row {number}: only {'here' if other is None else 'there'}"
+        if found := first_place(one, other):
+            return f"row {number}, {found}"
+    # A table without rows has columns, too.
+    return first_place(header(here), header(there), "header")
 
 
 def results_of(folder: Path) -> dict[str, Path]:
@@ -205,7 +207,7 @@ def main() -> None:
     for each in (here, chosen.other):
         if not each.is_file():
             command.error(f"{each} is no file: must be the command netsim of an environment")
-    studies = chosen.only or (SHORT if chosen.short else full())
+    studies = list(chosen.only or (SHORT if chosen.short else full()))
     if not os.environ.get("NETSIM_DATA"):
         left = [words for words in studies if study_of(words) in OF_REAL_DATA]
         studies = [words for words in studies if words not in left]
