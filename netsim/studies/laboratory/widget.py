@@ -6,6 +6,7 @@ import anywidget
 import traitlets
 
 from netsim.errors import BadInput
+from netsim.replay.html import as_json
 from netsim.replay.notebook import LOWEST, Replay
 from netsim.run import Run
 from netsim.studies.laboratory.page import page
@@ -51,7 +52,12 @@ class LabWidget(anywidget.AnyWidget):
 
     def _receive(self, widget: Any, message: Any, buffers: Any) -> None:
         """Answer a question of the page."""
-        number, what, asked = message["number"], message["what"], message["asked"]
+        if not isinstance(message, dict):
+            return
+        number, what, asked = (message.get(name) for name in ("number", "what", "asked"))
+        if not isinstance(what, str) or not isinstance(asked, dict):
+            self.send({"number": number, "answer": as_json({"error": "must be a question and an object"})})
+            return
         if what == "state" and asked.get("seen") == self._desk.version:
             self._waiting.append(number)
             return

@@ -214,9 +214,12 @@ class Lab {
       made.setAttribute("aria-label", type === "range" ? `${label}, slider` : label);
       return made;
     };
+    // An emptied field has the default, as the command without the flag has.
+    const usual = control.default === null ? (optional ? "open" : "") : String(control.default);
     const number = () => {
-      const typed = input("number", { step: "any", placeholder: optional ? "open" : "" });
-      typed.addEventListener("change", () => set(typed.value === "" ? null : Number(typed.value)));
+      const typed = input("number", { step: "any", placeholder: usual });
+      // As text: a number here would lose digits of a large seed.
+      typed.addEventListener("change", () => (typed.validity.badInput ? this.say(`${label}: must be a number`, true) : set(typed.value)));
       write.push((value) => (typed.value = value === null ? "" : value));
       return typed;
     };
@@ -234,8 +237,8 @@ class Lab {
       heading.append(list);
       box.append(heading);
     } else if (sort === "text") {
-      const typed = input("text", { placeholder: optional ? "open" : "" });
-      typed.addEventListener("change", () => set(typed.value === "" ? null : typed.value));
+      const typed = input("text", { placeholder: usual });
+      typed.addEventListener("change", () => set(typed.value));
       write.push((value) => (typed.value = value === null ? "" : value));
       heading.append(typed);
       box.append(heading);
@@ -246,7 +249,7 @@ class Lab {
       if (sort === "slider") {
         const { low, high, step } = control, slide = input("range", { min: low, max: high, step });
         slide.addEventListener("input", () => (typed.value = slide.value));
-        slide.addEventListener("change", () => set(Number(slide.value)));
+        slide.addEventListener("change", () => set(slide.value));
         write.push((value) => {
           slide.max = Math.max(high, value);
           slide.min = Math.min(low, value);
@@ -325,7 +328,7 @@ class Lab {
       // The line from the branch that it leaves.
       item.style.setProperty("--up", i - (last.get(each.parent) ?? i));
       last.set(each.number, i);
-      item.append(this.card(each, i, chosen));
+      item.append(this.card(each));
       if (each.parent >= 0) {
         const drop = element("button", "×", { type: "button", class: "lab-drop", title: `Delete this branch${rows.some((row) => row.branch.parent === each.number) ? ", and those that leave it" : ""}` });
         drop.setAttribute("aria-label", `Delete ${each.name}`);
@@ -346,11 +349,12 @@ class Lab {
     this.showTrouble(branch, run);
   }
 
-  card(branch, place, chosen) {
+  card(branch) {
     const card = element("button", "", { type: "button", class: "lab-card" }), numbers = element("span", "", { class: "lab-numbers" });
     card.dataset.branch = branch.number;
     const title = element("b", branch.name);
-    if (place < 9) title.append(element("kbd", String(place + 1)));
+    // Its own number, by which Python knows it, too: places change as branches are deleted.
+    title.append(element("kbd", String(branch.number)));
     card.append(title, numbers);
     card.addEventListener("click", () => this.choose(branch.number));
     const facts = [], run = branch.runs[Math.min(this.place, branch.runs.length - 1)];
@@ -574,8 +578,8 @@ class Lab {
       return;
     }
     if (typing) return;
-    const rows = this.ordered();
-    if (/^[1-9]$/.test(event.key) && rows[event.key - 1]) done(() => this.choose(rows[event.key - 1].branch.number));
+    const number = /^[0-9]$/.test(event.key) ? Number(event.key) : -1;
+    if (this.state.branches.some((branch) => branch.number === number)) done(() => this.choose(number));
     else if (event.key === "Enter" && this.page.view === "map" && this.page.chosen && ["BODY", "CANVAS"].includes(event.target.tagName)) done(() => this.openAtChosen());
   }
 
