@@ -264,6 +264,8 @@ class Lab {
         heading.append(die);
       }
     }
+    // One that was emptied has its default again.
+    box.addEventListener("focusout", ({ target }) => target.value === "" && write.forEach((act) => act(this.state.settings[name])));
     return { box, read: (settings) => write.forEach((act) => act(settings[name])) };
   }
 
