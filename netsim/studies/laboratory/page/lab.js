@@ -6,6 +6,9 @@ const LAB_AGAIN = 1000, LAB_PATIENCE = 5;
 // Agents, and links, that can be reached by Tab; of more, none of the links.
 const MOST_REACHED = 200;
 
+// Whether a fault in words can name nodes: their names must not be empty, or read as what may follow them.
+const NAMEABLE = (target) => /\S/.test(target) && !/^-|-$|\s(by|until)\s+\S|\skeeping\s+state\s*$/.test(target.trim());
+
 // Questions to the server that served the page.
 const overHTTP = {
   state: (seen) => fetch(`state?seen=${seen}`, { cache: "no-store" }).then((answer) => answer.json()),
@@ -448,6 +451,7 @@ class Lab {
   async fault(what, target, more = "") {
     const { page } = this, at = instantOf(page);
     this.close();
+    if (!NAMEABLE(target)) return this.say("A fault in words cannot have that name: give it to the network in Python.", true);
     if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
     const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });
     // It runs on from there.
