@@ -186,9 +186,11 @@ class LabServer:
     def _reload(self) -> None:
         try:
             scenario = catalogue.find_study(str(self._file))
-        except BadInput as error:
+        except BaseException as error:
+            # A Ctrl-C goes to the main thread: whatever is raised here, the file raised.
+            kind = "" if isinstance(error, BadInput) else f"{self._file}: {type(error).__name__}: "
             with self._news:
-                self._file_error = str(error)
+                self._file_error = kind + one_line(error)
                 self._changed()
             return
         with self._news:

@@ -341,9 +341,12 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
     assert client.ask("GET", "")[0] == 200
 
 
-def test_an_edit_may_change_types(client: Client, file: Path) -> None:
+def test_an_edit_may_raise_anything_and_change_types(client: Client, file: Path) -> None:
     client.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
     client.settled()
+    file.write_text("raise KeyboardInterrupt('no Ctrl-C')\n")
+    os.utime(file, (2, 2))
+    client.until(lambda state: str(state["file_error"]).endswith("adder.py: KeyboardInterrupt: no Ctrl-C"))
     file.write_text(MAKE.replace("seed: int = 1", 'seed: str = "one"').replace("seed=seed", "seed=len(seed)"))
     os.utime(file, (1, 1))
     client.until(lambda state: state["settings"]["seed"] == "one")
