@@ -8,8 +8,9 @@ OTHER is the command netsim of an environment with some earlier commit: old/.ven
 changes no byte. Compared are every csv file (tables, ledger, rounds), every text of a study, and every summary.json:
 last values, notes, answers and trace hashes; also those of the sweeps that a study makes. Measured running times are
 left out, so are figures, the page, and settings.json, which tells versions and paths. Each file that differs is listed
-with the first place where it does. Whole, it takes as long as all studies do, twice: days, of which `bench` and
-`papers` are most. With NETSIM_DATA set both sides read the same tables; without it, studies of real data are left out.
+with the first place where values differ, and the first key or column that only one has. Short, it takes some minutes on
+two cores; whole, as long as all studies do, twice, of which `bench` and `papers` are most. With NETSIM_DATA set both
+sides read the same tables; without it, studies of real data are left out.
 """
 
 import argparse
@@ -114,24 +115,27 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
                 yield {name: value for name, value in row.items() if name not in timed}
 
 
-def first_place(here: Any, there: Any, place: str = "") -> str:
-    """Return the first place where two values read from JSON differ, with both, or an empty text."""
+def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield where two values read from JSON differ: what of them does ("keys" or "values"), and the place with both."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in dict.fromkeys([*here, *there]):
             inner = f"{place}.{key}" if place else str(key)
-            if key not in here or key not in there:
-                return f"{inner}: only {'here' if key in here else 'there'}"
-            if found := first_place(here[key], there[key], inner):
-                return found
-        return "" if list(here) == list(there) else f"{place or 'keys'}: in another order"
-    if isinstance(here, list) and isinstance(there, list):
+            if key in here and key in there:
+                yield from places(here[key], there[key], inner)
+            else:
+                yield "keys", f"{inner}: only {'here' if key in here else 'there'}"
+        if list(here) != list(there) and here.keys() == there.keys():
+            yield "keys", f"{place or 'keys'}: in another order"
+    elif isinstance(here, list) and isinstance(there, list):
         for index, (one, other) in enumerate(zip(here, there, strict=False)):
-            if found := first_place(one, other, f"{place}[{index}]"):
-                return found
-        return "" if len(here) == len(there) else f"{place}: {len(here)} here, {len(there)} there"
-    # As text: NaN is not equal to itself, and 1 is equal to 1.0 and to true.
-    one, other = json.dumps(here), json.dumps(there)
-    return "" if one == other else f"{place}: {one} here, {other} there"
+            yield from places(one, other, f"{place}[{index}]")
+        if len(here) != len(there):
+            yield "values", f"{place}: {len(here)} here, {len(there)} there"
+    else:
+        # As text: NaN is not equal to itself, and 1 is equal to 1.0 and to true.
+        one, other = json.dumps(here), json.dumps(there)
+        if one != other:
+            yield "values", f"{place}: {one} here, {other} there"
 
 
 def result(path: Path) -> Any:
@@ -147,17 +151,33 @@ def header(path: Path) -> str:
     return path.read_text(encoding="utf-8").partition("\n")[0]
 
 
-def difference(here: Path, there: Path) -> str:
-    """Return the first place where two files differ, or an empty text."""
+def all_places(here: Path, there: Path) -> Iterator[tuple[str, str]]:
+    """Yield where two files differ, as `places` does."""
     if here.suffix != ".csv":
-        return first_place(result(here), result(there), "" if here.name == "summary.json" else "line")
+        yield from places(result(here), result(there), "" if here.name == "summary.json" else "line")
+        return
     for number, (one, other) in enumerate(zip_longest(rows_of(here), rows_of(there)), start=1):
         if one is None or other is None:
-            return f"row {number}: only {'here' if other is None else 'there'}"
-        if found := first_place(one, other):
-            return f"row {number}, {found}"
+            yield "values", f"row {number}: only {'here' if other is None else 'there'}"
+        else:
+            for kind, place in places(one, other):
+                yield kind, f"row {number}, {place}"
     # A table without rows has columns, too.
-    return first_place(header(here), header(there), "header")
+    for _, place in places(header(here), header(there), "header"):
+        yield "keys", place
+
+
+def difference(here: Path, there: Path) -> str:
+    """Return the first place where two files differ, or an empty text.
+
+    Of values that both have, and of keys or columns that one has: what is new in every file would hide what changed.
+    """
+    found: dict[str, str] = {}
+    for kind, place in all_places(here, there):
+        found.setdefault(kind, place)
+        if len(found) == 2:
+            break
+    return "; ".join(found[kind] for kind in ("values", "keys") if kind in found)
 
 
 def results_of(folder: Path) -> dict[str, Path]:

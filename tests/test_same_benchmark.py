@@ -68,6 +68,17 @@ def test_a_changed_result_is_found(two: tuple[Path, Path], name: str, old: str, 
     assert difference.startswith(found)
 
 
+def test_what_is_new_everywhere_hides_no_change(two: tuple[Path, Path]) -> None:
+    change(two[0], "summary.json", '"round": 9', '"outcome": "converged", "round": 9')
+    change(two[1], "summary.json", "0.25", "0.5")
+    change(two[0], "rounds.csv", "algorithm,round,mse\nCOKE,8", "algorithm,round,mse,outcome\nCOKE,8")
+    change(two[1], "rounds.csv", "9,0.25", "9,0.5")
+    assert same.differences(*two) == [
+        'run/rounds.csv: row 2, mse: "0.25" here, "0.5" there; row 1, outcome: only here',
+        "run/summary.json: algorithms.COKE.energy_j: 0.25 here, 0.5 there; algorithms.COKE.outcome: only here",
+    ]
+
+
 def test_a_missing_file_is_found(two: tuple[Path, Path]) -> None:
     (two[0] / "run" / "rounds.csv").unlink()
     assert same.differences(*two) == ["run/rounds.csv: only there"]
