@@ -1,11 +1,16 @@
-"""Do two installs give the same results? Runs the studies in both and compares all csv files and the trace hashes.
+"""Do two installs give the same results? Runs every study and a sweep in both and compares all that they leave.
 
-    python -m benchmarks.same OTHER            every study as it is by default, and with README's flags
+    python -m benchmarks.same OTHER            every study as it is by default, those of README with its flags, a sweep
     python -m benchmarks.same OTHER --short    the same, a few rounds each
-    python -m benchmarks.same OTHER --only "coke --loss 0.1" --only averaging
+    python -m benchmarks.same OTHER --only "coke --loss 0.1" --only "sweep averaging --seed 0:3"
 
 OTHER is the command netsim of an environment with some earlier commit: old/.venv/bin/netsim. A change of structure
-changes no byte. Whole, it takes as long as all studies do, twice; with NETSIM_DATA set both read the same tables.
+changes no byte. Compared are every csv file (tables, ledger, rounds), every text of a study, and every summary.json:
+last values, notes, answers and trace hashes; also those of the sweeps that a study makes. Measured running times are
+left out, so are figures, the page, and settings.json, which tells versions and paths. Each file that differs is listed
+with the first place where values differ, and the first key or column that only one has. Short, it takes some minutes on
+two cores; whole, as long as all studies do, twice, of which `bench` and `papers` are most. With NETSIM_DATA set both
+sides read the same tables; without it, studies of real data are left out.
 """
 
 import argparse
@@ -16,81 +21,198 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-FULL = (
-    *(
-        "averaging",
-        "coke",
-        "coke --loss 0.1 --bits 4",
-        "coke --loss 0.05 --latency 0.01 --rate 1e7",
-        "online",
-        "dynamic",
-    ),
-    *("frontier --agents 10", "omkl", "polk", "projections", "privacy", "privacy --loss 0.2", "deep", "deep_network"),
+from netsim.studies import catalogue
+
+FLAGGED = (
+    "coke --loss 0.1 --bits 4",
+    "coke --loss 0.05 --latency 0.01 --rate 1e7",
+    "frontier --agents 10",
+    "privacy --loss 0.2",
+    "sweep coke --loss 0,0.05 --seed 0:3",
 )
+"""What the full list has beside every study's default."""
+
 SHORT = (
+    "aloha --agents 8 --duration 20",
     "averaging",
+    "bench --algorithms D-PSGD --problems regression --networks ideal --jobs 1",
+    "bench_case --algorithms D-PSGD,DKLA --network bursts",
     "coke --rounds 60 --bits 4",
     "coke --rounds 60 --loss 0.1 --bits 4",
     "coke --rounds 60 --loss 0.05 --latency 0.01 --rate 1e7",
-    "online --rounds 200",
-    "online --rounds 60 --tune --features 10 --algorithms RFF-DOKL,QC-ODKLA",
-    "dynamic --rounds 200",
-    "dynamic --data switch --rounds 120 --loss 0.05",
-    "frontier --agents 5 --rounds 80 --methods DKLA,COKE,CTA,RFF-DOKL,DOKL,ODKLA,DDKL --coders float64,3,qsgd-2",
-    "omkl --rows 600",
-    "polk --samples 500",
-    "projections --sweeps 4",
-    "privacy --rounds 40",
+    "convergecast --agents 12 --readings 10",
     "deep --rows 300",
     "deep_network --rows 400 --rounds 60",
-    "aloha --agents 8 --duration 20",
-    "convergecast --agents 12 --readings 10",
-    "lifetime --rounds 100",
-    "mtu --rounds 60",
-    "pushsum",
+    "dynamic --rounds 200",
+    "dynamic --data switch --rounds 120 --loss 0.05",
     "election",
     "flooding",
+    "frontier --agents 5 --rounds 80 --methods DKLA,COKE,CTA,RFF-DOKL,DOKL,ODKLA,DDKL --coders float64,3,qsgd-2",
     "generals --wars 50",
+    "lifetime --rounds 100",
+    "mtu --rounds 60",
+    "neural --data digits --rounds 20",
+    "omkl --rows 600",
+    "online --rounds 200",
+    "online --rounds 60 --tune --features 10 --algorithms RFF-DOKL,QC-ODKLA",
     "packet_loss --rounds 60 --agents 5 --edges 6 --lost 0.1 --repeats 2 --jobs 1",
+    "papers --only projections --repeats 2 --jobs 1",
+    "polk --samples 500",
+    "privacy --rounds 40",
+    "projections --sweeps 4",
+    "pushsum",
+    "intel_lab --rounds 60",
+    "ulb_library --rounds 40",
+    "sweep averaging --loss 0,0.1 --seed 0:2",
 )
-WITH_DATA = ("intel_lab --rounds 60", "ulb_library --rounds 40")
-"""Those of `SHORT` that need NETSIM_DATA."""
+
+OF_REAL_DATA = {"intel_lab", "ulb_library"}
+"""Studies that need NETSIM_DATA."""
+
+LISTED = 12
+"""The files that differ are listed up to this number for each command; a sweep has hundreds."""
+
+# Of a summary: an old one held the sizes of files, of which some tell of the machine.
+_NO_RESULT = ("bytes",)
+# Claims on running times are measured, and these two are made from all claims.
+_TIMED_CLAIM, _OF_CLAIMS = "table 3.1", ("reproduction.md", "verdicts.csv")
+
+
+def full() -> tuple[str, ...]:
+    """Return the commands of the full list: every study that netsim itself has by its defaults, then `FLAGGED`."""
+    # A package of the user's own is not part of netsim, and the other install may lack it.
+    own = next(each for each in catalogue.registries() if each.studies.keys() >= {"coke", "averaging"})
+    return (*own.studies, *FLAGGED)
+
+
+def study_of(words: str) -> str:
+    """Return the name of the study that a command runs."""
+    return words.removeprefix("sweep ").split()[0]
 
 
 def ran(command: Path, words: str, folder: Path) -> str:
-    """Run a study with an install's command; return what went wrong, empty if nothing did."""
+    """Run a study or a sweep with an install's command; return what went wrong, empty if nothing did."""
     settings = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    line = [str(command), "run", *shlex.split(words), "--out", str(folder)]
+    first = [] if words.startswith("sweep ") else ["run"]
+    line = [str(command), *first, *shlex.split(words), "--out", str(folder)]
     done = subprocess.run(line, capture_output=True, text=True, env=settings, check=False, cwd=folder.parent)
-    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
 
 
-def rows_of(path: Path) -> list[list[str]]:
-    """Return the rows of a table without measured running times."""
+def rows_of(path: Path) -> Iterator[dict[str, str]]:
+    """Return the rows of a table by column, without measured running times."""
+    # The benchmark's column of that name is simulated time.
+    timed = () if path.name == "bench.csv" else ("seconds", "step_seconds")
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    kept = [index for index, name in enumerate(rows[0]) if "seconds" not in name and path.name != "running_time.csv"]
-    return [[row[index] for index in kept] for row in rows]
+        for row in csv.DictReader(file, restkey="more"):
+            if path.name != "claims.csv" or row.get("where") != _TIMED_CLAIM:
+                yield {name: value for name, value in row.items() if name not in timed}
 
 
-def compared(words: str, commands: tuple[Path, Path]) -> str:
-    """Run a study in both; return what differs, "same" if nothing does."""
+def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield where two values read from JSON differ: what of them does ("keys" or "values"), and the place with both."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in dict.fromkeys([*here, *there]):
+            inner = f"{place}.{key}" if place else str(key)
+            if key in here and key in there:
+                yield from places(here[key], there[key], inner)
+            else:
+                yield "keys", f"{inner}: only {'here' if key in here else 'there'}"
+        if list(here) != list(there) and here.keys() == there.keys():
+            yield "keys", f"{place or 'keys'}: in another order"
+    elif isinstance(here, list) and isinstance(there, list):
+        for index, (one, other) in enumerate(zip(here, there, strict=False)):
+            yield from places(one, other, f"{place}[{index}]")
+        if len(here) != len(there):
+            yield "values", f"{place}: {len(here)} here, {len(there)} there"
+    else:
+        # As text: NaN is not equal to itself, and 1 is equal to 1.0 and to true.
+        one, other = json.dumps(here), json.dumps(there)
+        if one != other:
+            yield "values", f"{place}: {one} here, {other} there"
+
+
+def result(path: Path) -> Any:
+    """Return what a summary or a text holds; of a summary, what is a result."""
+    text = path.read_text(encoding="utf-8")
+    if path.name != "summary.json":
+        return text.splitlines()
+    return {key: value for key, value in json.loads(text).items() if key not in _NO_RESULT}
+
+
+def header(path: Path) -> str:
+    """Return the first line of a table."""
+    return path.read_text(encoding="utf-8").partition("\n")[0]
+
+
+def all_places(here: Path, there: Path) -> Iterator[tuple[str, str]]:
+    """Yield where two files differ, as `places` does."""
+    if here.suffix != ".csv":
+        yield from places(result(here), result(there), "" if here.name == "summary.json" else "line")
+        return
+    for number, (one, other) in enumerate(zip_longest(rows_of(here), rows_of(there)), start=1):
+        if one is None or other is None:
+            yield "values", f"row {number}: only {'here' if other is None else 'there'}"
+        else:
+            for kind, place in places(one, other):
+                yield kind, f"row {number}, {place}"
+    # A table without rows has columns, too.
+    for _, place in places(header(here), header(there), "header"):
+        yield "keys", place
+
+
+def difference(here: Path, there: Path) -> str:
+    """Return the first place where two files differ, or an empty text.
+
+    Of values that both have, and of keys or columns that one has: what is new in every file would hide what changed.
+    """
+    found: dict[str, str] = {}
+    for kind, place in all_places(here, there):
+        found.setdefault(kind, place)
+        if len(found) == 2:
+            break
+    return "; ".join(found[kind] for kind in ("values", "keys") if kind in found)
+
+
+def results_of(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder that hold results, by their paths within it."""
+    return {
+        str(path.relative_to(folder)): path
+        for path in sorted(folder.rglob("*"))
+        if (path.suffix in (".csv", ".md") or path.name == "summary.json") and path.name not in _OF_CLAIMS
+    }
+
+
+def differences(here: Path, there: Path) -> list[str]:
+    """Return for each file of results in which two folders differ its path and the first place."""
+    files = results_of(here), results_of(there)
+    found = []
+    for name in sorted({*files[0], *files[1]}):
+        if name not in files[0] or name not in files[1]:
+            found.append(f"{name}: only {'here' if name in files[0] else 'there'}")
+        elif place := difference(files[0][name], files[1][name]):
+            found.append(f"{name}: {place}")
+    return found
+
+
+def compared(words: str, commands: tuple[Path, Path]) -> list[str]:
+    """Run a command with both installs; return what differs or went wrong, nothing if all is the same."""
     with tempfile.TemporaryDirectory() as place:
-        folders = [Path(place) / name / "run" for name in ("here", "there")]
-        for command, folder in zip(commands, folders, strict=True):
+        sides = [Path(place) / name for name in ("here", "there")]
+        for command, side in zip(commands, sides, strict=True):
             # Each side has its own working folder, where studies put their sweeps.
-            folder.parent.mkdir()
-            wrong = ran(command, words, folder)
-            if wrong:
-                return f"{folder.parent.name}: {wrong}"
-        tables = [{path.name: rows_of(path) for path in folder.glob("*.csv")} for folder in folders]
-        hashes = [json.loads((folder / "summary.json").read_text()).get("trace_hash") for folder in folders]
-    differ = sorted(name for name in {*tables[0], *tables[1]} if tables[0].get(name) != tables[1].get(name))
-    differ += ["trace hash"] * (hashes[0] != hashes[1])
-    return f"differ: {', '.join(differ)}" if differ else "same"
+            side.mkdir()
+            if wrong := ran(command, words, side / "run"):
+                return [f"failed {side.name}: {wrong}"]
+            if not results_of(side):
+                return [f"failed {side.name}: left no results"]
+        return differences(*sides)
 
 
 def main() -> None:
@@ -105,15 +227,22 @@ def main() -> None:
     for each in (here, chosen.other):
         if not each.is_file():
             command.error(f"{each} is no file: must be the command netsim of an environment")
-    short = SHORT + (WITH_DATA if os.environ.get("NETSIM_DATA") else ())
-    studies = chosen.only or (short if chosen.short else FULL)
-    alike = True
+    studies = list(chosen.only or (SHORT if chosen.short else full()))
+    if not os.environ.get("NETSIM_DATA"):
+        left = [words for words in studies if study_of(words) in OF_REAL_DATA]
+        studies = [words for words in studies if words not in left]
+        print(*(f"{words}: left out, as NETSIM_DATA is not set" for words in left), sep="\n", flush=True)
+    differ = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
         commands = here, chosen.other.absolute()
         for words, found in zip(studies, pool.map(lambda words: compared(words, commands), studies), strict=True):
-            print(f"{words}: {found}", flush=True)
-            alike = alike and found == "same"
-    sys.exit(not alike)
+            print(f"{words}: {'differs' if found else 'same'}", *found[:LISTED], sep="\n    ")
+            if len(found) > LISTED:
+                print(f"    and {len(found) - LISTED} more files")
+            sys.stdout.flush()
+            differ += [words] * bool(found)
+    print(f"{len(studies)} commands, {len(studies) - len(differ)} the same", *differ, sep="\n    differs: ")
+    sys.exit(bool(differ))
 
 
 if __name__ == "__main__":

@@ -250,14 +250,8 @@ class SpaceTime:
                 drawing.word(self.left - 10 * k, y + 4.6 * k, text, 13 * k, bold=True, anchor="end", rim="")
             for begin, end in self._up(agent, self.begin, self.end):
                 drawing.line([(self.x(begin), y), (self.x(end), y)], Pen("line", width=1.2 * k))
-            done = -math.inf
-            for span in story.spans[agent]:
-                # What is less than a pixel long is seen only if nothing else is there.
-                if self._sees(span.end) and self.x(span.end) < done + 0.8 and span is not story.spans[agent][-1]:
-                    continue
-                for begin, end in self._up(agent, max(span.begin, self.begin), min(span.end, self.end)):
-                    self._draw_span(span, [(max(self.x(begin), min(done, self.x(end))), y), (self.x(end), y)])
-                    done = self.x(end)
+            for span, left, right in self._pieces(agent):
+                self._draw_span(span, [(left, y), (right, y)])
             for fault in story.down(agent):
                 self._draw_down(fault, y)
             self._room.take((self.left, y - 3 * k, self.right, y + 3 * k))
@@ -265,6 +259,22 @@ class SpaceTime:
                 text = shortened(last, 12 * k, 152 * k, True)
                 drawing.word(self.right + 7 * k, y + 4.2 * k, text, 12 * k, self._last_colour(agent), bold=True, rim="")
                 self._room.take((self.right + 4 * k, y - 8 * k, drawing.width, y + 6 * k))
+
+    def _pieces(self, agent: int) -> Iterator[tuple[Span, float, float]]:
+        """Yield an agent's states, with their ends in pixels, where it is not down.
+
+        States that take less than a pixel are drawn as one: the last of them, which may go on for long.
+        """
+        spans = self.story.spans[agent]
+        parts = [(span, self._up(agent, max(span.begin, self.begin), min(span.end, self.end))) for span in spans]
+        pieces = [(span, begin, end) for span, listed in parts for begin, end in listed]
+        left: float | None = None
+        for place, (span, begin, end) in enumerate(pieces):
+            left = self.x(begin) if left is None else left
+            goes_on = place + 1 < len(pieces) and pieces[place + 1][1] == end
+            if not goes_on or self.x(end) >= left + 0.8:
+                yield span, left, self.x(end)
+                left = None
 
     def _up(self, agent: int, begin: float, end: float) -> Iterator[tuple[float, float]]:
         """Yield the parts of a stretch of time in which an agent is not down."""

@@ -43,7 +43,11 @@ def replay(
     Raises BadInput if the place is neither, was made without a trace, is cut short or changed, or an argument cannot be
     used; NetsimError if the file cannot be written.
     """
+    from netsim.replay.picture import FORMATS
+
     check.integer("most", most, low=1)
+    if out is not None and (format := Path(out).suffix[1:].lower()) in FORMATS:
+        raise check.refuse("out", str(out), f"a name of a page, such as replay.html; --{format} makes a picture")
     found = find_trace(place, algorithm, progress)
     out = found.target(out, "replay", ".html")
     return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)

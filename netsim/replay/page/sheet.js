@@ -194,17 +194,18 @@ class Sheet {
     this.line(u1, v, u2, v);
   }
 
-  // A state that is a number: its colours from change to change; what is less than a pixel is drawn as one.
+  // A state that is a number: its colours from change to change. Of changes within a pixel the last one counts: its value
+  // holds from there on, perhaps for long.
   drawNumbers(agent, v) {
     const { context, view, page: { states, span } } = this, { values } = states.list[states.shown], range = states.list[states.shown];
     const rows = states.changes(agent), wide = Math.min(7, Math.max(0.6 * view.thick, 1));
-    const stop = this.along(Math.min(this.to, span));
+    const stop = this.along(Math.min(this.to, span)), begin = (place) => this.along(states.times[rows[place]]);
     for (let i = Math.max(countUpTo(states.times, this.from, false, rows) - 1, 0); i < rows.length;) {
-      const u1 = Math.max(this.along(states.times[rows[i]]), 0), share = states.share(values[rows[i]], range);
+      const u1 = Math.max(begin(i), 0);
       if (u1 > stop) break;
       let next = i + 1;
-      while (next < rows.length && this.along(states.times[rows[next]]) < u1 + 1) next++;
-      const u2 = Math.min(next < rows.length ? this.along(states.times[rows[next]]) : stop, stop);
+      while (next < rows.length && begin(next) < u1 + 1) next++;
+      const u2 = Math.min(next < rows.length ? begin(next) : stop, stop), share = states.share(values[rows[next - 1]], range);
       if (!Number.isNaN(share)) {
         context.fillStyle = `rgb(${cividis(share)})`;
         const [x1, y1] = this.turned(u1, v - wide / 2), [x2, y2] = this.turned(u2, v + wide / 2);

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from netsim.studies.catalogue import Parameter
+from netsim.studies.laboratory.tree import exact
 
 __all__ = ["controls"]
 
@@ -32,7 +33,7 @@ def controls(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
             "name": each.name,
             "label": each.name.replace("_", " ").capitalize(),
             "help": each.description,
-            "default": each.default if each.default is None or math.isfinite(_number(each.default)) else None,
+            "default": exact(each.default) if math.isfinite(_number(each.default)) else None,
             "optional": each.optional or each.default is None,
             **_sort(each),
         }
@@ -41,7 +42,10 @@ def controls(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    try:
+        return float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return math.inf
 
 
 def _sort(parameter: Parameter) -> dict[str, Any]:
@@ -57,7 +61,7 @@ def _sort(parameter: Parameter) -> dict[str, Any]:
     whole = parameter.kind is int
     if whole and (parameter.name == "seed" or parameter.name.endswith("_seed")):
         return {"sort": "seed"}
-    if parameter.default is None or not math.isfinite(parameter.default):
+    if parameter.default is None or not math.isfinite(_number(parameter.default)):
         return {"sort": "number", "whole": whole}
     return {"sort": "slider", "whole": whole} | _range(parameter, float(parameter.default), whole)
 

@@ -12,7 +12,7 @@ from netsim.faults.words import appending
 from netsim.network import Agents, Network
 from netsim.replay.html import as_json
 from netsim.run import Probe, Run
-from netsim.studies.laboratory.tree import Source, Tree
+from netsim.studies.laboratory.tree import Source, Tree, shortened, text_of
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ class Desk:
                 result = self._tree.get(asked.get("branch")).result
                 return {"data": result["runs"][0]["data"] if result and result["runs"] else None}
             if what == "fault":
-                branch = self._tree.grow(self._tree.get(asked.get("branch")), str(asked.get("text")))
+                branch = self._tree.grow(
+                    self._tree.get(asked.get("branch")), text_of("text", asked.get("text"), "a fault in words")
+                )
                 self._simulate()
                 return {"branch": branch.number, "version": self._version}
             if what == "delete":
@@ -155,7 +157,7 @@ class Desk:
                 self._version += 1
                 return {"branch": branch.parent, "version": self._version}
         except BadInput as error:
-            return {"error": str(error)}
+            return {"error": shortened(one_line(error))}
         return {"error": f"{what}: there is no such question"}
 
     def _simulate(self) -> None:

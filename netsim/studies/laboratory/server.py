@@ -11,20 +11,28 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 from netsim.live.server import Answer, Loopback
 from netsim.replay.html import as_json
 from netsim.studies import catalogue
 from netsim.studies.laboratory.controls import controls
 from netsim.studies.laboratory.page import page
 from netsim.studies.laboratory.process import Cancelled, Worker
-from netsim.studies.laboratory.tree import Branch, Source, Tree
+from netsim.studies.laboratory.tree import Branch, Source, Tree, shortened, text_of
 from netsim.util import check
 
 __all__ = ["LabServer"]
 
 # Real seconds for which a question about news waits for them, and between two looks at a file.
 _PATIENCE, _LOOK = 20.0, 0.5
+
+# What a page may send with each of its questions.
+_FIELDS = {
+    "fault": ("branch", "text"),
+    "settings": ("branch", "values"),
+    "delete": ("branch",),
+    "cancel": ("branch",),
+}
 
 
 class LabServer:
@@ -178,17 +186,22 @@ class LabServer:
     def _reload(self) -> None:
         try:
             scenario = catalogue.find_study(str(self._file))
-        except BadInput as error:
+        except BaseException as error:
+            # A Ctrl-C goes to the main thread: whatever is raised here, the file raised.
+            kind = "" if isinstance(error, BadInput) else f"{self._file}: {type(error).__name__}: "
             with self._news:
-                self._file_error = str(error)
+                self._file_error = kind + one_line(error)
                 self._changed()
             return
         with self._news:
             self._file_error = ""
-            known = {each.name for each in scenario.parameters}
             source = Source(str(self._file), scenario.parameters)
             usual = {each.name: each.default for each in scenario.parameters}
-            kept = {name: value for name, value in self._tree.settings.items() if name in known}
+            kept = {}
+            for name, value in self._tree.settings.items():
+                # A parameter may have another type now.
+                with suppress(BadInput):
+                    kept[name] = source.checked(name, value)
             self._tree.source, self._tree.settings = source, usual | kept
             self._again()
 
@@ -224,20 +237,23 @@ class LabServer:
     def _act(self, rest: str, asked: Any) -> Answer | None:
         """Do what a page asks for; the answer has the ``branch`` to show, from a ``version`` on, or an ``error``."""
         acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
-        if rest not in acts or not isinstance(asked, dict):
+        if rest not in acts:
             return None
         try:
+            if not isinstance(asked, dict):
+                raise check.refuse("asked", asked, "an object")
+            for name in asked:
+                check.one_of(f"field of {rest}", name, _FIELDS[rest])
             with self._news:
                 found, version = acts[rest](asked), self._version
         except BadInput as error:
-            return HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)})
+            answer = json.dumps({"error": shortened(one_line(error))})
+            return HTTPStatus.BAD_REQUEST, "application/json", answer
         return HTTPStatus.OK, "application/json", json.dumps({"branch": found, "version": version})
 
     def _fault(self, asked: dict[str, Any]) -> int:
         """Start a branch by a fault in words."""
-        text = asked.get("text")
-        if not isinstance(text, str):
-            raise check.refuse("text", text, "a fault in words")
+        text = text_of("text", asked.get("text"), "a fault in words")
         branch = self._tree.grow(self._tree.get(asked.get("branch")), text)
         self._first = branch.number
         self._changed()
@@ -249,10 +265,10 @@ class LabServer:
         if not isinstance(values, dict):
             raise check.refuse("values", values, "an object of settings")
         new = {name: self._tree.source.checked(name, value) for name, value in values.items()}
+        first = self._first if asked.get("branch") is None else self._tree.get(asked["branch"]).number
         if any(self._tree.settings[name] != value for name, value in new.items()):
             self._tree.settings |= new
-            if asked.get("branch") in self._tree.branches:
-                self._first = asked["branch"]
+            self._first = first
             self._again()
         return self._first
 

@@ -1,8 +1,11 @@
 """The branches of a lab: each the same run with faults appended, and how each is repeated."""
 
+import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from netsim.errors import BadInput
@@ -10,10 +13,22 @@ from netsim.faults.words import Order, joined
 from netsim.studies.catalogue import Parameter, flag
 from netsim.util import check
 
-__all__ = ["Branch", "Source", "Tree"]
+__all__ = ["Branch", "Source", "Tree", "exact", "shortened", "text_of"]
 
 MOST = 200
 """Branches that a lab has at most."""
+
+MOST_CHARACTERS = 100_000
+"""Characters that a text may have: a partition of a large network is long."""
+
+# Characters of an error that a page shows.
+_MOST_SHOWN = 1000
+
+# Whole numbers up to this are the same in JavaScript, whose numbers are floats.
+_EXACT = 2**53 - 1
+
+# A number as a field of the page has it. An exponent of more digits would take memory, or minutes.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass
@@ -63,9 +78,11 @@ class Source:
 
     def sweep(self, settings: Mapping[str, Any], at: str) -> str:
         """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
-        seeds = any(each.name == "seed" for each in self.parameters)
+        seed = settings.get("seed")
+        # A file of the user's may have a seed that is a text, or open.
+        seeds = isinstance(seed, int) and not isinstance(seed, bool)
         flags = [*self._flags({name: value for name, value in settings.items() if name != "seed" or not seeds})]
-        varied = ["--seed", f"{settings['seed']}:{settings['seed'] + 20}"] if seeds else []
+        varied = ["--seed", f"{seed}:{seed + 20}"] if seeds and seed is not None else []
         words = [
             "netsim sweep",
             shlex.quote(self.study),
@@ -78,7 +95,8 @@ class Source:
     def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
         """Return a Python script that repeats a branch, and says if it is another run."""
         values = [
-            f"{key}={value!r}" for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()
+            f"{key}={_literal(value)}"
+            for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()
         ]
         return (
             f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at))}"""\n\n'
@@ -89,21 +107,29 @@ class Source:
         )
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return a setting as the study takes it; raises BadInput for one that it cannot have."""
+        """Return a setting as the study takes it; raises BadInput for one that it cannot have.
+
+        None and an empty text stand for an emptied field: the default, which a command without the flag has, too.
+        A number may also be a text, as JavaScript's numbers have 53 bits.
+        """
         known = {each.name: each for each in self.parameters}
         parameter = known[check.one_of("setting", name, known)]
         if value is None or value == "":
-            return parameter.default if parameter.kind is str and not parameter.optional else None
-        try:
-            if parameter.kind is bool:
-                return bool(value)
-            if parameter.kind is int and float(value) != int(float(value)):
-                raise ValueError
-            return parameter.kind(float(value)) if parameter.kind is int else parameter.kind(value)
-        except (TypeError, ValueError, OverflowError):
-            raise check.refuse(
-                name, value, {int: "a whole number", float: "a number"}.get(parameter.kind, "text")
-            ) from None
+            return parameter.default
+        if parameter.kind is bool:
+            if not isinstance(value, bool):
+                raise check.refuse(name, value, "true or false")
+            return value
+        if parameter.kind is str:
+            return text_of(name, value, "text")
+        found = _number(value)
+        if parameter.kind is int:
+            if found is None or found != int(found):
+                raise check.refuse(name, value, "a whole number")
+            return int(found)
+        if found is None or not math.isfinite(float(found)):
+            raise check.refuse(name, value, "a number")
+        return float(found)
 
     def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         usual = {each.name: each.default for each in self.parameters}
@@ -111,6 +137,41 @@ class Source:
 
     def _flags(self, settings: Mapping[str, Any]) -> list[str]:
         return [flag(name, value) for name, value in self._changed(settings).items()]
+
+
+def text_of(name: str, value: Any, what: str) -> str:
+    """Return a text that a command line can have; raises BadInput for another value."""
+    if not isinstance(value, str) or len(value) > MOST_CHARACTERS or "\0" in value:
+        raise check.refuse(name, value, f"{what} of at most {MOST_CHARACTERS:,} characters, none of them NUL")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise check.refuse(name, value, f"{what} in Unicode, without halves of surrogate pairs") from None
+    return value
+
+
+def shortened(error: str) -> str:
+    """Return an error that is short enough for a page: it may repeat all that was sent."""
+    return error if len(error) <= _MOST_SHOWN else f"{error[: _MOST_SHOWN // 2]} … {error[-_MOST_SHOWN // 2 :]}"
+
+
+def exact(value: Any) -> Any:
+    """Return a value as JSON carries it to a page: a whole number that JavaScript would round is a text."""
+    return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+
+
+def _number(value: Any) -> Decimal | None:
+    """Return a number, or a text that is one, exactly; None for anything else."""
+    if isinstance(value, str):
+        return Decimal(value) if len(value) < 1000 and _NUMBER.fullmatch(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return None if isinstance(value, float) and not math.isfinite(value) else Decimal(value)
+
+
+def _literal(value: Any) -> str:
+    """Return a setting as Python writes it."""
+    return f"float('{value}')" if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def _at(at: str) -> list[str]:
@@ -132,7 +193,8 @@ class Tree:
 
     def get(self, number: Any) -> Branch:
         """Return a branch; raises BadInput if there is none of that number."""
-        found = self.branches.get(number) if isinstance(number, int) else None
+        # True would be 1.
+        found = self.branches.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
         if found is None:
             raise check.refuse("branch", number, f"one of {', '.join(map(str, self.branches))}")
         return found
@@ -181,7 +243,8 @@ class Tree:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a page shows of all branches, without their runs."""
-        return {"settings": self.settings, "branches": [self._row(each) for each in self.branches.values()]}
+        settings = {name: exact(value) for name, value in self.settings.items()}
+        return {"settings": settings, "branches": [self._row(each) for each in self.branches.values()]}
 
     def _row(self, branch: Branch) -> dict[str, Any]:
         result = branch.result or {"runs": [], "hash": ""}

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from netsim.errors import BadInput
+from netsim.replay.html import as_json
 from netsim.replay.notebook import LOWEST, Replay
 from netsim.run import Run
 from netsim.studies.laboratory.page import page
+from netsim.util import check
 
 if TYPE_CHECKING:
     from netsim.studies.laboratory.notebook import Desk
@@ -39,19 +40,25 @@ class LabWidget(anywidget.AnyWidget):
     def __init__(self, desk: "Desk", height: int) -> None:
         self._desk = desk
         # Questions for news, which wait until there are some.
-        self._waiting: list[int] = []
+        self._waiting: list[Any] = []
         super().__init__(page=page("network", "", framed=True), height=height)
         self.on_msg(self._receive)
 
     def run(self, branch: int = 0) -> Run:
-        """Return the run of a branch, by its number; raises BadInput if it has none."""
-        if branch not in self._desk.runs:
-            raise BadInput(f"branch = {branch!r}: must be one of {', '.join(map(str, self._desk.runs))}")
-        return self._desk.runs[branch]
+        """Return the run of a branch, by the number on its card; raises BadInput if it has none."""
+        number = check.integer("branch", branch, low=0)
+        if number not in self._desk.runs:
+            raise check.refuse("branch", branch, f"one of {', '.join(map(str, self._desk.runs))}")
+        return self._desk.runs[number]
 
     def _receive(self, widget: Any, message: Any, buffers: Any) -> None:
         """Answer a question of the page."""
-        number, what, asked = message["number"], message["what"], message["asked"]
+        if not isinstance(message, dict):
+            return
+        number, what, asked = (message.get(name) for name in ("number", "what", "asked"))
+        if not isinstance(what, str) or not isinstance(asked, dict):
+            self.send({"number": number, "answer": as_json({"error": "must be a question and an object"})})
+            return
         if what == "state" and asked.get("seen") == self._desk.version:
             self._waiting.append(number)
             return

@@ -174,6 +174,7 @@ def test_the_command_writes_pictures_into_the_run_folder(tmp_path: Path) -> None
         (["--view", "map"], "view = map: must go with --gif, --mp4, --svg or --png"),
         (["--png", "--size", "10by10"], "size = '10by10': must be WIDTHxHEIGHT in pixels"),
         (["--png", "--out", "a.svg"], "out = 'a.svg': must be a name that ends in .png"),
+        (["--out", "a.PNG"], "out = 'a.PNG': must be a name of a page, such as replay.html; --png makes a picture"),
         (["--png", "--from", "99"], "from = 99.0: must be at most"),
     ):
         done = call("replay", "run", *flags, cwd=tmp_path)
@@ -346,3 +347,37 @@ def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
     assert image.getpixel((5, 5)) == (255, 255, 255)
     buffer = io.BytesIO()
     image.save(buffer, format="png")
+
+
+@pytest.mark.parametrize("kind", [float, str])
+def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) -> None:
+    """A lifeline is drawn without gaps, and from a burst on in the colour of the state that holds."""
+    meta, columns = votes()
+    burst = np.linspace(0.0, 0.4, 8001).tolist()
+    changes = [(time, 0, place % 2) for place, time in enumerate(burst)]
+    changes += [(0.5 + 1e-9 * place, 1, place % 2) for place in range(1000)]
+    changes.sort()
+    times, agents, codes = (list(column) for column in zip(*changes, strict=True))
+    values: Any = {"words": ["low", "high"], "codes": codes} if kind is str else [float(each) for each in codes]
+    states = {"times": times, "agents": agents, "sent": [0] * len(times), "values": {"x": values}}
+    story = Story(
+        {**meta, "states": states, "faults": [], "ended_at": 1.0}, {name: each[:0] for name, each in columns.items()}
+    )
+    looks = Looks(story.words, story.kinds, story.routine)
+    diagram = SpaceTime(story, looks, begin=0.0, end=1.0, size=(1200, 600))
+    drawing, colours = diagram.draw(), looks.colours("light")
+    image = np.asarray(paint(drawing, colours).convert("RGB"))
+
+    def pixels(agent: int, begin: float, end: float) -> set[tuple[int, ...]]:
+        row = image[round(diagram.y(agent)), round(diagram.x(begin)) + 2 : round(diagram.x(end)) - 2]
+        return {tuple(int(each) for each in pixel) for pixel in row}
+
+    # Agent 2 has no state, and a thin line.
+    (bare,) = pixels(2, 0.0, 0.4)
+    assert min(np.abs(np.subtract(pixel, bare)).max() for pixel in pixels(0, 0.0, 0.4)) > 60
+    held = {"low": looks.roles["low"].colour, "high": looks.roles["high"].colour} if kind is str else {}
+    for agent, (begin, end), word in ((0, (0.45, 0.95), "low"), (1, (0.55, 0.95), "high")):
+        colour = colours[held[word]] if kind is str else looks.number(float(word == "high"), (0.0, 1.0))
+        expected = tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        assert expected in pixels(agent, begin, end)
+        assert len(pixels(agent, begin, end)) == 1 or kind is str

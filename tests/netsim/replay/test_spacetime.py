@@ -217,3 +217,30 @@ def test_the_address_chooses_events(small: chromium.Page, tmp_path: Path) -> Non
     small.open(f"{again.as_uri()}#view=spacetime&event={one}&with={other}")
     assert small.run("replay.state().view") == "spacetime"
     assert "A happened before B" in text_of(small)
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_a_line_has_the_colour_of_the_value_that_holds(width: int, browser: chromium.Page, tmp_path: Path) -> None:
+    """Agents come to thousands of values within a pixel, and hold the last one, to the end or until the next burst."""
+    burst = (1e-9 * np.arange(3000)).tolist()
+    # 0: the greatest value gives way to the least at once. 1: the same slowly, to the greatest. 2: now this, now that.
+    changes = [(0.0, 0, 8.0), (0.0, 0, 0.0), *((time, 1, 8.0 * (k == 2999)) for k, time in enumerate(burst))]
+    changes += [(time, 2, 8.0 * (k < 2999)) for k, time in enumerate(burst)]
+    changes += [(5.0 + time, 2, 8.0 * (k % 2)) for k, time in enumerate(burst)]
+    changes.sort(key=lambda each: each[0])
+    times, agents, values = (list(column) for column in zip(*changes, strict=True))
+    states = {"times": times, "agents": agents, "sent": [0] * len(times), "values": {"x": values}}
+    rows = [frame(time, time + 0.5, sender, (sender + 1) % 3) for time in (0.0, 9.5) for sender in range(3)]
+    path = tmp_path / "bursts.html"
+    path.write_text(page_of(rows, 3, states=states), encoding="utf-8")
+    browser.look(width, 850)
+    browser.open(path)
+    browser.run("replay.show('spacetime'); replay.seek(10)")
+    for agent, expected in enumerate([("least", "least"), ("greatest", "greatest"), ("least", "greatest")]):
+        (x1, y1), (x2, y2) = (event_at(browser, agent, time)["place"] for time in (0.0, 9.5))
+        for time, value in zip((2.5, 7.5), expected, strict=True):
+            share = time / 9.5
+            place = [x1 + share * (x2 - x1), y1 + share * (y2 - y1)]
+            pixel = f"pen => Array.from(pen.getImageData({place[0]}, {place[1]}, 1, 1).data.slice(0, 3))"
+            found = browser.run(f"({pixel})(document.querySelector('canvas[data-part=spacetime]').getContext('2d'))")
+            assert found == {"least": [0, 34, 78], "greatest": [254, 232, 56]}[value], (agent, time)

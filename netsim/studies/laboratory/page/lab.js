@@ -6,6 +6,9 @@ const LAB_AGAIN = 1000, LAB_PATIENCE = 5;
 // Agents, and links, that can be reached by Tab; of more, none of the links.
 const MOST_REACHED = 200;
 
+// Whether a fault in words can name nodes: their names must not be empty, or read as what may follow them.
+const NAMEABLE = (target) => /\S/.test(target) && !/^-|-$|\s(by|until)\s+\S|\skeeping\s+state\s*$/.test(target.trim());
+
 // Questions to the server that served the page.
 const overHTTP = {
   state: (seen) => fetch(`state?seen=${seen}`, { cache: "no-store" }).then((answer) => answer.json()),
@@ -214,9 +217,12 @@ class Lab {
       made.setAttribute("aria-label", type === "range" ? `${label}, slider` : label);
       return made;
     };
+    // An emptied field has the default, as the command without the flag has.
+    const usual = control.default === null ? (optional ? "open" : "") : String(control.default);
     const number = () => {
-      const typed = input("number", { step: "any", placeholder: optional ? "open" : "" });
-      typed.addEventListener("change", () => set(typed.value === "" ? null : Number(typed.value)));
+      const typed = input("number", { step: "any", placeholder: usual });
+      // As text: a number here would lose digits of a large seed.
+      typed.addEventListener("change", () => (typed.validity.badInput ? this.say(`${label}: must be a number`, true) : set(typed.value)));
       write.push((value) => (typed.value = value === null ? "" : value));
       return typed;
     };
@@ -234,8 +240,8 @@ class Lab {
       heading.append(list);
       box.append(heading);
     } else if (sort === "text") {
-      const typed = input("text", { placeholder: optional ? "open" : "" });
-      typed.addEventListener("change", () => set(typed.value === "" ? null : typed.value));
+      const typed = input("text", { placeholder: usual });
+      typed.addEventListener("change", () => set(typed.value));
       write.push((value) => (typed.value = value === null ? "" : value));
       heading.append(typed);
       box.append(heading);
@@ -246,7 +252,7 @@ class Lab {
       if (sort === "slider") {
         const { low, high, step } = control, slide = input("range", { min: low, max: high, step });
         slide.addEventListener("input", () => (typed.value = slide.value));
-        slide.addEventListener("change", () => set(Number(slide.value)));
+        slide.addEventListener("change", () => set(slide.value));
         write.push((value) => {
           slide.max = Math.max(high, value);
           slide.min = Math.min(low, value);
@@ -261,6 +267,8 @@ class Lab {
         heading.append(die);
       }
     }
+    // One that was emptied has its default again.
+    box.addEventListener("focusout", ({ target }) => target.value === "" && write.forEach((act) => act(this.state.settings[name])));
     return { box, read: (settings) => write.forEach((act) => act(settings[name])) };
   }
 
@@ -325,7 +333,7 @@ class Lab {
       // The line from the branch that it leaves.
       item.style.setProperty("--up", i - (last.get(each.parent) ?? i));
       last.set(each.number, i);
-      item.append(this.card(each, i, chosen));
+      item.append(this.card(each));
       if (each.parent >= 0) {
         const drop = element("button", "×", { type: "button", class: "lab-drop", title: `Delete this branch${rows.some((row) => row.branch.parent === each.number) ? ", and those that leave it" : ""}` });
         drop.setAttribute("aria-label", `Delete ${each.name}`);
@@ -346,11 +354,12 @@ class Lab {
     this.showTrouble(branch, run);
   }
 
-  card(branch, place, chosen) {
+  card(branch) {
     const card = element("button", "", { type: "button", class: "lab-card" }), numbers = element("span", "", { class: "lab-numbers" });
     card.dataset.branch = branch.number;
     const title = element("b", branch.name);
-    if (place < 9) title.append(element("kbd", String(place + 1)));
+    // Its own number, by which Python knows it, too: places change as branches are deleted.
+    title.append(element("kbd", String(branch.number)));
     card.append(title, numbers);
     card.addEventListener("click", () => this.choose(branch.number));
     const facts = [], run = branch.runs[Math.min(this.place, branch.runs.length - 1)];
@@ -442,6 +451,7 @@ class Lab {
   async fault(what, target, more = "") {
     const { page } = this, at = instantOf(page);
     this.close();
+    if (!NAMEABLE(target)) return this.say("A fault in words cannot have that name: give it to the network in Python.", true);
     if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
     const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });
     // It runs on from there.
@@ -574,8 +584,8 @@ class Lab {
       return;
     }
     if (typing) return;
-    const rows = this.ordered();
-    if (/^[1-9]$/.test(event.key) && rows[event.key - 1]) done(() => this.choose(rows[event.key - 1].branch.number));
+    const number = /^[0-9]$/.test(event.key) ? Number(event.key) : -1;
+    if (this.state.branches.some((branch) => branch.number === number)) done(() => this.choose(number));
     else if (event.key === "Enter" && this.page.view === "map" && this.page.chosen && ["BODY", "CANVAS"].includes(event.target.tagName)) done(() => this.openAtChosen());
   }
 

@@ -3,17 +3,21 @@
 import http.client
 import json
 import os
+import random
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
 import numpy as np
 import pytest
 
 from netsim.replay.html import as_json
-from netsim.studies.catalogue import find_study
+from netsim.studies.catalogue import Scenario, find_study
+from netsim.studies.cli import _at, _options
 from netsim.studies.laboratory.server import LabServer
 from netsim.studies.laboratory.worker import simulate
 from tests.command import call
@@ -54,6 +58,17 @@ class Client:
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
         self.host, self.path, self.seen = parts.netloc, parts.path, 0
+
+    def post(self, rest: str, body: bytes) -> tuple[int, str]:
+        """Return the status and the text of the answer to bytes that need not be JSON."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        headers = {"Content-Type": "application/json", "Origin": f"http://{self.host}"}
+        try:
+            connection.request("POST", self.path + rest, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
 
     def ask(
         self, method: str, rest: str, body: Any = None, headers: dict[str, str] | None = None, path: str | None = None
@@ -157,6 +172,11 @@ def test_what_cannot_be_is_said_and_nothing_changes(client: Client) -> None:
         ("fault", {"branch": 0}, "text = None"),
         ("settings", {"values": {"agents": 2.5}}, "agents = 2.5: must be a whole number"),
         ("settings", {"values": {"agent": 2}}, "setting"),
+        ("settings", {"values": {"agents": True}}, "agents = True: must be a whole number"),
+        ("settings", {"values": {"loss": 2}, "branch": [0]}, "branch = [0]: must be one of 0"),
+        ("settings", [1], "asked = [1]: must be an object"),
+        ("cancel", {"branch": True}, "branch = True: must be one of 0"),
+        ("delete", {"branch": 0, "brunch": 1}, "field of delete = 'brunch'"),
         ("delete", {"branch": 0}, "another one than the main run"),
     ):
         status, answer = client.ask("POST", what, asked)
@@ -166,6 +186,174 @@ def test_what_cannot_be_is_said_and_nothing_changes(client: Client) -> None:
     rows = client.settled()["by_number"]
     assert rows[0]["state"] == "done"
     assert rows[1]["error"] == "at = '2 crash 9': must be of a node of the graph: 0, 1, 2, 3"
+
+
+EVERY = """
+def make(
+    *, agents: int = 4, loss: float = 0.1, seed: int = 1, fast: bool = True, name: str = "a", mode: str | None = None,
+    gain: float | None = None, most: float = float("inf"), data_seed: int | None = None, start: float | None = 0.5,
+):
+    graph = topology.ring(agents)
+    return Network(graph, Link(latency=0.1, loss=loss), seed=seed), {i: Adder(float(i)) for i in graph}
+"""
+
+
+@pytest.fixture
+def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Scenario]]:
+    """A lab with parameters of all types, whose branches are done at once."""
+    done = {"runs": [], "hash": "", "error": ""}
+    monkeypatch.setattr("netsim.studies.laboratory.process.Worker.simulate", lambda self, request, progress: done)
+    path = tmp_path / "every.py"
+    path.write_text(MAKE.partition("def make")[0] + EVERY)
+    with LabServer(str(path), {}, browser=False, report=lambda line: None) as server:
+        yield Client(server.address), find_study(str(path))
+
+
+def parsed(scenario: Scenario, command: str) -> dict[str, Any]:
+    """Return the settings that a command of `netsim run` gives."""
+    words = shlex.split(command)
+    assert words[:3] == ["netsim", "run", scenario.name]
+    return dict(click.Command("run", params=[*_options(scenario), _at()]).make_context("run", words[3:]).params)
+
+
+def repeats(state: dict[str, Any], scenario: Scenario) -> bool:
+    """Whether the command of each branch gives the settings of the lab, and its script is Python."""
+    settings = {
+        name: value if value is None or kind is str else kind(value)
+        for name, value, kind in ((each.name, state["settings"][each.name], each.kind) for each in scenario.parameters)
+    }
+    for row in state["branches"]:
+        compile(row["script"], "script", "exec")
+        found = parsed(scenario, row["command"])
+        # JSON has no infinity: the page shows a field that is open.
+        known = {name: None if value == float("inf") else value for name, value in found.items() if name != "at"}
+        if known != settings:
+            return False
+    return True
+
+
+def test_an_emptied_field_has_the_default_as_the_command_has(unrun: tuple[Client, Scenario]) -> None:
+    client, scenario = unrun
+    usual = client.settled()["settings"]
+    set_to = {"agents": 5, "loss": 0.5, "seed": 3, "fast": False, "name": "b", "mode": "c", "gain": 2.0, "most": 1.0}
+    set_to |= {"data_seed": 4, "start": 0.25}
+    for emptied in (None, ""):
+        for name, value in set_to.items():
+            assert client.ask("POST", "settings", {"values": {name: value}, "branch": 0})[0] == 200
+        state = client.settled()
+        assert state["settings"] == set_to
+        assert repeats(state, scenario)
+        for name in set_to:
+            assert client.ask("POST", "settings", {"values": {name: emptied}, "branch": 0})[0] == 200
+            assert repeats(client.settled(), scenario)
+        assert client.settled()["settings"] == usual
+
+
+@pytest.mark.parametrize("seed", [2**53 + 1, 2**64 - 1, 10**30 + 7])
+@pytest.mark.parametrize("form", [int, str])
+def test_a_large_number_keeps_its_digits(seed: int, form: type, unrun: tuple[Client, Scenario]) -> None:
+    client, scenario = unrun
+    assert client.ask("POST", "settings", {"values": {"seed": form(seed)}})[0] == 200
+    state = client.settled()
+    assert state["settings"]["seed"] == str(seed)
+    assert parsed(scenario, state["branches"][0]["command"])["seed"] == seed
+    assert f"--seed {seed}:{seed + 20} " in state["branches"][0]["sweep"]
+
+
+def any_json(draw: random.Random, depth: int = 0) -> Any:
+    """Return a value of JSON, or near to it: of any type, very large, nested, or with texts that nobody writes."""
+    leaves: list[Any] = [None, True, False, 0, -1, 1.5, 1e308, -0.0, 2**53 + 1, 10**400, -(10**30), "", " ", "0", "1e3"]
+    leaves += [
+        float("inf"),
+        float("nan"),
+        "nan",
+        "1e999",
+        "1e99999999",
+        "1_0",
+        "\u0661",
+        "\ud800",
+        "\0",
+        "a\nb",
+        "--at",
+    ]
+    leaves += [
+        "</script>",
+        "'; rm -rf ~",
+        '"""',
+        "\\",
+        "é" * 9,
+        "x" * 200_001,
+        "2.5 crash 1",
+        "3 lose 0-1",
+        "2 crash 9",
+    ]
+    leaves += ["9" * 5000, "1 partition " + "0," * 500, "true", "-5"]
+    if depth > 3 or draw.random() < 0.7:
+        return draw.choice(leaves)
+    if draw.random() < 0.5:
+        return [any_json(draw, depth + 1) for _ in range(draw.randrange(4))]
+    names = ["branch", "text", "values", "seed", "agents", "x" * 5000, "", "\n"]
+    return {draw.choice(names): any_json(draw, depth + 1) for _ in range(draw.randrange(4))}
+
+
+def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scenario]) -> None:
+    client, scenario = unrun
+    draw = random.Random(7)
+    fields = [each.name for each in scenario.parameters]
+    for _ in range(400):
+        what = draw.choice(
+            ["settings", "settings", "settings", "fault", "fault", "delete", "cancel", "quit", "state", ""]
+        )
+        asked: Any = any_json(draw)
+        if draw.random() < 0.8:
+            number = draw.choice([0, 0, 1, 2, None, any_json(draw)])
+            asked = {"branch": number}
+            if what == "settings":
+                asked["values"] = {draw.choice(fields): any_json(draw) for _ in range(draw.randrange(3))}
+            elif what == "fault":
+                asked["text"] = any_json(draw)
+        status, text = client.post(what, json.dumps(asked).encode())
+        if what in ("quit", "state", ""):
+            assert status == 404
+            continue
+        assert status in (200, 400), (what, asked)
+        if text != "must be JSON":
+            answer = json.loads(text)
+            assert ("branch" in answer) == (status == 200)
+            if status == 400:
+                assert 0 < len(answer["error"]) <= 1100
+                assert len(answer["error"].splitlines()) == 1
+        assert repeats(client.ask("GET", "state?seen=0")[1], scenario), (what, asked)
+    for body in (
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b'{"branch": ' + b"9" * 5000 + b"}",
+        b"\xff\xfe",
+        b"null",
+        b'"a"',
+        b"0" * 999_999,
+    ):
+        for what in ("settings", "fault", "delete", "cancel"):
+            assert client.post(what, body)[0] == 400
+    assert client.post("settings", b'{"values": {"seed": null}, "branch": 0}')[0] == 200
+    assert client.settled()["settings"]["seed"] == 1
+    assert client.ask("GET", "")[0] == 200
+
+
+def test_an_edit_may_raise_anything_and_change_types(client: Client, file: Path) -> None:
+    client.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
+    client.settled()
+    file.write_text("raise KeyboardInterrupt('no Ctrl-C')\n")
+    os.utime(file, (2, 2))
+    client.until(lambda state: str(state["file_error"]).endswith("adder.py: KeyboardInterrupt: no Ctrl-C"))
+    file.write_text(MAKE.replace("seed: int = 1", 'seed: str = "one"').replace("seed=seed", "seed=len(seed)"))
+    os.utime(file, (1, 1))
+    client.until(lambda state: state["settings"]["seed"] == "one")
+    state = client.settled()
+    assert state["settings"]["loss"] == 0.5
+    assert state["branches"][0]["error"] == ""
+    assert "--seed" not in state["branches"][0]["sweep"]
 
 
 def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(client: Client, file: Path) -> None:
