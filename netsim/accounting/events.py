@@ -45,8 +45,8 @@ class EventDifference:
 def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     """Return the first event in which two event logs differ; None if they have the same events.
 
-    Events are compared in the order of their times, and of the senders' names at one instant, so that neither the order
-    of nodes nor that in which events were recorded counts.
+    Events are compared in the order of their times, and at one instant of the senders' names: the order in which they
+    were recorded depends on when inboxes were read, and on workers.
     """
     before, now = _events(old), _events(new)
     count = min(len(before), len(now))

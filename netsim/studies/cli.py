@@ -162,9 +162,7 @@ def _run_command(scenario: Scenario) -> click.Command:
     return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
 
 
-def _check(
-    scenario: Scenario, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter
-) -> bool:
+def _check(scenario: Scenario, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter) -> bool:
     """Run a study again under other conditions and print what comes out; return whether it is the same."""
     import dataclasses
 

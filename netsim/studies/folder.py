@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -37,8 +37,6 @@ __getattr__ = former_names(__name__)
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
 """The files of every run folder; tables may be Parquet instead."""
-
-_EARLIER = "run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their contents"
 
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
@@ -244,10 +242,20 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
     if "bytes" in found["summary"]:
-        warnings.warn(_EARLIER, RuntimeWarning, stacklevel=1)
+        warn_of_earlier()
     if not partial and found["summary"]["partial"]:
         raise BadInput(f"run folder = {str(folder)!r}: must be whole; {partial_text(found)}")
     return found
+
+
+@cache
+def warn_of_earlier() -> None:
+    """Warn, once in a process, that a folder of an earlier version was read: a sweep may have thousands of them."""
+    warnings.warn(
+        "run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their contents",
+        RuntimeWarning,
+        stacklevel=1,
+    )
 
 
 def partial_text(found: dict[str, Any]) -> str:
@@ -335,7 +343,7 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
 
 
 def check_unchanged(folder: Path, *names: str) -> None:
-    """Raise BadInput unless files of a run folder are as they were written; those of an earlier version are not known."""
+    """Raise BadInput unless files of a run folder are as they were written; earlier versions did not record that."""
     sums = read_sums(folder)
     if sums is not None:
         try:

@@ -279,7 +279,7 @@ def _value(parameter: Parameter, value: Any) -> Any:
     return value
 
 
-# --- running again under other conditions ------------------------------------------------------------------------------
+# --- running again under other conditions -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -318,17 +318,20 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]
                 yield Rerun(name, None, str(error))
                 continue
             if why:
-                yield Rerun(name, Verdict(folder, "differs", f"its end: {why}"))
-                continue
-            verdict = compare_folders(recorded, again, names=("before", name))
-            if not verdict and not recorded.traces:
+                verdict = Verdict(folder, "differs", f"its end: {why}")
+            else:
+                verdict = compare_folders(recorded, again, names=("before", name))
+            if not verdict and not why and not recorded.traces:
                 event = _event_between(dataclasses.replace(job, trace=True), (base, condition), Path(room), name)
                 verdict = dataclasses.replace(verdict, event=event)
             yield Rerun(name, verdict)
+            if condition == base and not verdict:
+                # A run that does not even repeat differs under all conditions, for the same reason.
+                return
 
 
 def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Rerun]:
-    """Run what ``make(seed=…)`` returns, and again under other conditions; as `netsim.testing.check_same`, which raises.
+    """Run what ``make(seed=…)`` returns, and again under other conditions, for `netsim.testing.check_same`.
 
     Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
     """
@@ -569,14 +572,14 @@ def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
 
 def _hash_seed(settings: Mapping[str, Any]) -> str:
     """Return a line on the hash seed where it may be why a run differs; empty if it is the same, and fixed."""
-    here = hash_seed()
-    # Folders of earlier versions do not record it, and the command did not fix it.
-    before = settings.get("hash_seed")
+    before, here = settings.get("hash_seed"), hash_seed()
     if before is not None and before == here:
         return ""
+    # Folders of earlier versions do not record it, and the command did not fix it.
+    then = f"{shown_seed(before)} recorded" if "hash_seed" in settings else "not recorded"
     return (
-        f"hash seed: {shown_seed(before)} recorded, {shown_seed(here)} here: the likely cause, if an agent goes through "
-        "a set of texts, as set(self.neighbors); sorted(...) has one order"
+        f"hash seed: {then}, {shown_seed(here)} here: the likely cause, if an agent goes through a set of texts, as "
+        "set(self.neighbors); sorted(...) has one order"
     )
 
 
