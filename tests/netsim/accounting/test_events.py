@@ -35,7 +35,7 @@ def difference(*said: list[Any], **settings: Any) -> EventDifference:
     return found
 
 
-@pytest.mark.parametrize("settings", [{}, {"link": Link()}, {"link": Radio()}])
+@pytest.mark.parametrize("settings", [{}, {"link": Link()}, {"link": Link(rate=250e3), "medium": Radio()}])
 def test_equal_runs_have_no_such_event(settings: Any) -> None:
     assert first_difference(traced([1, 2, 3], **settings), traced([1, 2, 3], **settings)) is None
 

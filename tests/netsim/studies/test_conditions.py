@@ -241,7 +241,7 @@ def test_a_right_program_passes_and_a_radio_is_not_split() -> None:
 
     def on_air(*, seed: int) -> Any:
         graph = topology.path(4)
-        return Network(graph, Radio(), seed=seed), {i: Talks() for i in graph}, {"until": 3.0}
+        return Network(graph, Link(rate=250e3), medium=Radio(), seed=seed), {i: Talks() for i in graph}, {"until": 3.0}
 
     check_same(on_air)
     assert not made
