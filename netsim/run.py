@@ -12,6 +12,7 @@ from netsim.core.records import TOTALS, as_column, totals_of
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.radio.airtime import AirtimeLog
 from netsim.util import check
+from netsim.util.hashing import hash_seed
 from netsim.watch import Watch
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class Run:
     costs : list of dict
         Of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for the
         others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
+    hash_seed : int or None
+        Python's hash seed, on which the order of a set of texts depends (``PYTHONHASHSEED``); None if it was not fixed,
+        so that a program that sends in the order of such a set does not repeat.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Run:
         self.sampled = False
         self.watch = watch
         self.costs: list[dict[str, float]] = []
+        self.hash_seed = hash_seed()
         self._probes = list(probes)
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []

@@ -8,7 +8,8 @@ given payloads at given times and record the frames that they receive:
 >>> run.agents[1].heard
 [(0.5, 0, 'hello')]
 
-`search` looks for a seed and faults that break an invariant.
+`search` looks for a seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the
+other core and more workers.
 
 docs/testing.md has more examples.
 """
@@ -39,6 +40,7 @@ __all__ = [
     "Replier",
     "Rounder",
     "Talker",
+    "check_same",
     "counts",
     "losing",
     "play",
@@ -282,6 +284,42 @@ def sized(size: int, kind: str = "m") -> bytes:
         if overhead <= size and len(encoder.encode(kind, 0, 0, bytes(size - overhead))) == size:
             return bytes(size - overhead)
     raise check.refuse("size", size, f"the length of a frame of kind {kind!r} that carries bytes")
+
+
+def check_same(make: Callable[..., Any], *, seed: int = 1, workers: int = 1) -> None:
+    """Run what a function makes again under what it must not depend on, and compare every event, row and count.
+
+    The runs have other hash seeds of Python (on which the order of a set of texts depends), the other core, and another
+    number of workers. Each is made in a process of its own, so that what a module remembers does not count, and all
+    share one seed.
+
+    Parameters
+    ----------
+    make : callable
+        As for `search`: ``make(seed=…)`` returns a network and its agents, or with a mapping of arguments of
+        `netsim.Network.run`. It must be picklable by cloudpickle, as functions of a module or a test are.
+    seed : int
+        The seed of all runs.
+    workers : int
+        The number of processes of the run with which the others are compared; another one has two, or one if this has
+        more.
+
+    Raises
+    ------
+    AssertionError
+        If a run differs; its text names the condition, and the first event and agent that differ.
+    BadInput
+        If an argument cannot be used, or the run is refused. A condition that is refused (a radio cannot be split over
+        workers, a core may not be built) is left out.
+    NetsimError
+        If the run ends in an error under every condition.
+    """
+    from netsim.studies.verification import check_made
+
+    reruns = check_made(make, check.integer("seed", seed, low=0), check.integer("workers", workers, low=1))
+    if not all(reruns):
+        lines = [line for rerun in reruns if not rerun for line in rerun.lines()]
+        raise AssertionError("\n".join(["the run depends on what it must not depend on", *lines]))
 
 
 @dataclass(frozen=True)

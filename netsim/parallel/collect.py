@@ -154,6 +154,10 @@ class Collector:
             if ending.states is not None:
                 learn(self._agents, ending.states)
         self._result.costs = [ending.costs for ending in endings]
+        seeds = {ending.hash_seed for ending in endings}
+        if seeds:
+            # Workers of a cluster have one of their own, on each host perhaps another.
+            self._result.hash_seed = seeds.pop() if len(seeds) == 1 else None
         merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
         if self._dead and self._error is None:
             worker, how = min(self._dead.items())

@@ -18,6 +18,7 @@ from netsim.parallel.mesh import Lost, Mesh
 from netsim.parallel.part import Part
 from netsim.parallel.states import StateSender
 from netsim.run import Probe, Run
+from netsim.util.hashing import hash_seed
 from netsim.watch import Watch
 
 __all__ = ["Assignment", "Ending", "work"]
@@ -76,6 +77,8 @@ class Ending:
         What changed in its agents.
     costs : dict
         The worker's entry in ``costs`` of `netsim.Run`.
+    hash_seed : int or None
+        As `netsim.Run`'s, in its process.
     """
 
     at: float
@@ -85,6 +88,7 @@ class Ending:
     counts: Any
     states: bytes | None
     costs: dict[str, float]
+    hash_seed: int | None
 
 
 def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
@@ -118,7 +122,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         counts, changes = counts_of(runtime, part.kinds), states.changes()
     raw = None if error is None else _pickled(error)
     at = runtime.loop.now() if runtime.built else 0.0
-    send("end", Ending(at, raw, isinstance(error, Lost), part.has_stopped, counts, changes, part.costs))
+    send("end", Ending(at, raw, isinstance(error, Lost), part.has_stopped, counts, changes, part.costs, hash_seed()))
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: int) -> Any:

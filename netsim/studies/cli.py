@@ -5,6 +5,7 @@ import itertools
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,8 @@ _WATCHING: _Flags = (
     ("--pace", float, None, "With --watch: simulated seconds that are shown in a second."),
     ("--no-browser", bool, False, "With --watch: only print the address."),
 )
+_CHECK = "Then run it again with other hash seeds, the other core and another number of workers, and compare."
+_CHECK_NAME = "check_conditions"  # in the code: a study may have a parameter `check`
 _WORKERS: _Flags = (
     ("--workers", int, 1, "Number of processes over which each network is spread; the results are the same."),
     ("--dask", str, None, "With --workers: the address of a Dask scheduler whose workers these are."),
@@ -137,6 +140,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         from netsim.studies.figures import style as drawn_in
         from netsim.studies.formats import Formats
 
+        check = parameters.pop(_CHECK_NAME, False)
         with drawn_in(style):
             # Before the work, a style that is unknown.
             formats, reporter = Formats.chosen(VECTORS.get(style) if figures is None else figures, tables), Reporter()
@@ -145,12 +149,33 @@ def _run_command(scenario: Scenario) -> click.Command:
             raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
         with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
-            execute(scenario, parameters, reporter=reporter, session=session, **settings)
+            folder = execute(scenario, parameters, reporter=reporter, session=session, **settings)
+        if check and not _check(scenario, parameters, folder, workers, reporter):
+            click.get_current_context().exit(1)
 
     options = [*_options(scenario), _at(), *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)]
+    if "check" not in {each.name for each in scenario.parameters}:
+        # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
+        options.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
     return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
+
+
+def _check(scenario: Scenario, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter) -> bool:
+    """Run a study again under other conditions and print what comes out; return whether it is the same."""
+    import dataclasses
+
+    from netsim.studies.conditions import Condition, Job
+    from netsim.studies.verification import check_conditions
+
+    same = True
+    base = dataclasses.replace(Condition.here(), workers=workers)
+    for rerun in check_conditions(Job(scenario.name, parameters), folder, base):
+        same = same and bool(rerun)
+        for line in rerun.lines():
+            reporter.line(line)
+    return same
 
 
 def _at() -> click.Option:
@@ -483,12 +508,8 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
         with spread(workers):
             verdict = verify(place)
         same = same and bool(verdict)
-        where = {"identical": "", "differs": "; it begins in "}.get(verdict.state, "; the largest difference is in ")
-        reporter.line(f"{place}: {verdict.state}{where}{verdict.where}")
-        if verdict.others:
-            reporter.line(f"  also in {', '.join(verdict.others)}")
-        for each in verdict.elsewhere:
-            reporter.line(f"  {each}")
+        for line in [*verdict.lines(str(place)), *(f"  {each}" for each in verdict.elsewhere)]:
+            reporter.line(line)
     if missing:
         reporter.line(missing)
     ctx.exit(0 if same else 1)
@@ -725,12 +746,16 @@ def gather_it(folder: str, out: str | None, figures: str | None, tables: str) ->
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
+_format_as_usual = warnings.formatwarning
+
+
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A run must not be lost for a name that the terminal's encoding does not have.
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = _format_warning
     try:
         status = app(standalone_mode=False, prog_name="netsim")
         if status:
@@ -753,6 +778,17 @@ def main() -> None:
         from netsim.studies.folder import Unsaved
 
         _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
+    finally:
+        warnings.formatwarning = _format_as_usual
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Format a warning; one of what reads run folders is about the user's folder, not about a line of code."""
+    if Path(filename).parent == Path(__file__).parent:
+        return f"netsim: {message}\n"
+    return _format_as_usual(message, category, filename, lineno, line)
 
 
 def _stop_interrupted(message: str = "") -> NoReturn:

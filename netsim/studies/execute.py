@@ -58,8 +58,8 @@ def execute(
     reporter: Reporter,
     session: "ViewServer | None",
     workers: int = 1,
-) -> None:
-    """Run a scenario, save its folder, which tells the number of ``workers``, and print where that is."""
+) -> Path:
+    """Run a scenario, save its folder, which tells the number of ``workers``, print where that is, and return it."""
     place: Reservation | None = None
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -84,6 +84,7 @@ def execute(
     with suppress(ValueError):
         signal.signal(signal.SIGINT, before)
     show_saved(place, reporter)
+    return place.folder
 
 
 def reserved(scenario: Scenario, out: str | None) -> Reservation:

@@ -6,9 +6,10 @@ import math
 import numbers
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -21,7 +22,10 @@ from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
 from netsim.studies.reserve import Reservation, reserve
+from netsim.studies.sums import NAME as SUMS
+from netsim.studies.sums import check_files, read_sums, write_sums
 from netsim.util import check
+from netsim.util.hashing import hash_seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +77,7 @@ def _rescued(study: "Study", why: str) -> Unsaved:
 
 
 def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
-    """Write a study's files into an empty folder, summary.json last; with ``report`` the page of them all, too.
+    """Write a study's files into an empty folder, SHA256SUMS last; with ``report`` the page of them all, too.
 
     Return the reasons by file for those that could not be made. Raise OSError if the folder cannot be written.
     """
@@ -110,12 +114,8 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
     if report:
         put(PAGE, lambda path: _write_text(path, _page(study, folder, failed)))
 
-    def summary(path: Path) -> None:
-        # The sizes let a reader notice a file that was cut short later on.
-        sizes = {each.name: each.stat().st_size for each in sorted(folder.iterdir())}
-        _write_json(path, study.summary() | {"failed": failed, "bytes": sizes})
-
-    put("summary.json", summary)
+    put("summary.json", lambda path: _write_json(path, study.summary() | {"failed": failed}))
+    write_sums(folder)
     return failed
 
 
@@ -176,7 +176,10 @@ def _settings(study: "Study") -> dict[str, Any]:
     }
     marked = {"scenario": study.scenario, "partial": study.partial is not None, "parameters": parameters}
     marked |= {"question": study.question} if study.question else {}
-    return marked | about() | environment() | study.origin
+    # Agents that ran on a cluster may have had another hash seed.
+    seeds = {hash_seed(), *(run.hash_seed for run in study.runs.values())}
+    hashing = {"hash_seed": seeds.pop() if len(seeds) == 1 else None}
+    return marked | about() | environment() | hashing | study.origin
 
 
 def _write_json(path: Path, content: Any) -> None:
@@ -215,10 +218,13 @@ def _and(failed: Mapping[str, str]) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
-    """Return a run folder's settings, summary and rounds (a DataFrame); with ``partial`` also of a partial one.
+def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> dict[str, Any]:
+    """Return a run folder's settings, summary, rounds (a DataFrame), and the names of all its ``files``.
 
-    Raises BadInput if it is no run folder, or a file is missing, cut short, unreadable, or not what a run writes.
+    With ``partial`` also those of a partial folder. Without ``every``, only the files that are read here are compared
+    with their SHA-256, since hashing a long trace takes seconds; the others must be there.
+
+    Raises BadInput if it is no run folder, or a file is missing, changed, unreadable, or not what a run writes.
     """
     path = Path(folder)
     if (path / "sweep.json").is_file():
@@ -228,16 +234,28 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
         )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
-        found = _read(path)
+        found = _read(path, every)
     except BadInput as error:
         raise BadInput(f"{wanted}; {str(error)[:300]}") from None
     except Exception as error:
         # A damaged file can make json and pandas raise many things; what they mean here is one.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
+    if "bytes" in found["summary"]:
+        warn_of_earlier()
     if not partial and found["summary"]["partial"]:
         raise BadInput(f"run folder = {str(folder)!r}: must be whole; {partial_text(found)}")
     return found
+
+
+@cache
+def warn_of_earlier() -> None:
+    """Warn, once in a process, that a folder of an earlier version was read: a sweep may have thousands of them."""
+    warnings.warn(
+        "run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their contents",
+        RuntimeWarning,
+        stacklevel=1,
+    )
 
 
 def partial_text(found: dict[str, Any]) -> str:
@@ -257,20 +275,28 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether a run folder is complete: every file that its summary names has the size it had."""
+    """Return whether a run folder is complete, and each of its files as it was written."""
     try:
-        return _read_summary(folder).get("partial") is None
+        return _read_summary(folder, True)[0].get("partial") is None
     except Exception:
         return False
 
 
-def _read_summary(path: Path) -> dict[str, Any]:
-    """Return a run folder's summary, after checking the files that it names."""
-    files = _files_of(path)
-    missing = [each.name for each in (*files, path / "summary.json") if not each.is_file()]
+def _read_summary(path: Path, every: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return a run folder's summary and the names of its files, after checking all of them or those read here."""
+    needed = [each.name for each in (*_files_of(path), path / "summary.json")]
+    missing = [name for name in needed if not (path / name).is_file()]
     if missing:
         raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
+    sums = read_sums(path)
+    if sums is not None:
+        missing = [name for name in sums if not (path / name).is_file()]
+        if missing:
+            raise BadInput(f"it has no {missing[0]}")
+        check_files(path, sums, dict.fromkeys([*needed, *sums] if every else needed))
     summary = _read_json(path / "summary.json")
+    if sums is None and "bytes" not in summary:
+        raise BadInput(f"it has no {SUMS}")
     summary.setdefault("failed", {})
     _must_have(
         summary,
@@ -279,21 +305,28 @@ def _read_summary(path: Path) -> dict[str, Any]:
         centralised=dict,
         trace_hash=str,
         notes=list[str],
-        bytes=dict[str, int],
         failed=dict[str, str],
     )
-    for each in files:
-        if each.name not in summary["bytes"]:
-            raise BadInput(f"summary.json must have the size of {each.name}")
+    if sums is not None:
+        return summary, sorted(sums)
+    _check_sizes(path, summary, needed)
+    return summary, sorted(summary["bytes"])
+
+
+def _check_sizes(path: Path, summary: dict[str, Any], needed: Sequence[str]) -> None:
+    """Raise BadInput unless the files of a folder of an earlier version have the sizes that its summary tells."""
+    _must_have(summary, "summary.json", bytes=dict[str, int])
+    for name in needed:
+        if name not in summary["bytes"] and name != "summary.json":
+            raise BadInput(f"summary.json must have the size of {name}")
     for name, size in summary["bytes"].items():
         there = (path / name).stat().st_size if (path / name).is_file() else 0
         if there != size:
             raise BadInput(f"{name} has {there} bytes of {size}: it was cut short or changed")
-    return summary
 
 
-def _read(path: Path) -> dict[str, Any]:
-    summary = _read_summary(path)
+def _read(path: Path, every: bool) -> dict[str, Any]:
+    summary, names = _read_summary(path, every)
     files = _files_of(path)
     settings = _read_json(files[0])
     _must_have(
@@ -306,7 +339,17 @@ def _read(path: Path) -> dict[str, Any]:
         partial=bool,
     )
     summary["partial"] = _partial(summary, settings)
-    return {"settings": settings, "summary": summary, "rounds": _read_rounds(files[1])}
+    return {"settings": settings, "summary": summary, "rounds": _read_rounds(files[1]), "files": names}
+
+
+def check_unchanged(folder: Path, *names: str) -> None:
+    """Raise BadInput unless files of a run folder are as they were written; earlier versions did not record that."""
+    sums = read_sums(folder)
+    if sums is not None:
+        try:
+            check_files(folder, sums, names)
+        except BadInput as error:
+            raise BadInput(f"run folder = {str(folder)!r}: must be as it was written; {error}") from None
 
 
 def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -346,6 +389,7 @@ def read_part(folder: Path, name: str, algorithm: str) -> "pd.DataFrame | None":
     path = find_table(folder, name)
     if path is None:
         return None
+    check_unchanged(folder, path.name)
     try:
         table = read_table(path, text=["algorithm", "sender", "receiver", "kind", "agent"])
         table = table.astype({each: str for each in ("algorithm", "agent") if each in table.columns})

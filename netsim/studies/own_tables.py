@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netsim.errors import BadInput, one_line
+from netsim.studies.folder import check_unchanged
 from netsim.studies.formats import OF_EVERY_RUN, TABLES, find_table, read_table
 from netsim.util import check
 
@@ -89,6 +90,7 @@ def _read(folder: Path, name: str) -> "pd.DataFrame":
     path = find_table(folder, name)
     if path is None:
         raise BadInput(f"run folder = {str(folder)!r}: must have the table {name!r}")
+    check_unchanged(folder, path.name, "settings.json", "summary.json")
     try:
         return read_table(path, text=[ALGORITHM])
     except BadInput:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from netsim.studies.catalogue import Scenario
     from netsim.studies.study import Study
 
-__all__ = ["execute_up_to_a_run", "scenario_of"]
+__all__ = ["execute_up_to_a_run", "run_made", "scenario_of"]
 
 FORMS = "one function whose first parameter is `study`, a function `make`, or a network that it runs"
 """What a file must define."""
@@ -87,7 +87,7 @@ def _defined_of(file: str) -> Callable[..., None]:
         # Agents must be new for each run.
         with study.capture():
             found = vars(_executed(file))
-            _run(file, "network, agents", (found["network"], found["agents"]))
+            run_made(file, "network, agents", (found["network"], found["agents"]))
 
     return runs_network
 
@@ -95,7 +95,7 @@ def _defined_of(file: str) -> Callable[..., None]:
 def _played(file: str, make: Callable[..., Any]) -> Callable[..., None]:
     def runs_made(study: "Study", **parameters: Any) -> None:
         with study.capture():
-            _run(file, "make", make(**parameters))
+            run_made(file, "make", make(**parameters))
 
     return runs_made
 
@@ -107,7 +107,7 @@ def _executed(file: str) -> ModuleType:
     return module
 
 
-def _run(file: str, what: str, made: Any) -> None:
+def run_made(file: str, what: str, made: Any) -> None:
     """Run what a file made."""
     from netsim.network import Network
 

@@ -6,7 +6,6 @@ system gives the lock back when its process ends, however it ends; what is found
 
 import errno
 import itertools
-import json
 import os
 import shutil
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from netsim.errors import BadInput
+from netsim.studies.sums import NAME, digest_of, read_sums
 
 LOCK, PARTS = ".netsim-lock", ".netsim-part"
 
@@ -46,14 +46,14 @@ class Reservation:
         self.undone = ExitStack()
 
     def publish(self) -> None:
-        """Make the parts the run folder: a new one by one rename, an old one file by file, summary.json last.
+        """Make the parts the run folder: a new one by one rename, an old one file by file, SHA256SUMS last.
 
         Raises OSError if that cannot be done; the folder is then as it was.
         """
         if self.parts.parent != self.folder:
             os.rename(self.parts, self.folder)
         else:
-            names = sorted(os.listdir(self.parts), key=lambda name: (name == "summary.json", name))
+            names = sorted(os.listdir(self.parts), key=lambda name: (name == NAME, name))
             for name in names:
                 if os.path.lexists(self.folder / name):
                     raise FileExistsError(errno.EEXIST, f"it has a {name} now", name)
@@ -270,20 +270,19 @@ def _clear(room: Path, stem: str) -> None:
     """Remove a run's parts, and the files that it had moved to their place already when it ended."""
     parts = room / (stem + PARTS)
     if not stem:
-        for name, size in _planned(parts).items():
+        for name, digest in _planned(parts).items():
             path = room / name
             with suppress(OSError, ValueError):
-                if not os.path.lexists(parts / name) and path.is_file() and path.stat().st_size == size:
+                if not os.path.lexists(parts / name) and path.is_file() and digest_of(path) == digest:
                     path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
     # One that must not be read, but is empty.
     _remove_empty(parts)
 
 
-def _planned(parts: Path) -> dict[str, int]:
-    """Return the files and sizes that a summary among the parts names."""
+def _planned(parts: Path) -> dict[str, str]:
+    """Return the names and digests of the files that a run was about to publish, from SHA256SUMS among the parts."""
     try:
-        sizes = json.loads((parts / "summary.json").read_text(encoding="utf-8"))["bytes"]
-        return {name: size for name, size in sizes.items() if os.path.basename(name) == name}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return read_sums(parts) or {}
+    except (OSError, ValueError):
         return {}

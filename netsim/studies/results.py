@@ -124,7 +124,7 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
     found = []
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
-        rows = folders.load(place)["rounds"] if tables is None else tables[number]
+        rows = folders.load(place, every=False)["rounds"] if tables is None else tables[number]
         if target is not None:
             rows = target.rows(rows, place)
         elif not rounds and tables is None:

@@ -345,7 +345,7 @@ class Study:
         """Write the run folder, which must be new or empty, and return it.
 
         A new folder is created atomically by one rename once it is complete; an existing empty one is filled file by
-        file, summary.json last.
+        file, SHA256SUMS last.
 
         Parameters
         ----------

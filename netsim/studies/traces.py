@@ -12,7 +12,7 @@ from netsim.errors import BadInput
 from netsim.replay.frames import MOST
 from netsim.replay.render import About, parts, render
 from netsim.run import Progress
-from netsim.studies.folder import load, partial_text, read_part, trace_name
+from netsim.studies.folder import check_unchanged, load, partial_text, read_part, trace_name
 from netsim.studies.study import title_of
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -105,11 +105,11 @@ def export(
 
 def traced(folder: str | Path) -> list[str]:
     """Return the algorithms of which a run folder has traces, in the order in which they ran."""
-    return _traced(load(folder, partial=True)["summary"])
+    return _traced(load(folder, partial=True, every=False))
 
 
-def _traced(summary: Mapping[str, Any]) -> list[str]:
-    return [name for name in summary["algorithms"] if trace_name(name) in summary["bytes"]]
+def _traced(found: Mapping[str, Any]) -> list[str]:
+    return [name for name in found["summary"]["algorithms"] if trace_name(name) in found["files"]]
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,13 @@ def find_trace(place: str | Path, algorithm: str | None, progress: Progress | No
 
 
 def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
-    found = load(folder, partial=True)
+    found = load(folder, partial=True, every=False)
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
-    names = _traced(summary)
+    names = _traced(found)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
     name = names[-1] if algorithm is None else check.one_of("algorithm", algorithm, names)
+    check_unchanged(folder, trace_name(name))
     log = TraceFile(folder / trace_name(name), progress)
     notes = [partial_text(found)] if summary["partial"] else []
     if len(names) > 1:

@@ -1,11 +1,12 @@
 """A run folder repeated from its settings: whether the results are the same, and where they begin to differ."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim import core
 from netsim._former import SETTINGS, must_be_current
+from netsim.accounting.events import first_difference
 from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
-from netsim.errors import BadInput
+from netsim.engine.launch import BACKEND
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Parameter, Scenario
-from netsim.studies.folder import load, write
+from netsim.studies.conditions import Condition, Job
+from netsim.studies.folder import load, trace_name, write
 from netsim.studies.formats import Formats, read_table
 from netsim.studies.origin import about, changed_files, changed_source, environment, is_recorded
 from netsim.studies.terminal import Reporter
 from netsim.util import check
+from netsim.util.hashing import hash_seed
+from netsim.util.hashing import shown as shown_seed
 
 TOLERANCE = 1e-9
 """Of numbers that are not whole: |a − b| ≤ 1e-9 · max(1, |a|, |b|)."""
@@ -53,6 +60,8 @@ class Verdict:
         The other files that differ by more.
     elsewhere : tuple of str
         Versions, kernels and the like that are not those recorded: facts, which need not be the cause.
+    event : str
+        The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
     """
 
     folder: Path
@@ -60,9 +69,17 @@ class Verdict:
     where: str = ""
     others: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    event: str = ""
 
     def __bool__(self) -> bool:
         return self.state != "differs"
+
+    def lines(self, what: str) -> list[str]:
+        """Return the verdict in lines, the first of which begins with what was repeated, without facts on versions."""
+        where = {"identical": "", "differs": "; it begins in "}.get(self.state, "; the largest difference is in ")
+        others = [f"  also in {', '.join(self.others)}"] if self.others else []
+        event = [f"  first event: {self.event}"] if self.event else []
+        return [f"{what}: {self.state}{where}{self.where}", *others, *event]
 
 
 @dataclass(frozen=True)
@@ -112,25 +129,102 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
         raise BadInput(
             f"run folder = {str(path)!r}: must be of a simulation; what happened over sockets is not repeated"
         )
-    names = sorted(name for name in found["summary"]["bytes"] if Path(name).suffix in (".csv", ".parquet"))
-    traces = sorted(name for name in found["summary"]["bytes"] if re.fullmatch(r"trace-.*\.npz", name))
+    recorded = Recorded.of(path, found)
     what = f"run folder = {str(path)!r}: must be of a study as it is now"
     scenario = _as_it_was(what, settings)
-    # A damaged trace is reported before all is repeated.
-    recorded = {name: Trace.load(path / name) for name in traces}
-    study = scenario.prepare(
-        # States are kept with a trace only.
-        trace=bool(traces) or "states" in {Path(name).stem for name in names},
-        reporter=reporter,
-        **parameters_of(what, scenario, settings["parameters"]),
-    )
-    scenario.play(study)
-    kind = "parquet" if any(name.endswith(".parquet") for name in names) else "csv"
-    study.formats, study.figures = Formats(tables=kind), {}
+    parameters = parameters_of(what, scenario, settings["parameters"])
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
-        failed = write(study, Path(again))
-        differences = list(_compared(path, Path(again), sorted(names, key=_order), recorded, failed))
-    return _verdict(path, differences, (*_elsewhere(settings), *_source(settings, scenario)))
+        failed = _repeat(scenario, parameters, recorded, Path(again), reporter=reporter)
+        verdict = compare_folders(recorded, Path(again), failed, names=("recorded", "now"))
+    elsewhere = (*_elsewhere(settings, verdict), *_source(settings, scenario))
+    if not verdict and not verdict.event:
+        verdict = dataclasses.replace(verdict, event=_event_made_again(scenario, parameters, recorded))
+    return dataclasses.replace(verdict, elsewhere=elsewhere)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run folder that is compared with a run like it."""
+
+    path: Path
+    settings: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    tables: list[str]
+    traces: Mapping[str, Trace]
+
+    @classmethod
+    def of(cls, path: Path, found: Mapping[str, Any] | None = None) -> "Recorded":
+        """Read a whole run folder; a damaged trace is reported before all is repeated."""
+        found = load(path) if found is None else found
+        tables = [name for name in found["files"] if Path(name).suffix in (".csv", ".parquet")]
+        # In the order in which the algorithms ran.
+        names = [trace_name(name) for name in found["summary"]["algorithms"]]
+        traces = {name: Trace.load(path / name) for name in names if name in found["files"]}
+        return cls(path, found["settings"], found["summary"], sorted(tables, key=_order), traces)
+
+    @property
+    def format(self) -> str:
+        """The format of the tables."""
+        return "parquet" if any(name.endswith(".parquet") for name in self.tables) else "csv"
+
+    @property
+    def keeps_trace(self) -> bool:
+        """Whether it was made with traces; states are kept with a trace only."""
+        return bool(self.traces) or "states" in {Path(name).stem for name in self.tables}
+
+
+def _repeat(
+    scenario: Scenario,
+    parameters: Mapping[str, Any],
+    recorded: Recorded,
+    folder: Path,
+    *,
+    trace: bool = False,
+    reporter: Reporter | None = None,
+) -> dict[str, str]:
+    """Run a study into a folder, without figures; return the reasons by file for those that could not be made."""
+    study = scenario.prepare(trace=trace or recorded.keeps_trace, reporter=reporter, **parameters)
+    scenario.play(study)
+    study.formats, study.figures = Formats(tables=recorded.format), {}
+    return write(study, folder)
+
+
+def compare_folders(
+    recorded: Recorded, again: Path, failed: Mapping[str, str] | None = None, *, names: tuple[str, str]
+) -> Verdict:
+    """Compare a run folder with one of the same study; ``names`` are those of the two runs in the first event.
+
+    ``failed`` has the reasons by file for those that could not be made again.
+    """
+    verdict = _verdict(recorded.path, list(_compared(recorded, again, failed or {})))
+    return verdict if verdict else dataclasses.replace(verdict, event=first_event(recorded.traces, again, names))
+
+
+def first_event(traces: Mapping[str, Trace], again: Path, names: tuple[str, str]) -> str:
+    """Return the first event in which the traces of two runs differ, in words; empty if there is none."""
+    for name, trace in traces.items():
+        if (again / name).is_file() and (found := first_difference(trace, Trace.load(again / name))) is not None:
+            algorithm = f"{name.removeprefix('trace-').removesuffix('.npz')}, " if len(traces) > 1 else ""
+            return algorithm + found.words(*names)
+    return ""
+
+
+def _event_made_again(scenario: Scenario, parameters: Mapping[str, Any], recorded: Recorded) -> str:
+    """Return the first event that differs, if the recorded run can be made again: with its hash seed, core and workers.
+
+    Empty if these are unknown, or those of this process, or other events come even then.
+    """
+    before = Condition.recorded(recorded.settings)
+    if before is None or (before == Condition.here() and BACKEND.get() is None):
+        return ""
+    with tempfile.TemporaryDirectory(prefix="netsim-verify-") as room:
+        then, now = Path(room, "then"), Path(room, "now")
+        job = Job(scenario.name, dict(parameters), trace=True)
+        if before.run(job, then) or load(then)["summary"]["trace_hash"] != recorded.summary["trace_hash"]:
+            return ""
+        now.mkdir()
+        _repeat(scenario, parameters, recorded, now, trace=True)
+        return first_event(Recorded.of(then).traces, now, ("recorded", "now"))
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
@@ -185,13 +279,100 @@ def _value(parameter: Parameter, value: Any) -> Any:
     return value
 
 
+# --- running again under other conditions -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run made again under another condition: its name, and the verdict, or why there is none."""
+
+    name: str
+    verdict: Verdict | None
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return self.verdict is None or bool(self.verdict)
+
+    def lines(self) -> list[str]:
+        """Return the result in lines."""
+        if self.verdict is None:
+            return [f"{self.name}: not checked ({self.why})"]
+        return self.verdict.lines(self.name)
+
+
+def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]:
+    """Run a job again with other hash seeds, the other core and another number of workers, and compare the results.
+
+    ``folder`` is that of its run under ``base``. Where a run differs, both are made once more with a trace, which gives
+    the first event and the agent.
+    """
+    recorded = Recorded.of(folder)
+    job = dataclasses.replace(job, trace=recorded.keeps_trace, tables=recorded.format)
+    for name, condition in base.others():
+        with tempfile.TemporaryDirectory(prefix="netsim-check-") as room:
+            again = Path(room, "again")
+            try:
+                why = condition.run(job, again)
+            except BadInput as error:
+                # A radio cannot be split over workers, and a core may not be built.
+                yield Rerun(name, None, str(error))
+                continue
+            if why:
+                verdict = Verdict(folder, "differs", f"its end: {why}")
+            else:
+                verdict = compare_folders(recorded, again, names=("before", name))
+            if not verdict and not why and not recorded.traces:
+                event = _event_between(dataclasses.replace(job, trace=True), (base, condition), Path(room), name)
+                verdict = dataclasses.replace(verdict, event=event)
+            yield Rerun(name, verdict)
+            if condition == base and not verdict:
+                # A run that does not even repeat differs under all conditions, for the same reason.
+                return
+
+
+def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Rerun]:
+    """Run what ``make(seed=…)`` returns, and again under other conditions, for `netsim.testing.check_same`.
+
+    Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
+    """
+    job = Job("make", {"seed": seed}, make=_pickled(make))
+    # The hash seed that the command has.
+    base = Condition(0, core.NAME, workers)
+    with tempfile.TemporaryDirectory(prefix="netsim-check-") as room:
+        folder = Path(room, "first")
+        if why := base.run(job, folder):
+            raise NetsimError(f"make: its run must end well; {why}")
+        return list(check_conditions(job, folder, base))
+
+
+def _pickled(make: Callable[..., Any]) -> bytes:
+    # cloudpickle, which joblib has brought along in some versions and requires in others.
+    from joblib.externals.loky.cloudpickle_wrapper import dumps
+
+    if isinstance(make, type) or not callable(make):
+        raise check.refuse("make", make, "a function that returns (network, agents)")
+    try:
+        found: bytes = dumps(make)
+    except Exception as error:
+        # Its closure may hold anything.
+        raise check.refuse("make", make, f"picklable ({one_line(error)})") from None
+    return found
+
+
+def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path, name: str) -> str:
+    """Return the first event in which the runs under two conditions differ; empty if none does, or one run fails."""
+    folders = room / "old", room / "new"
+    if any(condition.run(job, folder) for condition, folder in zip(conditions, folders, strict=True)):
+        return ""
+    return first_event(Recorded.of(folders[0]).traces, folders[1], ("before", name))
+
+
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _compared(
-    path: Path, again: Path, tables: list[str], traces: Mapping[str, Trace], failed: Mapping[str, str]
-) -> Iterator[_Difference]:
+def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[_Difference]:
     """Yield the differences of a folder from what its study writes now, in the order of their places."""
+    path, tables, traces = recorded.path, recorded.tables, recorded.traces
     new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
 
     def of_file(name: str) -> _Places:
@@ -360,20 +541,22 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _verdict(path: Path, differences: list[_Difference], elsewhere: tuple[str, ...]) -> Verdict:
+def _verdict(path: Path, differences: list[_Difference]) -> Verdict:
     if not differences:
-        return Verdict(path, "identical", elsewhere=elsewhere)
+        return Verdict(path, "identical")
     # Where no value differs, a hash does.
     differences = [each for each in differences if not each.is_hash] or differences
     if beyond := [each for each in differences if each.size > TOLERANCE]:
         _, *others = dict.fromkeys(each.file for each in beyond)
-        return Verdict(path, "differs", str(beyond[0]), tuple(others), elsewhere)
+        return Verdict(path, "differs", str(beyond[0]), tuple(others))
     largest = max(differences, key=lambda each: each.size)
-    return Verdict(path, "equal to 1e-9", str(largest), elsewhere=elsewhere)
+    return Verdict(path, "equal to 1e-9", str(largest))
 
 
-def _elsewhere(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line on each difference from the recorded versions, kernels and platform."""
+def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
+    """Yield a line on each difference from the recorded hash seed, versions, kernels and platform."""
+    if not verdict and (doubt := _hash_seed(settings)):
+        yield doubt
     now = about() | environment()
     if "python" not in settings:
         yield f"recorded by netsim {settings.get('netsim', 'of unknown version')}, without versions and kernels"
@@ -385,6 +568,19 @@ def _elsewhere(settings: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{each}: {before.get(each, 'none')} recorded, {value.get(each, 'none')} here"
         elif before != value:
             yield f"{name}: {_listed(before)} recorded, {_listed(value)} here"
+
+
+def _hash_seed(settings: Mapping[str, Any]) -> str:
+    """Return a line on the hash seed where it may be why a run differs; empty if it is the same, and fixed."""
+    before, here = settings.get("hash_seed"), hash_seed()
+    if before is not None and before == here:
+        return ""
+    # Folders of earlier versions do not record it, and the command did not fix it.
+    then = f"{shown_seed(before)} recorded" if "hash_seed" in settings else "not recorded"
+    return (
+        f"hash seed: {then}, {shown_seed(here)} here: the likely cause, if an agent goes through a set of texts, as "
+        "set(self.neighbors); sorted(...) has one order"
+    )
 
 
 def _listed(value: Any) -> str:

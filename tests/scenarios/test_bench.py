@@ -19,6 +19,7 @@ from netsim.scenarios.bench.report import against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
 from netsim.scenarios.tasks.method import Method, settable
 from netsim.studies import Study, catalogue
+from netsim.studies.sums import write_sums
 from netsim.studies.tuning import Plan
 
 MINE = "docs/examples/mine.py"
@@ -240,11 +241,9 @@ def changed(made: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, name: str, text: str) -> None:
-    """Change a file, and its size in the summary, as somebody would who means it."""
+    """Change a file, and its digest, as somebody would who means it."""
     (folder / name).write_text(text, encoding="utf-8")
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    summary["bytes"][name] = (folder / name).stat().st_size
-    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    write_sums(folder)
 
 
 @pytest.mark.slow

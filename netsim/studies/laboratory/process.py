@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from netsim.util.hashing import VARIABLE
+
 __all__ = ["Cancelled", "Worker"]
 
 
@@ -47,8 +49,10 @@ class Worker:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 command = [sys.executable, "-m", "netsim.studies.laboratory.worker", str(os.getpid())]
+                # A branch repeats in the next process, too.
+                fixed = {**os.environ, VARIABLE: os.environ.get(VARIABLE) or "0"}
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=fixed
                 )
             return self._process
 

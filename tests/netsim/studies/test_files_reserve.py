@@ -71,7 +71,7 @@ def test_an_empty_folder_is_filled_and_stays_the_one_it_was(tmp_path: Path) -> N
     before = out.stat()
     assert empty_study().save(out) == out
     assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
-    assert left(out) == ["ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
+    assert left(out) == ["SHA256SUMS", "ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
     load(out)
 
 
@@ -320,15 +320,15 @@ def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
     killed = hold(out)
     empty_study().save(tmp_path / "model")
     for name in left(tmp_path / "model"):
-        # All but the summary have been moved.
-        os.replace(tmp_path / "model" / name, (out / PARTS if name == "summary.json" else out) / name)
+        # All but the last have been moved.
+        os.replace(tmp_path / "model" / name, (out / PARTS if name == "SHA256SUMS" else out) / name)
     killed.kill()
     killed.communicate()
     with pytest.raises(BadInput):
         load(out)
     empty_study().save(out)
     load(out)
-    assert left(out) == ["ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
+    assert left(out) == ["SHA256SUMS", "ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
 
 
 _SAVE_AND_KILL = """

@@ -19,6 +19,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, Stalled, latency, results, topology
 from netsim.studies import folder as folders
 from netsim.studies.catalogue import find_study
+from netsim.studies.sums import write_sums
 from tests.command import call
 
 SLOW = """
@@ -141,9 +142,7 @@ def test_nothing_takes_it_for_whole_though_one_of_the_marks_is_gone(file: str, r
     kept = json.loads((room / "out" / file).read_text())
     del kept["partial"]
     (room / "out" / file).write_text(json.dumps(kept, indent=2) + "\n")
-    summary = json.loads((room / "out" / "summary.json").read_text())
-    summary["bytes"]["settings.json"] = (room / "out" / "settings.json").stat().st_size
-    (room / "out" / "summary.json").write_text(json.dumps(summary))
+    write_sums(room / "out")
     for read in (folders.load, results.load, results.compare):
         with pytest.raises(BadInput, match=r"^run folder = .*: must be whole; it is partial.*[^\n]*$"):
             read(room / "out")

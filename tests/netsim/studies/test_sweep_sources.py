@@ -19,6 +19,7 @@ import netsim
 from netsim import BadInput, NetsimError
 from netsim.scenarios.papers.work import Work, do
 from netsim.studies.catalogue import find_study
+from netsim.studies.sums import write_sums
 from netsim.studies.sweeps import sweep
 from netsim.studies.terminal import Reporter
 from tests.command import call
@@ -273,9 +274,7 @@ def test_points_that_recorded_nothing_are_refused(study: str, tmp_path: Path) ->
     settings = recorded(point)
     older = {name: each for name, each in settings.items() if name not in ("source_sha256", "files_sha256")}
     (point / "settings.json").write_text(json.dumps(older))
-    summary = json.loads((point / "summary.json").read_text())
-    summary["bytes"]["settings.json"] = (point / "settings.json").stat().st_size
-    (point / "summary.json").write_text(json.dumps(summary))
+    write_sums(point)
     expected = refusal(study, out=tmp_path / "out", seed=[0, 1])
     assert "a netsim version that did not record code and data ran 1 of its 2 points (--redo reruns them" in expected
     sweep(study, out=tmp_path / "out", seed=[0, 1], redo=True)

@@ -330,6 +330,11 @@ def test_a_damaged_trace_is_reported(traced: Path, tmp_path: Path) -> None:
     (traced / NAME).write_bytes(data)
     done = call("verify", "traced", cwd=tmp_path)
     assert done.returncode == 2
+    why = f"{NAME} has changed since it was written: its SHA-256 is not that in SHA256SUMS"
+    assert done.stderr == f"netsim: run folder = 'traced': must be what `netsim run` wrote; {why}\n"
+    seal(traced)
+    done = call("verify", "traced", cwd=tmp_path)
+    assert done.returncode == 2
     assert done.stderr.startswith(f"netsim: trace = 'traced/{NAME}': must be ")
     assert len(done.stderr.splitlines()) == 1
 
