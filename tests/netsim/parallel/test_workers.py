@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -99,6 +100,34 @@ def test_rounds_are_the_same_over_workers(link: Link, workers: int) -> None:
     for before, now in zip(one.agents.values(), several.agents.values(), strict=True):
         assert (before.value == now.value).all()
         assert before.heard == now.heard
+
+
+class Named(netsim.Agent):
+    """Sends messages of kinds that few others send, and of one that all send."""
+
+    async def run(self) -> None:
+        for kind in (f"kind {self.name % 3}", "all", "last"):
+            for other in reversed(self.neighbors):
+                await self.send(other, kind, 1)
+
+
+@pytest.mark.parametrize("by", [["sender", "receiver", "kind"], ["kind", "receiver"], ["receiver"], ["kind"], []])
+def test_tables_have_one_order_over_workers(by: list[str]) -> None:
+    """Agents as in the graph, kinds by their text: not in the order in which some process met them."""
+    graph = nx.relabel_nodes(topology.ring(6), {i: (5 * i) % 6 for i in range(6)})
+
+    def tables(workers: int) -> list[Any]:
+        run = Network(graph, LATE).run({node: Named() for node in graph}, workers=workers)
+        return [run.ledger.table(by), run.ledger.senders_table()]
+
+    one = tables(1)
+    for workers in (2, 3):
+        assert all(each.equals(other) for each, other in zip(one, tables(workers), strict=True))
+    place = {name: place for place, name in enumerate(graph)}
+    rows = one[0][by].values.tolist()
+    assert rows == sorted(rows, key=lambda row: [place.get(value, value) for value in row])
+    rows = one[1][["agent", "kind"]].values.tolist()
+    assert rows == sorted(rows, key=lambda row: (place[row[0]], row[1]))
 
 
 def test_spawned_workers_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
