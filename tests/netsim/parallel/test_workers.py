@@ -3,11 +3,13 @@
 import asyncio
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ import netsim
 from netsim import AgentError, BadInput, Link, NetsimError, Network, Radio, Run, Stalled, latency, topology
 from netsim.faults import Crash, Leave
 from netsim.links import Reliability
-from netsim.parallel import local
+from netsim.parallel import collect, local
 from tests.command import ROOT, environment
 from tests.fuzzers.workers import check_workers, of_events, of_rounds
 from tests.parts import message_of, slow
@@ -443,6 +445,94 @@ def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else 143), err
     assert "marked partial" in err
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+# --- a worker that is stopped -----------------------------------------------------------------------------------------
+
+
+class Stopped(Average):
+    """Stops its own process at a time."""
+
+    def __init__(self, value: float, when: float | None = None) -> None:
+        super().__init__(value)
+        self.when = when
+
+    async def run(self) -> None:
+        if self.when is not None:
+            asyncio.get_running_loop().call_later(self.when, os.kill, os.getpid(), signal.SIGSTOP)
+        await super().run()
+
+
+def stopping(workers: int = 3) -> Run:
+    network = Network(topology.ring(12), LATE, round_period=0.1, seed=4)
+    # In one process none is stopped, which would be pytest's.
+    at = 0.55 if workers > 1 else 1e9
+    return network.run({i: Stopped(float(i), at if i == 3 else 1e9) for i in network.graph}, workers=workers)
+
+
+needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system does not tell who is stopped")
+
+
+def on_silence(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[str]:
+    """Call ``act`` with the process id in each warning of a stopped worker; return the warnings."""
+    told: list[str] = []
+
+    def show(message: Warning | str, *_: Any) -> None:
+        told.append(str(message))
+        act(int(told[-1].rpartition(" ")[2]))
+
+    monkeypatch.setattr(collect, "SILENCE", 0.1)
+    monkeypatch.setattr(warnings, "showwarning", show)
+    warnings.simplefilter("always")
+    return told
+
+
+@needs_waitid
+def test_a_stopped_worker_is_named_and_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        told = on_silence(monkeypatch, lambda number: os.kill(number, signal.SIGCONT))
+        run = stopping()
+    [text] = told
+    number = text.rpartition(" ")[2]
+    assert re.fullmatch(
+        rf"worker \d of 3 \(process {number}\) is stopped, and the run waits for it: kill -CONT {number}", text
+    )
+    assert run.trace_hash == stopping(1).trace_hash
+
+
+@needs_waitid
+def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings(), pytest.raises(KeyboardInterrupt) as caught:
+        on_silence(monkeypatch, interrupt)
+        stopping()
+    assert not multiprocessing.active_children()
+    # The others ended with what they had counted.
+    assert len(caught.value.run.costs) == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@needs_waitid
+def test_netsim_run_names_a_stopped_worker_and_ends_at_ctrl_c(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from netsim.studies.cli import main; main()", "run", "coke", "--rounds", "100000"]
+    words += ["--workers", "3", "--latency", "0.01", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        children: list[str] = []
+        while len(children) < 3:
+            time.sleep(0.1)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        time.sleep(5)
+        os.kill(int(children[1]), signal.SIGSTOP)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if f"worker 2 of 3 (process {children[1]}) is stopped" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
 
 
