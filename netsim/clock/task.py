@@ -63,8 +63,10 @@ def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Tas
     owner = OWNER.get()
     if owner is None:
         return found
+    own = [task for task in found if getattr(task, "owner", None) is owner]
     # Sorted, because where hashes collide a set's order depends on the order in which it was filled.
-    return set(sorted((task for task in found if getattr(task, "owner", None) is owner), key=hash))
+    own.sort(key=hash)
+    return set(own)
 
 
 # Replaced before programs can import it by name; asyncio.Runner, which belongs to no agent, still gets all.

@@ -29,9 +29,7 @@ def _key(name: Hashable) -> int:
     return draws.name_key(name)
 
 
-def message_hash(
-    sender: Hashable, kind: str, round: int, sent_at: float, sequence: int, request: int | None
-) -> int:
+def message_hash(sender: Hashable, kind: str, round: int, sent_at: float, sequence: int, request: int | None) -> int:
     """Return the hash of a frame, from what its sender says of it.
 
     Not from its bytes: they have the sender's number, which depends on how many other agents there are.

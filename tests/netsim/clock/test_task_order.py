@@ -235,7 +235,9 @@ class Busy(Agent):
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(3):
-            await asyncio.wait({asyncio.create_task(asyncio.sleep(0.01)) for _ in range(5)} | {loop.create_task(noop())})
+            await asyncio.wait(
+                {asyncio.create_task(asyncio.sleep(0.01)) for _ in range(5)} | {loop.create_task(noop())}
+            )
 
 
 async def noop() -> None:

@@ -91,6 +91,6 @@ def test_a_set_of_frames_has_one_order_in_every_process(name: str) -> None:
 @pytest.mark.parametrize("kind", [core.Frame, frame.Frame])
 def test_a_frame_equals_only_itself(kind: Any) -> None:
     one, other = (kind("x", "a", 3, 0.5, b"bytes", False, 7, True, 2) for _ in range(2))
-    assert one == one != other  # noqa: PLR0124
+    assert one == one != other
     assert hash(one) == hash(other) == hash(one.copy()) == hash(frame.Frame("x", "a", 3, 0.5, b"?", False, 7, True, 2))
     assert len({one, other, one}) == 2
