@@ -11,6 +11,7 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,19 @@ def test_frames_without_latency_are_read_by_rounds_only() -> None:
     assert "agent 0 reads frames as they arrive, over links without latency" in message
     answering = {node: Answering(1.0) for node in network.graph}
     assert "which answers requests, over links" in message_of(lambda: network.run(answering, workers=2), BadInput)
+
+
+def test_an_agent_that_catches_a_refusal_does_not_go_on() -> None:
+    """It would do something else than in one process."""
+
+    class Catching(Waiting):
+        async def run(self) -> None:
+            with suppress(Exception):
+                await super().run()
+
+    network = Network(topology.ring(4))
+    message = message_of(lambda: network.run({node: Catching() for node in network.graph}, workers=2))
+    assert re.match(r"agent 0 raised AgentError at 0 s \(test_workers.py, line \d+\): agent 0 reads frames", message)
 
 
 def test_an_agent_cannot_change_the_network_of_all() -> None:
