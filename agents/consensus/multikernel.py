@@ -25,6 +25,7 @@ from netsim.agents.schedule import Scheduled, advance
 from netsim.coders import Coder, Encoded, Exact, decoded
 from netsim.errors import BadInput
 from netsim.util import check
+from netsim.util.draws import plain_name
 from netsim.util.typing import Array, Vector
 
 
@@ -229,7 +230,7 @@ class CompleteOMKL(Cited, netsim.Agent):
                 "(complete OMKL needs a complete graph)"
             )
         # Sums in the same order everywhere, so that all agents round alike.
-        order = sorted((self.name, *self.neighbors), key=repr)
+        order = sorted((self.name, *self.neighbors), key=lambda name: repr(plain_name(name)))
         async for k in self.rounds(self.count):
             advance(self, k)
             costs = self.cost.draw(self.model, self.kernel_weights.values)

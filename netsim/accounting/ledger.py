@@ -169,7 +169,8 @@ class Ledger:
         -------
         DataFrame
             Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. In every row,
-            offered + duplicated equals the sum of the causes plus in_flight, exactly. On a radio, wire bits are counted
+            offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the columns
+            ``by``, the first one first: agents as in the graph, kinds by their text. On a radio, wire bits are counted
             per transmission and not per link, so ``wire_bits`` is 0 here; see `senders_table`.
         """
         import pandas as pd
@@ -179,6 +180,10 @@ class Ledger:
         counts = self._by_link()
         kind, link = np.nonzero(counts["offered"])
         names = as_column(self.agents)
+        ends = {"sender": self.senders[link], "receiver": self.receivers[link], "kind": self._kind_ranks()[kind]}
+        if by:
+            order = np.lexsort([ends[name] for name in reversed(by)])
+            kind, link = kind[order], link[order]
         columns: dict[str, Any] = {
             "sender": names[self.senders[link]],
             "receiver": names[self.receivers[link]],
@@ -192,18 +197,27 @@ class Ledger:
     def senders_table(self) -> "pd.DataFrame":
         """Return the transmissions and bits of each agent.
 
-        Columns: agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated.
+        Columns: agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated. Rows are sorted by
+        agent, as in the graph, and then by the text of the kind.
         """
         import pandas as pd
 
         counts = {name: self.tally.by_sender(name) for name in SUMMED}
         # Acknowledgements on a shared medium have wire bits, but are not transmissions.
         kind, agent = np.nonzero(counts["transmissions"] + counts["wire_bits"])
+        order = np.lexsort((self._kind_ranks()[kind], agent))
+        kind, agent = kind[order], agent[order]
         columns: dict[str, Any] = {
             "agent": as_column(self.agents)[agent].tolist(),
             "kind": as_column(self.tally.kinds)[kind].tolist(),
         }
         return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
+
+    def _kind_ranks(self) -> Counts:
+        """Return the place of each kind in the order of their texts, shape (kinds,); the ids depend on the workers."""
+        kinds = list(self.tally.kinds)
+        places = {name: place for place, name in enumerate(sorted(kinds))}
+        return np.array([places[name] for name in kinds], dtype=np.int64)
 
     def _by_link(self) -> dict[str, Counts]:
         """Return all count columns of `table` as arrays of shape (kinds, links)."""

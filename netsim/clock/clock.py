@@ -13,13 +13,16 @@ import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial, wraps
-from typing import Any, Literal, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
 from netsim.clock.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
 from netsim.clock.virtual_clock import ClockSelector, VirtualSelector, WallSelector
 from netsim.core.round_barrier import RoundBarrier
 from netsim.errors import BadInput, NetsimError
 from netsim.util.check import finite, one_of
+
+if TYPE_CHECKING:
+    from netsim.engine.tasks import TaskOwner
 
 __all__ = ["ClockName", "LocalClock", "Loop", "new_loop"]
 
@@ -75,6 +78,10 @@ class Loop(asyncio.SelectorEventLoop):
     ----------
     clock : ClockSelector
         The simulation's clock and timers.
+    numbers, names : iterators of int
+        The numbers of tasks and futures that belong to no agent, and of the names of such tasks.
+    maker : TaskOwner or None
+        The agent whose task is being made.
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
@@ -89,7 +96,8 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self, selector: ClockSelector) -> None:
         self.clock = selector
         self.numbers = itertools.count()
-        self._names = itertools.count(1)
+        self.names = itertools.count(1)
+        self.maker: TaskOwner | None = None
         self._in_factory = False
         self.skewed = False
         self.on_error: list[Callable[[dict[str, Any]], bool]] = []
@@ -104,6 +112,9 @@ class Loop(asyncio.SelectorEventLoop):
         self._asyncgens = self.generators
 
     # --- what wakes the loop ------------------------------------------------------------------------------------------
+
+    # The factory of tasks whose agent has set none; asyncio's attribute.
+    _task_factory: Any
 
     # The two ends of asyncio's pipe to itself.
     _ssock = _csock = None
@@ -258,7 +269,9 @@ class Loop(asyncio.SelectorEventLoop):
         context: Context | None = None,
         **settings: Any,
     ) -> Task[_T]:
-        """Run a coroutine as a task, which by default is named Task-1, Task-2, … per loop.
+        """Run a coroutine as a task, which by default is named Task-1, Task-2, …; each agent counts its own.
+
+        A task that an agent creates in a context without an owner, such as an empty one, belongs to that agent.
 
         Raises BadInput if `asyncio.as_completed` creates the task from a coroutine, and NetsimError if the task factory
         returns another type than `netsim.clock.task.Task`.
@@ -266,40 +279,73 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         refuse_unordered(coro)
+        owner = OWNER.get()
+        if context is not None and owner is not (given := context.get(OWNER)):
+            if given is None:
+                context.run(OWNER.set, owner)
+            else:
+                owner = given
         # Count named tasks as well, because asyncio.create_task may set the name after creation.
-        number = next(self._names)
+        number = next(self.names if owner is None else owner.names)
         name = f"Task-{number}" if name is None else str(name)
-        if self.get_task_factory() is None:
-            task = Task(coro, loop=self, name=name, context=context, **settings)
-        else:
-            # `get_debug` allows this task, and `_checked` checks its type.
-            self._in_factory = True
-            try:
-                task = self._checked(super().create_task(coro, name=name, context=context, **settings))
-            finally:
-                self._in_factory = False
-        task.owner = OWNER.get() if context is None else context.get(OWNER)
-        if task.owner is not None:
-            task.owner.register(task)
+        outer, self.maker = self.maker, owner
+        try:
+            factory = self._factory_of(owner)
+            if factory is None:
+                task = Task(coro, loop=self, name=name, context=context, **settings)
+            else:
+                # `get_debug` allows this task, and `_checked` checks its type.
+                self._in_factory = True
+                loops_own, self._task_factory = self._task_factory, factory
+                try:
+                    made = super().create_task(coro, name=name, context=context, **settings)
+                finally:
+                    self._in_factory = False
+                    self._task_factory = loops_own
+                task = self._checked(made, owner)
+            task.owner = owner
+            if owner is not None:
+                # Since Python 3.14 this hashes the task first.
+                owner.register(task)
+        finally:
+            self.maker = outer
         return task
 
-    def _checked(self, task: Any) -> Task[Any]:
+    def _checked(self, task: Any, owner: "TaskOwner | None") -> Task[Any]:
         if isinstance(task, Task):
             return task
         task.cancel()
         # Remove the task factory, because closing the loop also creates tasks.
-        super().set_task_factory(None)
+        self._set_factory_of(owner, None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(
             f"task factory: must return a netsim.clock.task.Task, so that sets of tasks have a fixed order; got {kind}"
         )
 
     def set_task_factory(self, factory: Any) -> None:
-        """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that."""
+        """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that.
+
+        Set by an agent it makes the tasks of that agent only.
+        """
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
             factory = make(Task)
-        super().set_task_factory(factory)
+        self._set_factory_of(OWNER.get(), factory)
+
+    def get_task_factory(self) -> Any:
+        """Return the factory of the running agent's tasks; None: `netsim.clock.task.Task`."""
+        return self._factory_of(OWNER.get())
+
+    def _set_factory_of(self, owner: "TaskOwner | None", factory: Any) -> None:
+        if owner is None:
+            super().set_task_factory(factory)
+        elif factory is None or callable(factory):
+            owner.task_factory = factory
+        else:
+            raise TypeError("task factory must be a callable or None")
+
+    def _factory_of(self, owner: "TaskOwner | None") -> Any:
+        return self._task_factory if owner is None or owner.task_factory is None else owner.task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Handle an uncaught exception: see ``on_error``."""

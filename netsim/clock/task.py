@@ -1,8 +1,10 @@
 """Numbered tasks and futures, so that sets of them have the same order in every run; and the agents that own the tasks.
 
 asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done ones, the loop all of them. A set is
-ordered by hash, which by default is an address in memory. Here it is a number, from 0 for each loop. Futures and tasks
-made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
+ordered by hash, which by default is an address in memory. Here it is a number. Each agent counts its own, so that the
+order of its sets depends on that agent alone, not on what others do in the same process; the loop counts those of no
+agent. Futures and tasks made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number
+and are refused.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
+from functools import wraps
 from types import AsyncGeneratorType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,14 +38,39 @@ def _number_of(future: Any) -> int:
     try:
         number: int = future._number
     except AttributeError:
-        numbers = getattr(future.get_loop(), "numbers", None)
-        # Futures of `asyncio.gather` may belong to any loop.
-        number = future._number = object.__hash__(future) if numbers is None else next(numbers)
+        loop = future.get_loop()
+        numbers = getattr(loop, "numbers", None)
+        if numbers is None:
+            # Futures of `asyncio.gather` may belong to any loop.
+            number = future._number = object.__hash__(future)
+        else:
+            # asyncio hashes a new task before it has its owner, so the loop says for whom it makes one.
+            owner = loop.maker or OWNER.get()
+            number = future._number = next(numbers if owner is None else owner.numbers)
     return number
 
 
 # The only type of future that asyncio creates without calling the loop.
 _ASYNCIO["_GatheringFuture"].__hash__ = _number_of
+
+_all_tasks = asyncio.all_tasks
+
+
+@wraps(_all_tasks)
+def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Task[Any]]":
+    """Return the unfinished tasks of a loop; to an agent, of its own: which others are there depends on the worker."""
+    found: set[asyncio.Task[Any]] = _all_tasks(loop)
+    owner = OWNER.get()
+    if owner is None:
+        return found
+    own = [task for task in found if getattr(task, "owner", None) is owner]
+    # Sorted, because where hashes collide a set's order depends on the order in which it was filled.
+    own.sort(key=hash)
+    return set(own)
+
+
+# Replaced before programs can import it by name; asyncio.Runner, which belongs to no agent, still gets all.
+asyncio.all_tasks = _ASYNCIO["all_tasks"] = all_tasks
 
 
 class Future(asyncio.Future[_T]):

@@ -31,6 +31,7 @@ from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
 from netsim.core.delivery import Delivery
+from netsim.core.frame import message_hash
 from netsim.wire import registry
 from netsim.wire.codec import (
     ARRAY,
@@ -459,6 +460,9 @@ cdef class Frame:
         frame.power, frame.noise, frame.interference = power, noise, interference
         frame.start, frame.length, frame.single, frame.extension = self.start, self.length, self.single, self.extension
         return frame
+
+    def __hash__(self):
+        return message_hash(self.sender, self.kind, self.round, self.sent_at, self.sequence, self.request)
 
     def __repr__(self):
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {self.size()} bytes>"

@@ -8,18 +8,33 @@ link numbers, [… , −sequence, false].
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgpack
 import numpy as np
 
 from netsim.errors import WireError
+from netsim.util import draws
 from netsim.wire import registry
 from netsim.wire.codec import encode, extension, unpack_payload
 
-__all__ = ["Frame", "FrameEncoder"]
+__all__ = ["Frame", "FrameEncoder", "message_hash"]
 
 _UNREAD = object()
+
+
+@lru_cache(maxsize=4096)
+def _key(name: Hashable) -> int:
+    return draws.name_key(name)
+
+
+def message_hash(sender: Hashable, kind: str, round: int, sent_at: float, sequence: int, request: int | None) -> int:
+    """Return the hash of a frame, from what its sender says of it.
+
+    Not from its bytes: they have the sender's number, which depends on how many other agents there are.
+    """
+    return hash((_key(sender), _key(kind), round, sent_at, sequence, -1 if request is None else request))
 
 
 class Frame:
@@ -27,7 +42,8 @@ class Frame:
 
     The bytes are decoded when the payload is first read, once for all receivers of a broadcast. Arrays are read-only.
     Payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Attributes cannot be
-    assigned, for receivers share the frame.
+    assigned, for receivers share the frame. Each frame equals only itself; its hash is `message_hash`, so that a set of
+    frames has the same order in every run.
     """
 
     __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent_at", "_signal", "_special")
@@ -148,6 +164,9 @@ class Frame:
         of_all = self._kind, self._sender, self._round, self._sent_at, self._data
         special = self.plain, self.request, self.is_reply, self.sequence
         return (*of_all, *special) if self._signal is None else (*of_all, *special, self._signal)
+
+    def __hash__(self) -> int:
+        return message_hash(self._sender, self._kind, self._round, self._sent_at, self.sequence, self.request)
 
     def __repr__(self) -> str:
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"

@@ -32,7 +32,7 @@ from netsim.run import Run
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.shared import Shared
-from netsim.util import check
+from netsim.util import check, draws
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
 
@@ -83,13 +83,14 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
 
 def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Hashable, int]) -> bytes:
     """Return a hash of the settings that must be the same in all processes."""
-    links = [(ends, repr(link)) for ends, link in settings.links.items()]
+    graph, plain = settings.graph, draws.plain_name
+    links = [(plain(ends), repr(link)) for ends, link in settings.links.items()]
     shared = (
-        [(name, tuple(settings.graph[name]), processes[name]) for name in settings.graph],
+        [(plain(name), plain(tuple(graph[name])), processes[name]) for name in graph],
         (repr(settings.link), links, settings.round_period, settings.medium, settings.inbox_limit),
         (settings.seed, settings.link_seed),
         [repr(fault) for fault in settings.faults],
-        [type(agents[name]).__qualname__ for name in settings.graph],
+        [type(agents[name]).__qualname__ for name in graph],
     )
     return hashlib.blake2b(repr(shared).encode(errors="backslashreplace"), digest_size=16).digest()
 

@@ -109,7 +109,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     graph, names = settings.graph, list(settings.graph)
     neighbors = {name: tuple(graph[name]) for name in names}
     senders, receivers, firsts = ends_of_links(neighbors)
-    name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
+    name_keys = run.name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
     keeps_events = settings.trace or settings.viewer is not None or (node is not None and node.journals)
     tally = Tally(name_keys, keys, keeps_events)

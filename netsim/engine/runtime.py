@@ -34,6 +34,7 @@ from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
+from netsim.util.draws import Keys
 
 if TYPE_CHECKING:
     from netsim.distributed.node import Node
@@ -84,6 +85,7 @@ class Runtime:
     inboxes: dict[Hashable, Inbox]
     outboxes: dict[Hashable, Outbox]
     contexts: dict[Hashable, Context]
+    name_keys: Keys
     medium: Medium | None
     # Also set when the run starts: the agents' tasks, the faults and the observers.
     ended: asyncio.Future[None]
@@ -147,7 +149,7 @@ class Runtime:
         if settings.deployment is not None and self.medium is not None:
             self.places = Places(settings.deployment, self.medium, loop)
         self.ended = loop.create_future()
-        self.tasks = AgentTasks(loop, self.contexts, self.fail, self._finish)
+        self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish)
         self.player = Player(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.player.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.

@@ -7,6 +7,7 @@ reference to each running task, because asyncio keeps only a weak one.
 import asyncio
 import ctypes
 import inspect
+import itertools
 import math
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
@@ -19,21 +20,40 @@ from netsim.clock.task import OWNER, Task
 from netsim.engine.diagnosis import agent_error, cancelled_error, is_shutdown_error, when
 from netsim.errors import AgentError, NetsimError
 from netsim.transport.context import Context
+from netsim.util.draws import Keys
 
 __all__ = ["AgentTasks", "TaskOwner", "cancel", "detach", "owner_of", "ready_handles", "stop"]
 
 UNAWAITED = " in a task that is never awaited"
 
+# A number has an agent's key above 12 bits of a count; together they are less than the 61 bits of a hash.
+_COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
+
 
 class TaskOwner:
-    """An agent in its role as the owner of its tasks."""
+    """An agent in its role as the owner of its tasks.
 
-    __slots__ = ("_tasks", "clock", "name")
+    Attributes
+    ----------
+    numbers : iterator of int
+        The hashes of the agent's tasks and futures.
+    names : iterator of int
+        The numbers in the names of its tasks, from 1.
+    task_factory : callable or None
+        The factory of its tasks, if the agent has set one.
+    """
 
-    def __init__(self, tasks: "AgentTasks", name: Hashable, clock: LocalClock | None) -> None:
+    __slots__ = ("_tasks", "clock", "name", "names", "numbers", "task_factory")
+
+    def __init__(self, tasks: "AgentTasks", name: Hashable, key: int, clock: LocalClock | None) -> None:
         self._tasks = tasks
         self.name = name
         self.clock = clock
+        self.names = itertools.count(1)
+        self.task_factory: Any = None
+        # The count is in the low bits, so that small sets have the same order in all agents. The key of the name keeps
+        # hashes of different agents apart: with equal ones, dictionaries of all agents' tasks take quadratic time.
+        self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
 
     def register(self, task: Task[Any]) -> None:
         """Register a task that the agent made."""
@@ -49,6 +69,8 @@ class AgentTasks:
         The loop that they run on.
     contexts : mapping
         The agents' contexts by their names.
+    keys : uint64 array, shape (agents,)
+        The keys of the names of all agents, also of those of other processes.
     fail : callable
         Called with the error when an agent fails.
     finish : callable
@@ -74,6 +96,7 @@ class AgentTasks:
         self,
         loop: Loop,
         contexts: Mapping[Hashable, Context],
+        keys: Keys,
         fail: Callable[[NetsimError], None],
         finish: Callable[[], None],
     ) -> None:
@@ -89,7 +112,10 @@ class AgentTasks:
         # Background tasks that raised and whose exception has not been retrieved.
         self._raised: dict[Any, tuple[TaskOwner, str]] = {}
         self._check_scheduled = False
-        self.members = {name: TaskOwner(self, name, context.shared.clock) for name, context in contexts.items()}
+        self.members = {
+            name: TaskOwner(self, name, int(keys[context.number]), context.shared.clock)
+            for name, context in contexts.items()
+        }
         self.main_tasks: dict[asyncio.Task[Any], Hashable] = {}
         self.background: dict[asyncio.Task[Any], Hashable] = {}
         self.over = False

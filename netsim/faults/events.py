@@ -17,6 +17,7 @@ from netsim.clock.virtual_clock import LATEST
 from netsim.errors import BadInput
 from netsim.topology import links_of
 from netsim.util import check
+from netsim.util.draws import plain_name
 
 if TYPE_CHECKING:
     from netsim.faults.player import Player
@@ -38,6 +39,12 @@ __all__ = [
 ]
 
 Links = tuple[tuple[Hashable, Hashable], ...]
+
+
+def _printed(name: Hashable) -> tuple[str, str]:
+    """Return what names of any types are sorted by: the same for names that are equal."""
+    plain = plain_name(name)
+    return type(plain).__name__, repr(plain)
 
 
 @dataclass(frozen=True)
@@ -357,7 +364,7 @@ class Partition(Fault):
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
         # In a fixed order: a set of names has none.
-        check.put(self, side=tuple(sorted(side, key=lambda name: (type(name).__name__, repr(name)))))
+        check.put(self, side=tuple(sorted(side, key=_printed)))
         check.put(self, at=at, until=until)
         self.__post_init__()
 

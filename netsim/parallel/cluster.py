@@ -5,6 +5,7 @@ connect to one another with a key made for this run, and read no frame of anyone
 """
 
 import dataclasses
+import math
 import os
 import pickle
 import queue
@@ -21,6 +22,7 @@ from typing import Any
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
+from netsim.parallel import collect
 from netsim.parallel.collect import Message
 from netsim.parallel.mesh import Mesh
 from netsim.parallel.part import Part
@@ -133,6 +135,9 @@ class ClusterCrew:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
         self._waiting: dict[int, Future[Any]] = {}
+        # When each was asked for messages, in real seconds, and which did not answer when last looked at.
+        self._asked_at: dict[int, float] = {}
+        self._silent: set[int] = set()
         try:
             hosts = self._hosts(count, address)
             self._hosts_of = dict(enumerate(hosts))
@@ -167,19 +172,33 @@ class ClusterCrew:
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
         """As `Crew.messages`."""
-        until = None if timeout is None else time.monotonic() + timeout
+        until = math.inf if timeout is None else time.monotonic() + timeout
         while self._members:
             for rank, member in self._members.items():
                 if rank not in self._waiting:
                     self._waiting[rank] = self._pool.submit(_taken, member)
-            left = None if until is None else max(0.0, until - time.monotonic())
-            done, _ = wait(self._waiting.values(), left, return_when=FIRST_COMPLETED)
-            if not done:
+                    self._asked_at[rank] = time.monotonic()
+            left = max(0.0, until - time.monotonic())
+            done, _ = wait(self._waiting.values(), min(left, collect.SILENCE), return_when=FIRST_COMPLETED)
+            if not done and left <= collect.SILENCE:
                 return
+            yield from self._silent_workers()
             for rank, future in list(self._waiting.items()):
                 if future in done:
                     del self._waiting[rank]
                     yield from self._messages_of(rank, future)
+
+    def _silent_workers(self) -> Iterator[Message]:
+        """Yield a message for each worker that has not answered for long since the last call."""
+        now = time.monotonic()
+        silent = {
+            rank
+            for rank, future in self._waiting.items()
+            if not future.done() and now - self._asked_at[rank] > _POLL + collect.SILENCE
+        }
+        for rank in sorted(silent - self._silent):
+            yield rank, "silent", f"(on {self._hosts_of[rank]}) does not answer, and the run waits for it"
+        self._silent = silent
 
     def _messages_of(self, rank: int, future: "Future[Any]") -> Iterator[Message]:
         try:

@@ -18,10 +18,13 @@ from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.util import check
 
-__all__ = ["Collector", "Crew", "Message", "must_split"]
+__all__ = ["SILENCE", "Collector", "Crew", "Message", "must_split"]
 
 Message = tuple[int, str, Any]
-"""A worker's number, the name of the message ("row", "end" or "lost"), and its content."""
+"""A worker's number, the name of the message ("row", "end", "lost" or "silent"), and its content."""
+
+SILENCE = 5.0
+"""Real seconds without a message after which a crew looks for workers that are silent."""
 
 # Real seconds that workers have to end once the run is interrupted.
 _PATIENCE = 5.0
@@ -31,11 +34,14 @@ class Crew(Protocol):
     """The workers of a run."""
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield what workers send, until all have ended or, if given, for ``timeout`` real seconds."""
+        """Yield what workers send, until all have ended or, if given, for ``timeout`` real seconds.
+
+        A worker that the others may wait for without end is "silent", with how; it is named once.
+        """
         ...
 
     def stop(self) -> None:
-        """Let all workers end soon, with what they counted."""
+        """Let all workers end soon, with what they counted; end those that cannot."""
         ...
 
     def kill(self) -> None:
@@ -124,6 +130,8 @@ class Collector:
                 self._add_rows()
             elif what == "end":
                 self._endings[worker] = content
+            elif what == "silent":
+                check.doubt(f"worker {worker + 1} of {self._count} {content}")
             else:
                 self._dead[worker] = content
 

@@ -1,6 +1,7 @@
 """Workers on this machine: processes that end with the one that started them."""
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.parallel import collect
 from netsim.parallel.collect import Message
 from netsim.parallel.mesh import Mesh, local_meshes
 from netsim.parallel.part import Part
@@ -43,6 +45,8 @@ class LocalCrew:
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
         self._pipes: dict[int, Connection] = {worker: reader for worker, (reader, _) in enumerate(pipes)}
         self._processes: list[Any] = []
+        # Workers that were stopped when last looked at.
+        self._stopped: set[int] = set()
         everything = [end for ends in meshes for end in ends.values()] + [end for pipe in pipes for end in pipe]
         try:
             for worker in range(count):
@@ -64,15 +68,25 @@ class LocalCrew:
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
         """As `Crew.messages`."""
-        until = None if timeout is None else time.monotonic() + timeout
+        until = math.inf if timeout is None else time.monotonic() + timeout
         while self._pipes:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            ready = wait(list(self._pipes.values()), left)
+            left = max(0.0, until - time.monotonic())
+            ready = wait(list(self._pipes.values()), min(left, collect.SILENCE))
             if not ready:
-                return
+                if left <= collect.SILENCE:
+                    return
+                yield from self._silent_workers()
             for worker, pipe in list(self._pipes.items()):
                 if pipe in ready:
                     yield self._message(worker, pipe)
+
+    def _silent_workers(self) -> Iterator[Message]:
+        """Yield a message for each worker that has been stopped since the last call."""
+        stopped = {worker for worker in self._pipes if _is_stopped(self._processes[worker])}
+        for worker in sorted(stopped - self._stopped):
+            number = self._processes[worker].pid
+            yield worker, "silent", f"(process {number}) is stopped, and the run waits for it: kill -CONT {number}"
+        self._stopped = stopped
 
     def _message(self, worker: int, pipe: Connection) -> Message:
         try:
@@ -100,7 +114,10 @@ class LocalCrew:
     def stop(self) -> None:
         """As `Crew.stop`."""
         for process in self._processes:
-            if process.is_alive():
+            if _is_stopped(process):
+                # It would not see a SIGTERM, and the others would wait for it.
+                process.kill()
+            elif process.is_alive():
                 process.terminate()
 
     def kill(self) -> None:
@@ -111,6 +128,17 @@ class LocalCrew:
                 process.join()
         for worker in list(self._pipes):
             self._forget(worker)
+
+
+def _is_stopped(process: Any) -> bool:
+    """Return whether a process of this one is stopped, as by SIGSTOP; False where the system does not tell."""
+    if not hasattr(os, "waitid") or process.pid is None:
+        return False
+    try:
+        # WNOWAIT leaves the process as it is for multiprocessing.
+        return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _method() -> str:

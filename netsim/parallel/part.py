@@ -6,10 +6,12 @@ same reports then, and draw the same conclusions from them; none decides for the
 """
 
 import math
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -95,7 +97,7 @@ class PartInbox(Inbox):
         """As `Inbox.take`; raises AgentError for frames that have not arrived, or may arrive at this instant."""
         present = self._shared.loop.time()
         if until > math.nextafter(present, math.inf):
-            raise AgentError(
+            raise self._refused(
                 f"agent {self._name!r} cannot take frames before they arrive, with workers: "
                 "those of other workers are not known"
             )
@@ -132,10 +134,20 @@ class PartInbox(Inbox):
     def _must_be_ordered(self) -> None:
         """Raise AgentError if the order of frames within an instant would depend on which worker sent them."""
         if self.unordered:
-            raise AgentError(
+            raise self._refused(
                 f"agent {self._name!r} reads frames as they arrive, over links without latency: with workers, "
                 "give the links a latency (latency=1e-6, say), or read with collect()"
             )
+
+    def _refused(self, why: str) -> AgentError:
+        """End the run and return the error: an agent that catches it would go on otherwise than in one process."""
+        trace, frame = None, sys._getframe(1)
+        while frame is not None:
+            # As if it were raised up to here, so that the run's error names the agent's line.
+            trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+            frame = frame.f_back  # type: ignore[assignment]
+        self._part.runtime.tasks.failed(self._name, AgentError(why).with_traceback(trace))
+        return AgentError(why)
 
 
 class _Endpoint:

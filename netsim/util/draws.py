@@ -6,8 +6,11 @@ change the draws of another. So a stream is a 64-bit key. Its number n is the Sp
 """
 
 import hashlib
+import math
 import numbers
 from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -46,20 +49,83 @@ def mix_words(*words: NDArray[Any]) -> Keys:
 
 
 def name_key(name: Hashable) -> int:
-    """Return a 64-bit key of a name, the same in every process (unlike hash())."""
-    return int.from_bytes(hashlib.blake2b(repr((type(name).__name__, name)).encode(), digest_size=8).digest(), "little")
+    """Return a 64-bit key of a name, the same in every process (unlike hash()) and for all names that are equal.
+
+    Raises BadInput as `plain_name` does.
+    """
+    plain = plain_name(name)
+    text = repr((type(plain).__name__, plain))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def plain_name(name: Hashable) -> Any:
+    """Return a name as the simplest type of Python that equals it: 0 for 0.0, False, Fraction(0) and numpy's zeros.
+
+    Names that are equal are one node of a graph, so they must be one in everything drawn for the node; and the printed
+    form of other types, such as numpy's, depends on the version of their library.
+
+    Raises
+    ------
+    BadInput
+        If a name is not text, bytes, a number, None, or a tuple of these, or is a number with no such equal, as NaN.
+    """
+    kind = type(name)
+    if kind is str or (kind is int and -_LARGEST < name < _LARGEST):  # type: ignore[operator]
+        return name
+    if isinstance(name, tuple):
+        return tuple(map(plain_name, name))
+    if isinstance(name, str):
+        plain: Any = str.__str__(name)
+    elif isinstance(name, bytes):
+        plain = bytes(name)
+    elif name is None:
+        return None
+    elif isinstance(name, numbers.Number | np.bool_):
+        plain = _plain_number(name)
+    else:
+        raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
+    # NaN equals nothing, a number may have lost digits, and a type of one's own may compare or hash otherwise.
+    if plain != name or hash(plain) != hash(name):
+        raise check.refuse("node", name, "equal to a str or bytes" if isinstance(name, str | bytes) else _NUMBERS)
+    return plain
+
+
+_LARGEST = 2**2048
+"""Bound of names that are integers: Python may refuse to print larger ones (least ``PYTHONINTMAXSTRDIGITS``: 640)."""
+
+_NUMBERS = "equal to an int, float, Fraction or complex, of less than 2,048 bits"
+
+
+def _plain_number(name: Any) -> Any:
+    try:
+        if isinstance(name, numbers.Integral | np.bool_) and not isinstance(name, np.timedelta64):
+            exact = Fraction(int(name))
+        elif isinstance(name, numbers.Complex) and not isinstance(name, numbers.Real):
+            value = complex(name)
+            # 0.0 is added to change −0.0, which equals it.
+            return _plain_number(value.real) if not value.imag else complex(value.real + 0.0, value.imag + 0.0)
+        elif name in (math.inf, -math.inf):
+            return float(name)
+        elif isinstance(name, Decimal) and abs(name.adjusted()) > _LARGEST.bit_length():
+            # Its fraction would fill the memory.
+            raise OverflowError
+        else:
+            exact = Fraction(*name.as_integer_ratio())
+        if max(abs(exact.numerator), exact.denominator) >= _LARGEST:
+            raise OverflowError
+        if exact.denominator == 1:
+            return exact.numerator
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        raise check.refuse("node", name, _NUMBERS) from None
+    try:
+        return real if (real := float(exact)) == exact else exact
+    except OverflowError:
+        return exact
 
 
 def check_name(name: Hashable) -> None:
-    """Raise BadInput unless a name is text, bytes, a number, None, or a tuple of these.
-
-    A key is a hash of the printed form, which for other objects may contain their address in memory.
-    """
-    if isinstance(name, tuple):
-        for part in name:
-            check_name(part)
-    elif not isinstance(name, str | bytes | numbers.Number | None):
-        raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
+    """Raise BadInput unless a node may have this name: see `plain_name`."""
+    plain_name(name)
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -12,7 +12,7 @@ import itertools
 import random
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -60,6 +60,9 @@ class _NumberedTask(asyncio.Task[Any]):
 class ModelLoop(asyncio.SelectorEventLoop):
     """asyncio's loop on a clock that jumps."""
 
+    # Its gathers are numbered as on netsim's loops.
+    maker = None
+
     def __init__(self) -> None:
         self.jumping = _Jumping()
         self.numbers = itertools.count()
@@ -74,8 +77,12 @@ class ModelLoop(asyncio.SelectorEventLoop):
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
-def program(seed: int, size: int = 40) -> Node:
-    """Return a program: a tree of statements, each a tuple of its name and its parts."""
+def program(seed: int, size: int = 40, more: Sequence[str] = ()) -> Node:
+    """Return a program: a tree of statements, each a tuple of its name and its parts.
+
+    ``more``: statements without parts, beyond `LEAVES`.
+    """
+    leaves = [*LEAVES, *more]
     rng = random.Random(seed)
     left = [size]
     labels = itertools.count()
@@ -91,7 +98,7 @@ def program(seed: int, size: int = 40) -> Node:
 
     def statement(depth: int) -> Node:
         left[0] -= 1
-        name = rng.choice(LEAVES if depth > 4 or left[0] < 0 else LEAVES + BRANCHES * 2)
+        name = rng.choice(leaves if depth > 4 or left[0] < 0 else leaves + BRANCHES * 2)
         label = f"{name} {next(labels)}"
         match name:
             case "gather" | "group" | "background" | "as_completed":
@@ -326,19 +333,22 @@ class Skewed:
 
     def __init__(self, clock: LocalClock) -> None:
         self.clock: LocalClock | None = clock
+        loop: Any = asyncio.get_running_loop()
+        # The model counts all tasks together.
+        self.numbers, self.names, self.task_factory = loop.numbers, loop.names, None
 
     def register(self, task: Any) -> None:
         """Take no note of a task."""
 
 
-async def play(node: Node, clock: LocalClock | None = None) -> Log:
-    """Run a program, by a clock of its own; return its log.
+async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], Machine] = Machine) -> Log:
+    """Run a program on a new machine, by a clock of its own; return its log.
 
     What it leaves in the background has some time more, and is then cancelled.
     """
     if clock is not None:
         OWNER.set(Skewed(clock))
-    machine = Machine()
+    machine = make()
     machine.loop.set_exception_handler(lambda loop, context: None)
     main = asyncio.create_task(machine.run(node))
     with suppress(TimeoutError, ProgramError, ExceptionGroup, asyncio.CancelledError):

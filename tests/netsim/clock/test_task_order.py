@@ -5,6 +5,7 @@ import sys
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, topology
 from netsim.clock.task import Task
 from tests.command import python
-from tests.parts import message_of, on_loop
+from tests.fuzzers.workers import check_alone
+from tests.parts import message_of, on_loop, slow
 
 KEPT: list[Any] = []
 
@@ -207,6 +209,108 @@ def test_what_is_left_over_ends_in_one_order() -> None:
         assert seen[9:] == [f"generator {i}" for i in range(9)]
         orders.add(tuple(seen))
     assert len(orders) == 1
+
+
+# --- what an agent does depends on that agent alone -------------------------------------------------------------------
+
+
+class Alone(Agent):
+    """Waits for tasks; keeps and sends in which order, and with which names, asyncio hands them out."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def run(self) -> None:
+        tasks = [asyncio.create_task(asyncio.sleep(0.1, k)) for k in range(9)]
+        self.seen = sorted(task.get_name() for task in asyncio.all_tasks())
+        done, _ = await asyncio.wait(tasks)
+        self.seen += [task.result() for task in done]
+        for task in done:
+            await self.broadcast("done", task.result())
+
+
+class Busy(Agent):
+    """Puts many tasks and futures into sets, at the same times."""
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            await asyncio.wait(
+                {asyncio.create_task(asyncio.sleep(0.01)) for _ in range(5)} | {loop.create_task(noop())}
+            )
+
+
+async def noop() -> None:
+    """Do nothing."""
+
+
+def put_tasks_into_sets(agents: Any) -> float:
+    """Be a probe that uses asyncio."""
+    return float(bool({asyncio.get_running_loop().create_future() for _ in range(7)}))
+
+
+def alone(others: int = 0, first: bool = False, **settings: Any) -> tuple[Any, Any]:
+    """Return the trace hash, and what each agent saw, of a ring of 6 agents beside others in no contact with them."""
+    agents: dict[Any, Agent] = {i: Alone() for i in range(6)}
+    busy: dict[Any, Agent] = {f"other {i}": Busy() for i in range(others)}
+    graph = topology.ring(6)
+    graph.add_nodes_from(busy)
+    order = [*busy, *agents] if first else [*agents, *busy]
+    network = Network(graph, netsim.Link(latency=0.05), round_period=0.04, connected=False)
+    run = network.run({name: (agents | busy)[name] for name in order}, **settings)
+    return run.trace_hash, {name: agents[name].seen for name in range(6)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"workers": 2}, {"workers": 3}, {"trace": True}, {"sample": 0.03, "probes": [put_tasks_into_sets]}],
+    ids=str,
+)
+def test_neither_workers_nor_a_trace_nor_a_probe_change_an_agents_order(settings: dict[str, Any]) -> None:
+    assert alone(**settings) == alone()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_other_agents_change_no_agents_order(first: bool) -> None:
+    assert alone(3, first)[1] == alone()[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 60))])
+def test_random_programs_depend_on_their_agent_alone(seed: int) -> None:
+    check_alone(seed)
+
+
+def test_an_agents_tasks_are_named_from_1_and_are_all_that_it_sees() -> None:
+    _, seen = alone(2)
+    assert all(each[:10] == sorted(f"Task-{i}" for i in range(1, 11)) for each in seen.values())
+
+
+def test_a_task_in_an_empty_context_is_its_makers() -> None:
+    class Emptied(Alone):
+        async def run(self) -> None:
+            await asyncio.create_task(super().run(), context=Context())
+
+    agents = {i: Emptied() for i in range(3)}
+    Network(topology.ring(3)).run(agents)
+    assert all(agent.seen[:11] == sorted(f"Task-{i}" for i in range(1, 12)) for agent in agents.values())
+
+
+def test_a_task_factory_is_its_agents() -> None:
+    class Factory(Agent):
+        def __init__(self, own: bool) -> None:
+            self.own = own
+
+        async def run(self) -> None:
+            if self.own:
+                asyncio.get_running_loop().set_task_factory(lambda loop, coro, **more: OwnTask(coro, loop=loop, **more))
+            await asyncio.sleep(1)
+            task = asyncio.create_task(asyncio.sleep(0))
+            await task
+            self.kind = type(task).__name__
+
+    agents = {i: Factory(own=i == 1) for i in range(3)}
+    Network(topology.ring(3)).run(agents)
+    assert [agent.kind for agent in agents.values()] == ["Task", "OwnTask", "Task"]
 
 
 # --- what a task is ---------------------------------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import core
-from netsim.core import arrival_queue, records, tally
+from netsim import Agent, Link, Network, core, topology
+from netsim.core import arrival_queue, frame, records, tally
 from tests.command import ROOT, python
 
 # The random networks and radios of tests/fuzzers run on both cores, too: these see what a run draws and how it fails.
@@ -45,3 +48,49 @@ def test_each_cause_has_the_number_of_its_place() -> None:
 def test_an_unknown_core_is_refused_in_one_line() -> None:
     with pytest.raises(AssertionError, match=r"NETSIM_CORE = 'rust': must be python, compiled or empty\n"):
         python("from netsim import Network", NETSIM_CORE="rust")
+
+
+# --- sets of frames ---------------------------------------------------------------------------------------------------
+
+
+class Relay(Agent):
+    """Sends some messages a round, and notes the order of the set of what it hears."""
+
+    def __init__(self) -> None:
+        self.order: list[Any] = []
+
+    async def run(self) -> None:
+        async for number in self.rounds(3):
+            for kind in ("a", "b"):
+                await self.broadcast(kind, [number])
+            self.order += [(frame.sender, frame.kind) for frame in set(await self.collect())]
+
+
+def orders(*, first: Sequence[str] = (), **settings: Any) -> list[list[Any]]:
+    """Return the orders that 8 agents note in a network in which others are ``first``."""
+    graph: nx.Graph[Any] = nx.Graph()
+    graph.add_nodes_from(first)
+    graph.add_edges_from(nx.relabel_nodes(topology.complete(8), {i: f"agent {i}" for i in range(8)}).edges)
+    agents = {name: Relay() for name in graph}
+    Network(graph, Link(latency=0.05), connected=False).run(agents, **settings)
+    return [agents[f"agent {i}"].order for i in range(8)]
+
+
+def test_a_set_of_frames_has_one_order_whoever_else_is_there() -> None:
+    expected = orders()
+    assert expected[0] != sorted(expected[0])
+    assert orders(first=["other"]) == orders(workers=2) == orders(trace=True) == expected
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(["python", core.NAME]))
+def test_a_set_of_frames_has_one_order_in_every_process(name: str) -> None:
+    code = "from tests.netsim.core.test_core import orders; print(orders())"
+    assert python(code, NETSIM_CORE=name, PYTHONHASHSEED="3").strip() == repr(orders())
+
+
+@pytest.mark.parametrize("kind", [core.Frame, frame.Frame])
+def test_a_frame_equals_only_itself(kind: Any) -> None:
+    one, other = (kind("x", "a", 3, 0.5, b"bytes", False, 7, True, 2) for _ in range(2))
+    assert one == one != other
+    assert hash(one) == hash(other) == hash(one.copy()) == hash(frame.Frame("x", "a", 3, 0.5, b"?", False, 7, True, 2))
+    assert len({one, other, one}) == 2

@@ -132,7 +132,8 @@ def test_a_run_is_the_same_driven_or_not(seed: int) -> None:
         return outcome(network, agents, is_driven, until=until, sample=sample, trace=True)
 
     driven, woken = run(True), run(False)
-    assert driven == woken
+    # As text: agents may note a payload NaN, which equals nothing.
+    assert repr(driven) == repr(woken)
     assert not driven[0]
 
 

@@ -3,16 +3,20 @@
 import asyncio
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -20,7 +24,7 @@ import netsim
 from netsim import AgentError, BadInput, Link, NetsimError, Network, Radio, Run, Stalled, latency, topology
 from netsim.faults import Crash, Leave
 from netsim.links import Reliability
-from netsim.parallel import local
+from netsim.parallel import collect, local
 from tests.command import ROOT, environment
 from tests.fuzzers.workers import check_workers, of_events, of_rounds
 from tests.parts import message_of, slow
@@ -99,6 +103,34 @@ def test_rounds_are_the_same_over_workers(link: Link, workers: int) -> None:
     for before, now in zip(one.agents.values(), several.agents.values(), strict=True):
         assert (before.value == now.value).all()
         assert before.heard == now.heard
+
+
+class Named(netsim.Agent):
+    """Sends messages of kinds that few others send, and of one that all send."""
+
+    async def run(self) -> None:
+        for kind in (f"kind {self.name % 3}", "all", "last"):
+            for other in reversed(self.neighbors):
+                await self.send(other, kind, 1)
+
+
+@pytest.mark.parametrize("by", [["sender", "receiver", "kind"], ["kind", "receiver"], ["receiver"], ["kind"], []])
+def test_tables_have_one_order_over_workers(by: list[str]) -> None:
+    """Agents as in the graph, kinds by their text: not in the order in which some process met them."""
+    graph = nx.relabel_nodes(topology.ring(6), {i: (5 * i) % 6 for i in range(6)})
+
+    def tables(workers: int) -> list[Any]:
+        run = Network(graph, LATE).run({node: Named() for node in graph}, workers=workers)
+        return [run.ledger.table(by), run.ledger.senders_table()]
+
+    one = tables(1)
+    for workers in (2, 3):
+        assert all(each.equals(other) for each, other in zip(one, tables(workers), strict=True))
+    place = {name: place for place, name in enumerate(graph)}
+    rows = one[0][by].values.tolist()
+    assert rows == sorted(rows, key=lambda row: [place.get(value, value) for value in row])
+    rows = one[1][["agent", "kind"]].values.tolist()
+    assert rows == sorted(rows, key=lambda row: (place[row[0]], row[1]))
 
 
 def test_spawned_workers_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +254,19 @@ def test_frames_without_latency_are_read_by_rounds_only() -> None:
     assert "agent 0 reads frames as they arrive, over links without latency" in message
     answering = {node: Answering(1.0) for node in network.graph}
     assert "which answers requests, over links" in message_of(lambda: network.run(answering, workers=2), BadInput)
+
+
+def test_an_agent_that_catches_a_refusal_does_not_go_on() -> None:
+    """It would do something else than in one process."""
+
+    class Catching(Waiting):
+        async def run(self) -> None:
+            with suppress(Exception):
+                await super().run()
+
+    network = Network(topology.ring(4))
+    message = message_of(lambda: network.run({node: Catching() for node in network.graph}, workers=2))
+    assert re.match(r"agent 0 raised AgentError at 0 s \(test_workers.py, line \d+\): agent 0 reads frames", message)
 
 
 def test_an_agent_cannot_change_the_network_of_all() -> None:
@@ -414,6 +459,95 @@ def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else 143), err
     assert "marked partial" in err
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+# --- a worker that is stopped -----------------------------------------------------------------------------------------
+
+
+class Stopped(Average):
+    """Stops its own process at a time."""
+
+    def __init__(self, value: float, when: float | None = None) -> None:
+        super().__init__(value)
+        self.when = when
+
+    async def run(self) -> None:
+        if self.when is not None:
+            asyncio.get_running_loop().call_later(self.when, os.kill, os.getpid(), signal.SIGSTOP)
+        await super().run()
+
+
+def stopping(workers: int = 3) -> Run:
+    network = Network(topology.ring(12), LATE, round_period=0.1, seed=4)
+    # In one process none is stopped, which would be pytest's.
+    at = 0.55 if workers > 1 else 1e9
+    return network.run({i: Stopped(float(i), at if i == 3 else 1e9) for i in network.graph}, workers=workers)
+
+
+needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system does not tell who is stopped")
+
+
+def on_silence(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[str]:
+    """Call ``act`` with the process id in each warning of a stopped worker; return the warnings."""
+    told: list[str] = []
+
+    def show(message: Warning | str, *_: Any) -> None:
+        told.append(str(message))
+        act(int(told[-1].rpartition(" ")[2]))
+
+    monkeypatch.setattr(collect, "SILENCE", 0.1)
+    monkeypatch.setattr(warnings, "showwarning", show)
+    warnings.simplefilter("always")
+    return told
+
+
+@needs_waitid
+def test_a_stopped_worker_is_named_and_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        told = on_silence(monkeypatch, lambda number: os.kill(number, signal.SIGCONT))
+        run = stopping()
+    [text] = told
+    number = text.rpartition(" ")[2]
+    assert re.fullmatch(
+        rf"worker \d of 3 \(process {number}\) is stopped, and the run waits for it: kill -CONT {number}", text
+    )
+    assert run.trace_hash == stopping(1).trace_hash
+
+
+@needs_waitid
+def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings():
+        on_silence(monkeypatch, interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            stopping()
+    assert not multiprocessing.active_children()
+    # The others ended with what they had counted.
+    assert len(caught.value.run.costs) == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@needs_waitid
+def test_netsim_run_names_a_stopped_worker_and_ends_at_ctrl_c(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from netsim.studies.cli import main; main()", "run", "coke", "--rounds", "100000"]
+    words += ["--workers", "3", "--latency", "0.01", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        children: list[str] = []
+        while len(children) < 3:
+            time.sleep(0.1)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        time.sleep(5)
+        os.kill(int(children[1]), signal.SIGSTOP)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if f"worker 2 of 3 (process {children[1]}) is stopped" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
 
 
