@@ -136,13 +136,19 @@ def _of_reception(
     model, least = Link() if link is None else link, check.probability("least", least)
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
+    reception = {
+        # The name of a value is made for those only that may be wrong: of a large network there are millions.
+        pair: value
+        if type(value) is float and 0.0 <= value <= 1.0
+        else check.probability(f"reception[{pair!r}]", value)
+        for pair, value in check.mapping("reception", reception).items()
+    }
     lost = {pair: 1.0 - value for pair, value in reception.items()}
     good = {pair for pair, value in reception.items() if value >= least and value > 0}
     models: dict[float, Loss] = {}
     loss_of: dict[Pair, Loss] = {}
     for pair, value in lost.items():
-        # Of the many pairs that are not linked, only what is no probability is looked at.
-        if pair in good or (pair[1], pair[0]) in good or not 0.0 <= value <= 1.0:
+        if pair in good or (pair[1], pair[0]) in good:
             if value not in models:
                 models[value] = _lossy(value, coherence)
             loss_of[pair] = models[value]
