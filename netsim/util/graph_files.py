@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import networkx as nx
@@ -57,7 +57,7 @@ _DOT = re.compile(r"(strict\s+)?(di)?graph(\s+(\w+|\"[^\"]*\"))?\s*\{", re.IGNOR
 # networkx's first lines of adjacency lists: the command, the time, the graph's name.
 _ADJACENCY = re.compile(r"\A#[^\n]*\n# GMT [^\n]*\n")
 
-Graph = nx.Graph  # type: ignore[type-arg]
+Graph: TypeAlias = "nx.Graph[Any]"
 Row = tuple[int, list[str]]
 
 

@@ -12,7 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -23,7 +23,7 @@ from netsim import topology
 from netsim.errors import BadInput
 
 Rng = np.random.Generator
-Graph = nx.Graph  # type: ignore[type-arg]
+Graph: TypeAlias = "nx.Graph[Any]"
 
 NAMES = ("a", "b", "c", "sink", "gw-1", "Zürich", "n.1", "x_y")
 
@@ -32,10 +32,10 @@ def a_graph(rng: Rng, words: bool) -> Graph:
     """Return a connected graph, of weights in half of all cases; its nodes are words, or 0, 1, …"""
     count = int(rng.integers(3, len(NAMES) + 1))
     tree = [(i, int(rng.integers(i))) for i in range(1, count)]
-    more = [tuple(map(int, rng.choice(count, 2, replace=False))) for _ in range(rng.integers(4))]
+    more = [tuple(rng.choice(count, 2, replace=False).tolist()) for _ in range(rng.integers(4))]
     graph: Graph = nx.Graph()
     graph.add_nodes_from(range(count))
-    graph.add_edges_from(tree + more)
+    graph.add_edges_from([*tree, *more])
     if rng.random() < 0.5:
         for _, _, data in graph.edges(data=True):
             data["weight"] = float(rng.integers(1, 9)) / 4
@@ -67,11 +67,13 @@ def _npz(graph: Graph) -> bytes:
 
 
 def _frame(graph: Graph) -> bytes:
-    return nx.to_pandas_adjacency(graph).to_csv().encode()
+    text: str = nx.to_pandas_adjacency(graph).to_csv()
+    return text.encode()
 
 
 def _edges(graph: Graph) -> bytes:
-    return nx.to_pandas_edgelist(graph).to_csv(index=False).encode()
+    text: str = nx.to_pandas_edgelist(graph).to_csv(index=False)
+    return text.encode()
 
 
 # What it is called, whether its nodes have names, whether weights are kept, and what writes it.

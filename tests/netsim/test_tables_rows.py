@@ -1,7 +1,9 @@
 """Csv files written by hand: every reader takes the same ones, and names the file and the line of what it refuses."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from netsim.scenarios.tasks.settings import compute_times
 from netsim.util import tables
 
 HEAD, ROWS = ["name", "x", "y"], [["0", "1.5", "2"], ["1", "2.5", "-3"]]
-WAYS = [
+WAYS: list[Callable[[str, str], tuple[str, str, str]]] = [
     lambda mark, point: (mark, point, ""),
     lambda mark, point: (f"{mark} ", point, ""),
     lambda mark, point: (mark, point, "# of ours\n\n"),
@@ -38,7 +40,7 @@ def test_positions_in_many_ways(mark: str, point: str, way: int, end: str, packe
     assert Deployment.from_csv(path).positions == {0: (1.5, 2.0), 1: (2.5, -3.0)}
 
 
-READERS = {
+READERS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "positions": (Deployment.from_csv, "name,x,y\n", "0,1,2\n"),
     "moves": (from_csv, "time,name,x,y\n", "0,0,1,2\n"),
     "walls": (Walls.from_csv, "x1,y1,x2,y2,loss_db\n", "0,0,1,1,3\n"),

@@ -76,7 +76,10 @@ def key_of(model: Any) -> str:
 @given(data=st.data())
 def test_a_number_of_numpys_is_a_number(number: int, data: st.DataObject) -> None:
     make, arguments = NUMBERS[number]
-    kinds = {float: [np.float64, np.float32, np.float16, Fraction], int: [np.int64, np.int16, np.uint8]}
+    kinds: dict[type, list[Any]] = {
+        float: [np.float64, np.float32, np.float16, Fraction],
+        int: [np.int64, np.int16, np.uint8],
+    }
     drawn = {
         name: data.draw(st.sampled_from(list(kinds.get(type(value), [type(value)]))))(value)
         if not (isinstance(value, int) and value > 255)
