@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.etree import ElementTree
@@ -130,8 +131,9 @@ def _bytes_of(path: Path) -> bytes:
 
 def _uncompressed(where: str, data: bytes) -> bytes:
     """Return what a file compressed by gzip or bzip2 holds, or the file as it is."""
+    new: Callable[[], Any]
     if data[:2] == b"\x1f\x8b":
-        name, new = "gzip", lambda: zlib.decompressobj(wbits=31)
+        name, new = "gzip", partial(zlib.decompressobj, wbits=31)
     elif data[:3] == b"BZh":
         name, new = "bzip2", bz2.BZ2Decompressor
     else:
@@ -140,7 +142,7 @@ def _uncompressed(where: str, data: bytes) -> bytes:
     try:
         while data:
             # A file may consist of several compressed ones.
-            each: Any = new()
+            each = new()
             while not each.eof:
                 part = each.decompress(data, left + 1)
                 parts.append(part)
@@ -267,7 +269,8 @@ def _of_gml(where: str, text: str, start: int) -> GraphFile:
     """Read GML by its ids, since labels may repeat, and as a multigraph, since many files do not say that they are."""
     said = re.compile(r"^[ \t]*multigraph[ \t]+[01][ \t]*$", re.MULTILINE)
     text = f"{text[:start]} multigraph 1 {said.sub('', text[start:])}"
-    graph: Any = nx.parse_gml(text, label=None)
+    parse: Any = nx.parse_gml
+    graph = parse(text, label=None)
     labels = {node: data.get("label") for node, data in graph.nodes(data=True)}
     try:
         different = len(set(labels.values())) == len(labels) and None not in labels.values()
@@ -309,7 +312,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
         raise BadInput(f"{where}: must be graph6 or sparse6: characters from ? to ~")
     count = _count6(values)
     _check_fits(where, count)
-    read = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
+    read: Any = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
     return GraphFile("sparse6" if sparse else "graph6", read(line.encode("ascii")))
 
 

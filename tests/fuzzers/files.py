@@ -124,7 +124,7 @@ def weights_of(graph: Graph) -> dict[frozenset[str], float]:
     return {frozenset((str(a), str(b))): float(data.get("weight", 1.0)) for a, b, data in graph.edges(data=True)}
 
 
-def read(data: bytes, name: str) -> Graph | str:
+def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
     """Return the graph that a file of this content and name is read as, or the line that refuses it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
