@@ -138,7 +138,8 @@ class TracedDelays(_Random):
         """Return the delays of frames ``first`` … on each link."""
         begin = (self.start or 0) if self.starts is None else self.starts
         numbers = np.arange(first, first + len(u))[:, None] + np.broadcast_to(begin, u.shape[1])
-        return self.values[numbers % len(self.values)]
+        found: Delays = self.values[numbers % len(self.values)]
+        return found
 
 
 def _bounded(model: Latency, name: str, value: float) -> Latency:

@@ -233,7 +233,8 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
     for name in columns:
         if name not in frame.columns:
             there = ", ".join(map(str, frame.columns))
-            raise BadInput(f"table: must have a column {name!r}; it has {there or 'none'}")
+            what = f"table = {str(table)!r}" if isinstance(table, str | Path) else "table"
+            raise BadInput(f"{what}: must have a column {name!r}; it has {there[:200] or 'none'}")
         if frame[name].isna().any():
             row = int(frame[name].isna().to_numpy().argmax())
             raise BadInput(f"{_row_of(table, frame, row)}: must have a {name}; it is empty")

@@ -142,7 +142,7 @@ def _uncompressed(where: str, data: bytes) -> bytes:
     try:
         while data:
             # A file may consist of several compressed ones.
-            each = new()
+            each: Any = new()
             while not each.eof:
                 part = each.decompress(data, left + 1)
                 parts.append(part)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import bare, find_table
-from netsim.scenarios.data.formats import numbers, place_in, read_frame
+from netsim.scenarios.data.formats import as_numbers, numbers, place_in, read_frame
 from netsim.util import check
 from netsim.util.datafiles import nearest
 
@@ -263,16 +263,16 @@ def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | 
         notes = [f"cells filled with their column's mean: {int(empty.to_numpy().sum()):,}"]
     kept = kept.copy()
     for name in frame.columns[empty.any(axis=0)]:
-        as_numbers = pd.to_numeric(kept[name], errors="coerce")
+        values = as_numbers(kept[name])
         # Without its marks the column may hold numbers only.
-        numeric = bool((as_numbers.notna() == kept[name].notna()).all()) and bool(as_numbers.notna().any())
+        numeric = bool((values.notna() == kept[name].notna()).all()) and bool(values.notna().any())
         if numeric:
-            kept[name] = as_numbers
+            kept[name] = values
         if asked == "mean":
             if not numeric:
                 where = place_in(path, frame[name], int(np.flatnonzero(empty[name])[0]))
                 raise BadInput(f"{where} is missing: must be in a column of numbers, for a mean; --missing drop")
-            kept[name] = as_numbers.fillna(as_numbers.mean())
+            kept[name] = values.fillna(values.mean())
     return kept, notes
 
 
@@ -314,7 +314,7 @@ def _looks(column: "Column") -> tuple[bool, str]:
 
 
 def _mostly_numbers(column: "Column") -> bool:
-    return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
+    return bool(as_numbers(column).notna().mean() > 0.5)
 
 
 def _taken(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:

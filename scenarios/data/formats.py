@@ -71,9 +71,18 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column as numbers, NaN where a cell is none; whole numbers beyond all floats are infinite."""
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        # As text, such numbers become infinite.
+        return pd.to_numeric(column.map(str, na_action="ignore"), errors="coerce")
+
+
 def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.float64]:
     """Return a column as finite numbers, or raise BadInput that names the column and the first bad row, and a hint."""
-    values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    values = np.asarray(as_numbers(column), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row = int(bad[0])

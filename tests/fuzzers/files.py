@@ -19,8 +19,11 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sparse
 
-from netsim import topology
+from netsim import Deployment, topology
 from netsim.errors import BadInput
+from netsim.links import from_table
+from netsim.scenarios.data.choice import Columns, TableChoice, choose
+from netsim.scenarios.data.tables import load_table
 
 Rng = np.random.Generator
 Graph: TypeAlias = "nx.Graph[Any]"
@@ -183,8 +186,42 @@ def check_whole(rng: Rng, form: str) -> None:
     assert (weights_of(found) if weighted else dict.fromkeys(weights_of(_bare(found)), 1.0)) == expected, form
 
 
+def a_table(rng: Rng) -> bytes:
+    """Return a csv file of numbers and text, with any mark between its columns."""
+    mark = str(rng.choice([",", ", ", ";", "\t"]))
+    rows = [["a", "kind", "b"]]
+    rows += [
+        [str(rng.integers(99) / 4), str(rng.choice(NAMES)), str(rng.integers(9))] for _ in range(rng.integers(2, 9))
+    ]
+    return "\n".join([*(["# of ours"] if rng.random() < 0.3 else []), *map(mark.join, rows), ""]).encode()
+
+
+def check_table(rng: Rng) -> None:
+    """Check that a table that was changed is read, or refused in one line that names the file."""
+    data = a_table(rng)
+    for _ in range(rng.integers(3)):
+        data = mutated(rng, data)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "table.csv" + str(rng.choice(["", ".gz"])))
+        path.write_bytes(gzip.compress(data) if rng.random() < 0.5 else data)
+        missing = str(rng.choice(["refuse", "drop", "mean"]))
+        for read_table in (
+            lambda: choose(str(path), TableChoice(missing=missing)).frame,
+            lambda: load_table(str(path), Columns(drop="kind", missing=missing)).inputs,
+            lambda: Deployment.from_csv(path),
+            lambda: from_table(path),
+        ):
+            try:
+                read_table()
+            except BadInput as error:
+                line = str(error)
+                assert "\n" not in line, line
+                assert "table.csv" in line or "missing = " in line or "drop = " in line, line
+
+
 def check_one(rng: Rng) -> None:
-    """Check a whole file, and one that was changed: it is read as a graph, or refused in one line."""
+    """Check a whole file, and one that was changed: it is read as a graph, or refused in one line; and a table."""
+    check_table(rng)
     form = str(rng.choice(list(FORMATS)))
     check_whole(rng, form)
     words, _, write = FORMATS[form]
