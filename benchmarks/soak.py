@@ -35,6 +35,7 @@ FUZZERS = {
     "programs": ("programs", 50),
     "networks": ("networks", 10),
     "journals": ("journals", 50),
+    "files": ("files", 50),
 }
 MINUTES = 5
 Task = tuple[str, int, int, int]

@@ -3,9 +3,7 @@
 A directed graph has a link only along each edge; to be connected, each agent must reach every other one.
 """
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.scene import place_of
-from netsim.errors import BadInput, one_line
+from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.datafiles import used
+from netsim.util.graph_files import read_graph
 
 _MAX_DRAWS = 1_000
 # Up to so many agents it takes longer to import a search tree than to compare all pairs.
@@ -239,43 +238,60 @@ def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
     return found
 
 
-def from_file(file: str | Path) -> "nx.Graph[Any]":
-    """Read a graph: GraphML, GML or node-link JSON by suffix, else one edge per line (two names, the rest ignored).
+def from_file(file: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
+    """Read a graph from a file of any of these formats, which is recognised by its content.
 
-    Directed and parallel edges between two nodes become one. Nodes get ``pos`` = (x, y) from the first that they have:
-    a pair ``pos``, numbers ``x`` and ``y``, or ``Longitude`` and ``Latitude`` (in degrees).
+    * GraphML and GEXF; GML, with nodes named by id where labels repeat; Pajek, LEDA, graph6 and sparse6
+    * JSON as networkx writes it: node-link, with ``edges`` or ``links``, adjacency or Cytoscape's
+    * a list of edges: two names a line, with commas, semicolons, tabs or blanks between them, then numbers, of which
+      the first is the ``weight``; or a first line that names the columns ``source`` and ``target`` (or as other
+      programs call them), with any other columns
+    * networkx's adjacency lists, which are known by the lines that it begins them with or the suffix ``.adjlist``
+    * a square matrix, 0 and 1 or weights, as text, with or without names, in ``.npy``, in ``.npz`` of numpy or
+      scipy.sparse, or in Matrix Market's format; nodes are 0 … n − 1, or the names
+
+    Each may be compressed by gzip or bzip2. Lines that begin with # are comments. Pickles are refused.
+
+    Directed and parallel edges between two nodes become one; edges from a node to itself are left out. Nodes get
+    ``pos`` = (x, y) from the first that they have: a pair ``pos``, numbers ``x`` and ``y``, or ``Longitude`` and
+    ``Latitude`` (in degrees). A RuntimeWarning says what was left out.
+
+    Parameters
+    ----------
+    file : path
+        The file.
+    connected : bool
+        Take the largest part of a graph that is not connected, the first of several. False: take all parts, for
+        ``Network(graph, connected=False)``.
 
     Raises
     ------
     BadInput
-        If the file is missing or unreadable, or the graph is not connected.
+        If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
+        message names the line, if there is one, and the reason.
     """
-    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml, ".json": _read_json}
-    read = readers.get(Path(file).suffix.lower(), partial(nx.read_edgelist, data=False))
+    found = read_graph(used(Path(file)))
+    graph, notes = found.graph, found.notes
     try:
-        graph: nx.Graph[Any] = nx.Graph(read(used(Path(file))))
-    except FileNotFoundError:
-        raise BadInput(f"topology = {str(file)!r}: must be an existing file") from None
-    except Exception as error:
-        reason = one_line(error) or type(error).__name__
-        forms = "GraphML, GML, node-link JSON or a list of edges"
-        raise BadInput(f"topology = {str(file)!r}: must be {forms} ({reason})") from None
-    try:
-        check_connected(graph)
+        check_graph(graph)
     except BadInput as error:
         raise BadInput(f"topology = {str(file)!r}: {error}") from None
+    if check.flag("connected", connected) and not nx.is_connected(graph):
+        if not graph.number_of_edges():
+            raise BadInput(f"topology = {str(file)!r}: must have an edge; it has {len(graph)} nodes without any")
+        parts = sorted(nx.connected_components(graph), key=len, reverse=True)
+        notes.append(
+            f"took the largest of {len(parts)} parts, {len(parts[0])} of {len(graph)} nodes (connected=False takes all)"
+        )
+        # A copy: a subgraph's view has its nodes in the order of the graph.
+        graph = nx.Graph(graph.subgraph(parts[0]))
+    if notes:
+        check.doubt(f"topology = {str(file)!r}, {found.form}: {'; '.join(notes)}")
     for _, data in graph.nodes(data=True):
         positions: list[Any] = [data.get("pos"), *((data.get(x), data.get(y)) for x, y in _COORDINATES)]
         valid = [position for position in positions if place_of(position) is not None]
         if valid:
             data["pos"] = tuple(valid[0])
-    return graph
-
-
-def _read_json(file: str | Path) -> "nx.Graph[Any]":
-    """Read networkx's node-link JSON; earlier versions and other programs call the edges links."""
-    content = json.loads(Path(file).read_text(encoding="utf-8"))
-    graph: nx.Graph[Any] = nx.node_link_graph(content, edges="edges" if "edges" in content else "links")
     return graph
 
 

@@ -40,6 +40,8 @@ class Ledger:
         The counts of the network.
     more : sequence of str
         Causes beyond `CAUSES`, from `netsim.core.records.ALL_CAUSES`, that are possible in this run.
+    on_wires : bool
+        Whether each link carries bits of its own; on a radio a transmission serves all links of its sender.
 
     Attributes
     ----------
@@ -58,6 +60,8 @@ class Ledger:
         agent_keys: Keys,
         tally: Tally,
         more: Sequence[str] = (),
+        *,
+        on_wires: bool = True,
     ) -> None:
         self.agents = agents
         self.senders = senders
@@ -66,6 +70,7 @@ class Ledger:
         self.causes = (*CAUSES, *more)
         self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
+        self._on_wires = on_wires
         self.scene: Scene | None = None
         """The run's round period, end time, medium and node positions; set by the runtime."""
         self.keeps_trace = tally.keeps
@@ -168,10 +173,10 @@ class Ledger:
         Returns
         -------
         DataFrame
-            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. In every row,
-            offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the columns
-            ``by``, the first one first: agents as in the graph, kinds by their text. On a radio, wire bits are counted
-            per transmission and not per link, so ``wire_bits`` is 0 here; see `senders_table`.
+            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and, on wires, ``wire_bits``. In
+            every row, offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the
+            columns ``by``, the first one first: agents as in the graph, kinds by their text. On a radio one transmission
+            serves many links, so a link has no wire bits of its own: see `senders_table`.
         """
         import pandas as pd
 
@@ -228,5 +233,6 @@ class Ledger:
         for key, kind in self.in_flight():
             in_flight[kind, key >> tally.shift] += 1
         counts["in_flight"] = in_flight
-        counts["wire_bits"] = tally.by_link("wire_bits") + tally.to_all("wire_bits")[:, self.senders]
+        if self._on_wires:
+            counts["wire_bits"] = tally.by_link("wire_bits") + tally.to_all("wire_bits")[:, self.senders]
         return counts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from netsim.links.latency import Latency
+from netsim.links.latency import Latency, on_links
 from netsim.links.link import Link
 from netsim.links.loss import Bernoulli
 from netsim.util.draws import Keys, purpose_key, stream_keys, uniforms
@@ -64,7 +64,10 @@ class LinkDraws:
             indices = slice(None) if len(groups) == 1 else same
             losses[indices] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
             fixed[indices] = link.latency_model.fixed or 0.0
-            self._models.append((link.latency_model, indices))
+            model = link.latency_model
+            if model.fixed is None:
+                model = on_links(model, uniforms(self._stream("latency"), 0, 1)[0, indices])
+            self._models.append((model, indices))
         self._losses = losses if losses.any() else None
         self._fixed: list[float] = fixed.tolist()
         self.longest = max(self._fixed, default=0.0)

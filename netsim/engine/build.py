@@ -115,7 +115,9 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     tally = Tally(name_keys, keys, keeps_events)
     on_medium = isinstance(settings.medium, Radio)
     causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
-    run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
+    run.ledger = run.result.ledger = Ledger(
+        names, senders, receivers, name_keys, tally, causes, on_wires=settings.medium == "wires"
+    )
     run.ledger.keeps_trace = settings.trace
     run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
     run.loop = loop

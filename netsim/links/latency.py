@@ -4,6 +4,7 @@ Each turns uniform numbers into delays by the inverse of its distribution, for w
 overlap: a latency never makes the next frame wait.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -117,14 +118,28 @@ class LogNormal(_Random):
 
 @dataclass(frozen=True, eq=False)
 class TracedDelays(_Random):
-    """Measured delays, in their order, from the start again after the last."""
+    """Measured delays, in their order, from the start again after the last.
+
+    Each link begins at ``start``, or, if that is None, at a place of its own (`on_links`). ``starts``, shape (links,),
+    are the places of some links; without them, as for compute times, all begin at ``start`` or the first delay.
+    """
 
     values: Delays
+    start: int | None = None
+    starts: NDArray[np.int64] | None = None
+
+    def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
+        """Return the model on some links; ``u``, shape (links,), are uniform numbers that set where each begins."""
+        if self.start is not None:
+            return self
+        return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays of frames ``first`` …, the same on each link."""
-        rows = self.values[np.arange(first, first + len(u)) % len(self.values)]
-        return np.repeat(rows[:, None], u.shape[1], axis=1)
+        """Return the delays of frames ``first`` … on each link."""
+        begin = (self.start or 0) if self.starts is None else self.starts
+        numbers = np.arange(first, first + len(u))[:, None] + np.broadcast_to(begin, u.shape[1])
+        found: Delays = self.values[numbers % len(self.values)]
+        return found
 
 
 def _bounded(model: Latency, name: str, value: float) -> Latency:
@@ -178,13 +193,36 @@ def pareto(minimum: float, shape: float) -> Latency:
     return _bounded(Pareto(minimum, check.finite("shape", shape, above=1)), "minimum", minimum)
 
 
-def trace(seconds: ArrayLike) -> Latency:
-    """Measured delays in ``seconds``, shape (n,), used in their order and again from the start."""
+def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
+    """Measured delays, used in their order, one a frame (or fragment), and again from the start.
+
+    Parameters
+    ----------
+    seconds : array, shape (n,)
+        The delays in seconds.
+    offsets : int, optional
+        Where in the record, from 0 to n − 1, every link that has this model begins: they are slow in step. Default:
+        each link begins at a place of its own, drawn from the network's seed and the link's two ends. As compute times
+        (`netsim.Network`, ``compute``), where each node may have its own record, the default is the first.
+
+    Raises
+    ------
+    BadInput
+        If there is no delay, one is negative or not finite, or ``offsets`` is no place in the record.
+    """
     # A copy: what the caller does to the array afterwards is not the link's business.
-    values = check.finite_array("seconds", seconds).flatten()
+    values = check.vector("seconds", seconds)
     if not len(values) or values.min() < 0:
         raise check.refuse("seconds", seconds, "at least one delay, none of them negative")
-    return TracedDelays(values)
+    return TracedDelays(
+        values, None if offsets is None else check.integer("offsets", offsets, high=len(values) - 1, low=0)
+    )
+
+
+def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
+    """Return a model on some links, where it depends on the link; ``u``, shape (links,), is a number of each."""
+    place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
+    return model if place is None else place(u)
 
 
 def of(value: "float | Latency") -> Latency:

@@ -130,8 +130,16 @@ class Link:
         check.put(self, reliability=reliabilities.of(self.reliability))
         check.fields(self, check.flag, "crc", "fifo")
 
-    def with_loss(self, loss: Loss) -> "Link":
-        """Return the same settings with another loss: `dataclasses.replace`, but without checking the others again."""
+    def with_loss(self, loss: float | Loss) -> "Link":
+        """Return the same settings with another loss: `dataclasses.replace`, but without checking the others again.
+
+        Raises
+        ------
+        BadInput
+            If ``loss`` is neither a probability nor a model, as `Link` does.
+        """
+        check.called("loss", loss)
+        loss = losses.of(loss)
         if type(self) is not Link:
             return replace(self, loss=loss)
         link = object.__new__(Link)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from netsim._former import former_names
 from netsim.errors import BadInput
@@ -287,9 +287,13 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
         Where in the record, from 0 to n − 1, every link that has this model begins: they lose in step. Default: each
         link begins at a place of its own, drawn from the network's seed and the link's two ends.
     """
-    values: NDArray[np.generic] = np.asarray(lost)
-    if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
-        raise check.refuse("lost", lost, "a sequence of at least one 0 (arrived) or 1 (lost)")
+    allowed = "a sequence of at least one 0 (arrived) or 1 (lost)"
+    try:
+        values = check.vector("lost", lost, flags=True)
+    except BadInput:
+        raise check.refuse("lost", lost, allowed) from None
+    if not len(values) or not np.isin(values, (0, 1)).all():
+        raise check.refuse("lost", lost, allowed)
     start = None if offsets is None else check.integer("offsets", offsets, low=0, high=len(values) - 1)
     return TracedLosses(tuple(bool(v) for v in values), start)
 
@@ -306,10 +310,10 @@ def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
     seconds : float or array of shape (n,)
         How long each lasts.
     """
-    values = check.finite_array("losses", losses).flatten()
+    values = check.vector("losses", losses)
     if not len(values) or values.min() < 0 or values.max() > 1:
         raise check.refuse("losses", losses, "at least one probability, all in [0, 1]")
-    lengths = check.finite_array("seconds", seconds).flatten()
+    lengths = check.vector("seconds", seconds, scalar=True)
     if len(lengths) not in (1, len(values)) or lengths.min() <= 0:
         raise check.refuse("seconds", seconds, f"one length > 0, or one for each of the {len(values)} losses")
     starts = np.concatenate([[0.0], np.cumsum(np.broadcast_to(lengths, len(values)))])

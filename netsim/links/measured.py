@@ -17,7 +17,7 @@ from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
 from netsim.links.loss import Loss
-from netsim.util import check
+from netsim.util import check, tables
 from netsim.util.datafiles import find, used
 from netsim.util.typing import Array
 
@@ -88,12 +88,14 @@ def from_table(
     """
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
-    for number, (sender, receiver, value) in enumerate(
-        zip(frame["sender"].tolist(), frame["receiver"].tolist(), frame["reception"].tolist(), strict=True), 1
-    ):
+    columns = (frame[name].tolist() for name in ("sender", "receiver", "reception"))
+    for place, (sender, receiver, value) in enumerate(zip(*columns, strict=True)):
         if (sender, receiver) in reception:
-            raise BadInput(f"table, row {number}: must be the only one from {sender!r} to {receiver!r}")
-        reception[sender, receiver] = check.probability(f"table, row {number}: reception", value)
+            where = _row_of(table, frame, place)
+            raise BadInput(f"{where}: must be the only one from {sender!r} to {receiver!r}")
+        if not (type(value) is float and 0.0 <= value <= 1.0):
+            value = check.probability(f"{_row_of(table, frame, place)}: reception", value)
+        reception[sender, receiver] = value
     found = _of_reception("table", reception, _of_bits(link, bits), least, both, positions, coherence=coherence)
     lacking = [node for node in found.graph if positions is not None and node not in positions]
     if lacking:
@@ -136,13 +138,19 @@ def _of_reception(
     model, least = Link() if link is None else link, check.probability("least", least)
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
+    reception = {
+        # The name of a value is made for those only that may be wrong: of a large network there are millions.
+        pair: value
+        if type(value) is float and 0.0 <= value <= 1.0
+        else check.probability(f"reception[{pair!r}]", value)
+        for pair, value in check.mapping("reception", reception).items()
+    }
     lost = {pair: 1.0 - value for pair, value in reception.items()}
     good = {pair for pair, value in reception.items() if value >= least and value > 0}
     models: dict[float, Loss] = {}
     loss_of: dict[Pair, Loss] = {}
     for pair, value in lost.items():
-        # Of the many pairs that are not linked, only what is no probability is looked at.
-        if pair in good or (pair[1], pair[0]) in good or not 0.0 <= value <= 1.0:
+        if pair in good or (pair[1], pair[0]) in good:
             if value not in models:
                 models[value] = _lossy(value, coherence)
             loss_of[pair] = models[value]
@@ -200,26 +208,36 @@ def _in_order(node: Hashable) -> tuple[bool, float, str]:
     return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
 
 
+def _row_of(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
+    """Return where a row stands: the file and its line, or its number in a table that was given."""
+    if not isinstance(table, str | Path):
+        return f"table, row {place + 1}"
+    return f"{Path(table).name}, line {tables.line_of(Path(table), int(frame.index[place]))}"
+
+
 def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.DataFrame":
     import pandas as pd
 
     frame = table
     if isinstance(frame, str | Path):
         try:
-            frame = pd.read_csv(used(Path(frame)))
-        except FileNotFoundError:
-            raise BadInput(f"table = {str(table)!r}: must be an existing file") from None
-        except Exception as error:
-            raise BadInput(f"table = {str(table)!r}: must be a csv file ({one_line(error)})") from None
+            if not Path(frame).exists():
+                raise BadInput(f"table = {str(table)!r}: must be an existing file")
+            frame = tables.frame(used(Path(frame)))[0]
+        except BadInput as error:
+            if str(error).startswith("table = "):
+                raise
+            raise BadInput(f"table = {str(table)!r}: must be a csv file ({error})") from None
     if not isinstance(frame, pd.DataFrame):
         raise check.refuse("table", table, "a path or a DataFrame")
     for name in columns:
         if name not in frame.columns:
             there = ", ".join(map(str, frame.columns))
-            raise BadInput(f"table: must have a column {name!r}; it has {there or 'none'}")
+            what = f"table = {str(table)!r}" if isinstance(table, str | Path) else "table"
+            raise BadInput(f"{what}: must have a column {name!r}; it has {there[:200] or 'none'}")
         if frame[name].isna().any():
-            row = int(frame[name].isna().to_numpy().argmax()) + 1
-            raise BadInput(f"table, row {row}: must have a {name}; it is empty")
+            row = int(frame[name].isna().to_numpy().argmax())
+            raise BadInput(f"{_row_of(table, frame, row)}: must have a {name}; it is empty")
     return frame
 
 

@@ -89,7 +89,7 @@ def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
     what a frame leaves of one, the next may use if it waits already. Source: Netravali et al., "Mahimahi: accurate
     record-and-replay for HTTP", USENIX ATC 2015.
     """
-    times = check.finite_array("seconds", seconds).flatten()
+    times = check.vector("seconds", seconds)
     if not len(times) or times[0] < 0 or times[-1] <= 0 or (np.diff(times) < 0).any():
         raise check.refuse("seconds", seconds, "at least one time, in order, none negative and the last > 0")
     return Opportunities(times, check.integer("bits", bits, low=1))

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.links.latency import Latency
+from netsim.links.latency import Latency, TracedDelays
 from netsim.util import check
 
 Way = Literal["none", "ack", "nack", "keyframe"]
@@ -86,4 +86,6 @@ def of(value: "Reliability | str") -> Reliability:
 
 def typical(latency: Latency) -> float:
     """Return a latency's median, in seconds."""
+    if isinstance(latency, TracedDelays):
+        return float(np.median(latency.values))
     return latency.fixed if latency.fixed is not None else float(latency.delays(np.array([[0.5]]), 0)[0, 0])

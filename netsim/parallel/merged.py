@@ -91,7 +91,7 @@ def empty_ledger(settings: Settings, names: Sequence[Hashable]) -> Ledger:
     senders, receivers, _ = ends_of_links({name: tuple(settings.graph[name]) for name in names})
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     tally = MergedTally(name_keys, draws.link_keys(name_keys[senders], name_keys[receivers]), settings.trace)
-    return Ledger(names, senders, receivers, name_keys, tally)
+    return Ledger(names, senders, receivers, name_keys, tally, on_wires=settings.medium == "wires")
 
 
 def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:

@@ -7,7 +7,7 @@ needs more, or frames that go to one neighbour only.
 
 from collections.abc import Callable, Sequence
 
-from netsim.links.latency import Latency
+from netsim.links.latency import Latency, on_links
 from netsim.links.link import Link
 from netsim.links.loss import Clocked
 from netsim.util.draws import Keys, Stream, stream_keys, uniforms
@@ -24,7 +24,9 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        self._model, self._key, self._count = model, key, 0
+        # A model of recorded delays has no other use for the stream's first number.
+        self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
+        self._key, self._count = key, 0
         self._block: list[float] = []
 
     def next(self) -> float:

@@ -269,6 +269,25 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
     return array
 
 
+def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) -> NDArray[np.float64]:
+    """Return ``value`` as a finite float64 array of shape (n,), a copy that belongs to the caller.
+
+    Truth values are numbers only with ``flags``, and a single number is an array of one only with ``scalar``. Text that
+    looks like a number is none.
+    """
+    allowed = "a number or an array of numbers, of shape (n,)" if scalar else "an array of numbers, of shape (n,)"
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        # Lists of different lengths.
+        raise refuse(name, value, allowed) from None
+    if given.ndim > 1 or (given.ndim == 0 and not scalar):
+        raise refuse(name, value, allowed + (f"; its shape is {given.shape}" if given.ndim else ""))
+    if given.dtype.kind in ("USmMV" if flags else "bUSmMV"):
+        raise refuse(name, value, "an array of real numbers")
+    return finite_array(name, value).reshape(-1).copy()
+
+
 def measured(value: Any) -> float | None:
     """Return a probe's value as an int or float (True becomes 1.0), or None if it is not a real number."""
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:

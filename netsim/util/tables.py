@@ -1,19 +1,120 @@
-"""Small csv files written by hand: each row with the line that an error names."""
+"""Csv files: small ones written by hand, row by row with the line that an error names, and whole tables.
+
+All are read alike: UTF-8 with or without a byte order mark, compressed by gzip or not; commas, semicolons or tabs
+between the columns, blanks after them do not count; with semicolons or tabs a number may have a decimal comma; empty
+lines and lines that begin with # are left out.
+"""
 
 import csv
+import gzip
+import io
+import math
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping
+import warnings
+import zlib
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.util import check
 from netsim.util.datafiles import used
 
-__all__ = ["name", "number", "rows"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["frame", "line_of", "name", "number", "rows"]
 
 # As Python writes it: 07 is another name than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
+_COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
+_UNNAMED = re.compile(r"(Unnamed: \d+)?")
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _bytes_of(path: Path, failed: str) -> bytes:
+    """Return a file's bytes, uncompressed; ``failed`` begins the message of an error."""
+    if not path.is_file() and path.exists():
+        # A pipe would block until somebody writes.
+        raise BadInput(f"{failed}: must be a regular file")
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" or path.suffix == ".gz" else data
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise BadInput(f"{failed}: {one_line(error)}") from None
+
+
+def _text_of(data: bytes, failed: str) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise BadInput(f"{failed}: must be text in UTF-8; it is in UTF-16")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{failed}, line {line}: must be text in UTF-8 ({one_line(error)})") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise BadInput(f"{failed}, line {line}: must be text; it has a character of 0")
+    return text
+
+
+def _without_comments(text: str) -> str:
+    """Return a text whose comments are empty lines, so that the others keep their numbers."""
+    if "#" not in text:
+        return text
+    if '"' not in text:
+        return _COMMENT.sub("", text)
+    lines, quoted = text.splitlines(keepends=True), False
+    for place, line in enumerate(lines):
+        if not quoted and line.lstrip().startswith("#"):
+            lines[place] = line[len(line.rstrip("\r\n")) :]
+        else:
+            quoted ^= line.count('"') % 2 == 1
+    return "".join(lines)
+
+
+def _mark_of(text: str) -> str:
+    """Return what stands between the columns: a comma, semicolon or tab, by the first two lines."""
+    lines = [re.sub(r'"[^"]*"', "", line) for line in _first_lines(text, 2)]
+    if not lines:
+        return ","
+    for mark in ";\t":
+        if mark in lines[0] and ("," not in lines[0] or _same_counts(lines, mark) > _same_counts(lines, ",")):
+            return mark
+    return ","
+
+
+def _same_counts(lines: Sequence[str], mark: str) -> bool:
+    return len({line.count(mark) for line in lines}) == 1
+
+
+def _first_lines(text: str, count: int) -> list[str]:
+    """Return the first lines that are not empty."""
+    found: list[str] = []
+    for match in re.finditer(r"[^\r\n]+", text):
+        if match.group().strip():
+            found.append(match.group())
+        if len(found) == count:
+            break
+    return found
+
+
+def _reader(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows with their lines, without empty ones; cells without the blanks around them."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield reader.line_num, [cell.strip() for cell in cells]
+
+
+# --- row by row -------------------------------------------------------------------------------------------------------
 
 
 def rows(
@@ -21,20 +122,20 @@ def rows(
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield where each row of a csv file stands ("motes.csv, line 3"), and its cells by column, without blanks.
 
-    Empty lines and lines that begin with # are left out.
-
     Raises
     ------
     BadInput
         If the file is missing or not text, a needed column is missing, another is unknown, or a row has other cells.
     """
+    failed = f"file = {str(path)!r}"
     try:
-        with used(Path(path)).open(newline="", encoding="utf-8-sig") as file:
-            found = [(line, [cell.strip() for cell in cells]) for line, cells in _numbered(file)]
+        text = _without_comments(_text_of(_bytes_of(used(Path(path)), f"{failed}: must be a csv file"), failed))
+        mark = _mark_of(text)
+        found = list(_reader(text, mark))
     except FileNotFoundError:
-        raise BadInput(f"file = {str(path)!r}: must be an existing file") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"file = {str(path)!r}: must be a csv file ({one_line(error)})") from None
+        raise BadInput(f"{failed}: must be an existing file") from None
+    except csv.Error as error:
+        raise BadInput(f"{failed}: must be a csv file ({one_line(error)})") from None
     if not found:
         raise BadInput(f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed)}; it is empty")
     (line, columns), where = found[0], Path(path).name
@@ -48,15 +149,9 @@ def rows(
     for line, cells in found[1:]:
         if len(cells) != len(columns):
             raise BadInput(f"{where}, line {line}: must have {len(columns)} cells, as the first line; has {len(cells)}")
+        if mark != ",":
+            cells = [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
         yield f"{where}, line {line}", dict(zip(columns, cells, strict=True))
-
-
-def _numbered(file: TextIO) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with their lines, without empty ones and comments."""
-    reader = csv.reader(file)
-    for cells in reader:
-        if any(cells) and not cells[0].lstrip().startswith("#"):
-            yield reader.line_num, cells
 
 
 def number(where: str, row: Mapping[str, str], column: str) -> float:
@@ -74,3 +169,145 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
     return int(text) if _WHOLE.fullmatch(text) else text
+
+
+# --- whole tables -----------------------------------------------------------------------------------------------------
+
+
+def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
+    """Return the table of a csv file, one sample a row, and notes on what was left out of it.
+
+    The first line has the names of the columns. Only empty cells are missing values; every other mark is kept as text.
+    An unnamed first column, which counts the rows, and empty columns and rows are left out. The index of the table
+    holds the number of each row in the file, for `line_of`.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    columns : sequence of int, optional
+        The places of the columns to read; all by default.
+
+    Raises
+    ------
+    BadInput
+        If the file is damaged, no table, or its first line looks like a row of data, has no name for a column that is
+        not empty, or one name twice.
+    """
+    import pandas as pd
+
+    try:
+        data = _bytes_of(path, f"{path} cannot be read")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: must be an existing file") from None
+    given = _text_of(data, str(path))
+    text = _without_comments(given)
+    mark = _mark_of(text)
+    line, names = _header_of(path, text, mark)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
+            # Only empty cells are missing values: other marks are text, and are reported as such.
+            found = pd.read_csv(
+                io.BytesIO(data if text is given or text == given else text.encode()),
+                index_col=False,
+                keep_default_na=False,
+                na_values=[""],
+                low_memory=False,
+                usecols=None if columns is None else list(columns),
+                sep=mark,
+                skipinitialspace=True,
+                decimal=_decimal_of(text, mark),
+            )
+    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
+        raise BadInput(f"{path} is no table: {one_line(error)}") from None
+    for each in found.columns:
+        if not pd.api.types.is_numeric_dtype(found[each]):
+            found[each] = found[each].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+    places = range(len(names)) if columns is None else columns
+    found.columns = pd.Index([names[place] for place in places])
+    if mark != ",":
+        found = found.dropna(how="all")
+    found, notes = _named_only(path, line, found)
+    notes += _check_header(path, line, found)
+    return found, notes
+
+
+def line_of(path: Path, row: int) -> int | None:
+    """Return the line of a row of `frame`, by its number in the table's index; None if there is no such row."""
+    text = _without_comments(_text_of(_bytes_of(path, str(path)), str(path)))
+    lines = [line for line, _ in _all_rows(text, _mark_of(text))]
+    return lines[row + 1] if row + 1 < len(lines) else None
+
+
+def _all_rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that pandas counts: all but empty lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    for cells in reader:
+        if len(cells) > 1 or any(cell.strip() for cell in cells):
+            yield reader.line_num, cells
+
+
+def _header_of(path: Path, text: str, mark: str) -> tuple[int, list[str]]:
+    try:
+        line, names = next(_all_rows(text, mark))
+    except StopIteration:
+        raise BadInput(f"{path} is no table: No columns to parse from file") from None
+    except csv.Error as error:
+        raise BadInput(f"{path} is no table: {one_line(error)}") from None
+    names = [each.strip() for each in names]
+    twice = [each for each in names if not _UNNAMED.fullmatch(each) and names.count(each) > 1]
+    if twice:
+        raise BadInput(f"{path}, line {line}: must have one column {twice[0]!r}; it has {names.count(twice[0])}")
+    return line, names
+
+
+def _decimal_of(text: str, mark: str) -> str:
+    """Return the decimal mark: a comma if there are numbers with one and none with a point."""
+    if mark == ",":
+        return "."
+    begin, end = rf"(?:^|{mark})[ \"]*[-+]?\d+", rf"\d+[ \"]*(?={mark}|\r|$)"
+    has_comma = re.search(f"{begin},{end}", text, re.MULTILINE)
+    return "," if has_comma and not re.search(rf"{begin}\.{end}", text, re.MULTILINE) else "."
+
+
+def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataFrame, list[str]]":
+    """Return a table without columns that have no name: the first, which counts the rows, and empty ones."""
+    unnamed = [place for place, each in enumerate(found.columns) if _UNNAMED.fullmatch(str(each))]
+    notes = []
+    for place in unnamed:
+        empty = bool(found.iloc[:, place].isna().all())
+        if place and not empty:
+            raise BadInput(f"{path}, line {line}: must have a name for its column {place + 1}, which is not empty")
+        notes.append(f"column {place + 1} left out: it has no name{', and is empty' if empty else ''}")
+    kept = [place for place in range(len(found.columns)) if place not in unnamed]
+    return (found.iloc[:, kept] if unnamed else found), notes
+
+
+def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
+    """Return a note on names that are numbers; raise BadInput if the first line looks like a row of data."""
+    names = [str(each) for each in found.columns]
+    numbers = [float(each) for each in names if _is_number(each)]
+    again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
+    steps = set(np.diff(numbers).tolist())
+    # Years, or the places of an array's columns.
+    counts = len(steps) <= 1 and all(each.is_integer() for each in numbers) and min(steps, default=1.0) > 0
+    if len(numbers) == len(names) and counts and numbers[:1] in ([0.0], [1.0]):
+        return [f"columns are called {names[0]} to {names[-1]}, as the first line says"] if len(names) > 1 else []
+    like_data = len(numbers) + len(again)
+    if (names and like_data == len(names)) or (numbers and like_data > len(names) / 2 and not (counts and not again)):
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        why = f"{shown} looks like a row of data: put a line of names before it"
+        raise BadInput(f"{path}, line {line}: must name the columns; {why}")
+    return []
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text.replace(",", ".")))
+    except ValueError:
+        return False
+
+
+def _recurs(column: "pd.Series[Any]", cell: str) -> bool:
+    return bool(column.dtype.kind not in "biuf" and (column == cell).any())

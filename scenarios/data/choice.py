@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import bare, find_table
-from netsim.scenarios.data.formats import numbers, read_frame
+from netsim.scenarios.data.formats import as_numbers, numbers, place_in, read_frame
+from netsim.util import check
 from netsim.util.datafiles import nearest
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ MOST_CLASSES = 20
 
 MOST_TEXTS = 1000
 """A column of text may have at most this many different values, each of which becomes an input."""
+
+UNKNOWN = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
+"""Cells that are missing, where rows or cells of that kind are asked to be left out or filled."""
 
 # Marks that stand for an unknown cell; rows with one are left out, if a target of classes is asked for.
 _UNKNOWN = {"adult": "?"}
@@ -59,10 +63,14 @@ class Columns:
         Column of the table to predict; by default the last one.
     drop : str
         Columns of the table to leave out, with commas between.
+    missing : str
+        Cells that are empty, ? or NA. "refuse" (the default) names the first. "drop" leaves out their rows. "mean" puts
+        the mean of the column's other numbers; the target must not miss any.
     """
 
     target: str | None = None
     drop: str | None = None
+    missing: str | None = None
 
     @property
     def wants_classes(self) -> bool | None:
@@ -71,7 +79,7 @@ class Columns:
 
     def check_left_out(self, data: str) -> None:
         """Raise BadInput if columns are chosen, for data that are no table."""
-        for name in ("target", "drop", "classes"):
+        for name in ("target", "drop", "missing", "classes"):
             value = getattr(self, name, None)
             if value is not None:
                 raise BadInput(f"{name} = {value!r}: must be left out for the data {data!r}, which are no table")
@@ -166,6 +174,8 @@ class Chosen:
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a column as finite numbers, shape (n,), or raise BadInput that names the first bad cell."""
         hint = "" if name == self.target else f"; --drop {name} leaves the column out"
+        if self.frame[name].isin([*UNKNOWN, None]).any() or self.frame[name].isna().any():
+            hint += ", --missing drop the rows" if hint else "; --missing drop leaves such rows out"
         return numbers(self.path, self.frame[name], hint)
 
     def encoded(self, name: str) -> NDArray[np.float64]:
@@ -181,8 +191,8 @@ class Chosen:
             # Mostly numbers: a cell that is none is a mistake, not a category.
             return self.column(name)[:, None]
         if column.isna().any():
-            row = int(np.flatnonzero(column.isna())[0])
-            raise BadInput(f"{self.path}: column {name!r}, data row {row + 1} is empty: must be text")
+            where = place_in(self.path, column, int(np.flatnonzero(column.isna())[0]))
+            raise BadInput(f"{where} is empty: must be text")
         values = column.nunique()
         if values > MOST_TEXTS:
             raise BadInput(
@@ -210,7 +220,7 @@ def choose(data: str, choice: Columns) -> Chosen:
         If there is no such table, a column is not there or holds dates, or the target cannot be what is asked for.
     """
     path = find_table(data)
-    frame = read_frame(path)
+    frame, read = read_frame(path)
     frame, left_out = _without(path, bare(data), frame, choice)
     columns = [str(each) for each in frame.columns]
     if len(columns) < 2:
@@ -220,13 +230,65 @@ def choose(data: str, choice: Columns) -> Chosen:
     classes = choice.wants_classes
     if classes is not False and bare(data) in _UNKNOWN:
         mark = _UNKNOWN[bare(data)]
-        frame = frame[~(frame == mark).any(axis=1)].reset_index(drop=True)
+        frame = frame[~(frame == mark).any(axis=1)]
         if not len(frame):
             raise BadInput(f"{path} has no row without {mark!r}: must have one at least")
+    frame, filled = _without_missing(path, frame, target, choice.missing)
     looks_like_classes, why = _looks(frame[target])
     taken = looks_like_classes if classes is None else classes
-    notes = [f"columns left out: {', '.join(left_out)}"] if left_out else []
+    notes = [*read, *filled, *([f"columns left out: {', '.join(left_out)}"] if left_out else [])]
+    if choice.wants_classes is not False:
+        notes += _many_texts(frame, target)
     return Chosen(data, path, frame, target, taken, (_taken(target, why, classes, taken, choice), *notes))
+
+
+def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | None) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table without the cells that are missing, and a note on what became of them."""
+    if check.one_of("missing", asked or "refuse", ("drop", "mean", "refuse")) == "refuse":
+        return frame, []
+    known = frame.mask(frame.isin(UNKNOWN))
+    empty = known.isna()
+    if not empty.to_numpy().any():
+        return frame, []
+    if asked == "drop":
+        kept = known[~empty.any(axis=1)]
+        if not len(kept):
+            raise BadInput(f"{path} has no row without a missing cell: must have one at least")
+        notes = [f"rows left out: {len(frame) - len(kept):,} of {len(frame):,}, which miss a cell"]
+    else:
+        if empty[target].any():
+            where = place_in(path, frame[target], int(np.flatnonzero(empty[target])[0]))
+            raise BadInput(f"{where} is missing: must not be, for a mean; --missing drop leaves such rows out")
+        kept = known
+        notes = [f"cells filled with their column's mean: {int(empty.to_numpy().sum()):,}"]
+    kept = kept.copy()
+    for name in frame.columns[empty.any(axis=0)]:
+        values = as_numbers(kept[name])
+        # Without its marks the column may hold numbers only.
+        numeric = bool((values.notna() == kept[name].notna()).all()) and bool(values.notna().any())
+        if numeric:
+            kept[name] = values
+        if asked == "mean":
+            if not numeric:
+                where = place_in(path, frame[name], int(np.flatnonzero(empty[name])[0]))
+                raise BadInput(f"{where} is missing: must be in a column of numbers, for a mean; --missing drop")
+            kept[name] = values.fillna(values.mean())
+    return kept, notes
+
+
+def _many_texts(frame: pd.DataFrame, target: str) -> list[str]:
+    """Return a note on each column of text that becomes many inputs."""
+    notes = []
+    for name in frame.columns:
+        column = frame[name]
+        if name == target or is_numeric(column) or pd.api.types.is_bool_dtype(column) or _mostly_numbers(column):
+            continue
+        values = int(column.nunique())
+        if MOST_CLASSES < values <= MOST_TEXTS:
+            notes.append(
+                f"column {str(name)!r}: {values:,} different texts, each an input; --drop {name} leaves it out"
+            )
+    return notes
 
 
 def is_numeric(column: "Column") -> bool:
@@ -252,7 +314,7 @@ def _looks(column: "Column") -> tuple[bool, str]:
 
 
 def _mostly_numbers(column: "Column") -> bool:
-    return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
+    return bool(as_numbers(column).notna().mean() > 0.5)
 
 
 def _taken(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import MOST_TEXTS, Chosen, TableChoice, choose, is_numeric
+from netsim.scenarios.data.formats import place_in
 from netsim.util import check
 
 _SHOWN = 10  # names of classes, in an error
@@ -94,12 +95,14 @@ def _classes(chosen: Chosen) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     column = chosen.frame[chosen.target]
     allowed = f"column {chosen.target!r} of {chosen.path}: must hold a class in each row"
     if column.isna().any():
-        raise BadInput(f"{allowed}; data row {int(np.flatnonzero(column.isna())[0]) + 1} is empty")
+        where = place_in(chosen.path, column, int(np.flatnonzero(column.isna())[0]))
+        raise BadInput(f"{where} is empty: must hold a class in each row; --missing drop leaves such rows out")
     numeric = is_numeric(column)
     broken = np.flatnonzero(column % 1 != 0) if numeric else np.zeros(0, dtype=np.intp)
     if len(broken):
         row = int(broken[0])
-        raise BadInput(f"{allowed}, whole numbers or text; data row {row + 1} = {column.iloc[row]:g}")
+        where = place_in(chosen.path, column, row)
+        raise BadInput(f"{where} = {column.iloc[row]:g}: must hold a class in each row, whole numbers or text")
     kinds, labels = np.unique(column.to_numpy(), return_inverse=True)
     if not 2 <= len(kinds) <= MOST_TEXTS:
         raise BadInput(f"{allowed}, of 2 to {MOST_TEXTS} classes; there are {len(kinds)}")

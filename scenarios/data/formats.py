@@ -1,9 +1,6 @@
 """Reading the files of data sets: each format becomes a DataFrame, or says in one line why it cannot."""
 
-import gzip
 import importlib.util
-import io
-import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,29 +13,32 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find, find_table
+from netsim.util import tables
 
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
-def read_frame(path: Path) -> pd.DataFrame:
-    """Return the table of a file, one sample a row.
+def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table of a file, one sample a row, and notes on what was left out of it.
 
-    A csv file begins with a line of column names, and has commas between its columns; only its empty cells are missing
-    values, every other mark is kept as it is. The arrays of an npz file are columns by their names; of an array of more
-    dimensions, such as images, each element of a sample is a column: ``x0``, ``x1``, ….
+    A csv file (`netsim.util.tables.frame`) begins with a line of column names, and has commas, semicolons or tabs
+    between its columns; only its empty cells are missing values, every other mark is kept as it is. The arrays of an
+    npz file are columns by their names; of an array of more dimensions, such as images, each element of a sample is a
+    column: ``x0``, ``x1``, ….
 
-    Raises BadInput if it is damaged, no table, has other marks than commas between its columns, or has no row; or for
+    Raises BadInput if it is damaged, no table, its first line looks like a row of data, or it has no row; or for
     parquet, if pyarrow is missing.
     """
+    notes: list[str] = []
     if path.name.endswith(".npz"):
         frame = _frame_of_arrays(path)
     elif path.name.endswith(".parquet"):
         frame = _frame_of_parquet(path)
     else:
-        frame = _frame_of_text(path)
+        frame, notes = tables.frame(path)
     if not len(frame):
         raise BadInput(f"{path} has no row: must be a table with one sample a row")
-    return frame
+    return frame, notes
 
 
 def samples_in(data: str) -> int:
@@ -52,7 +52,9 @@ def samples_in(data: str) -> int:
             return int(reader.read_metadata(path).num_rows)
         except _UNREADABLE as error:
             raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    return len(_frame_of_text(path, usecols=[0]))
+    first = tables.frame(path, [0])[0]
+    # A row without a first cell may have others, or none.
+    return len(tables.frame(path)[0]) if not len(first.columns) or first.isna().any(axis=None) else len(first)
 
 
 def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -69,17 +71,33 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column as numbers, NaN where a cell is none; whole numbers beyond all floats are infinite."""
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        # As text, such numbers become infinite.
+        return pd.to_numeric(column.map(str, na_action="ignore"), errors="coerce")
+
+
 def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.float64]:
     """Return a column as finite numbers, or raise BadInput that names the column and the first bad row, and a hint."""
-    values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    values = np.asarray(as_numbers(column), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row = int(bad[0])
         raise BadInput(
-            f"{path}: column {column.name!r}, data row {row + 1} = {_shown(column.iloc[row])}: must be a finite number "
+            f"{place_in(path, column, row)} = {_shown(column.iloc[row])}: must be a finite number "
             f"({len(bad)} such rows){hint}"
         )
     return values
+
+
+def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
+    """Return where a cell stands: the file, its line if it is a csv file, the column and the row."""
+    number = int(column.index[row])
+    line = tables.line_of(path, number) if path.name.endswith((".csv", ".csv.gz")) else None
+    return f"{path}{'' if line is None else f', line {line}'}: column {column.name!r}, data row {number + 1}"
 
 
 def _shown(cell: object) -> str:
@@ -90,33 +108,6 @@ def _shown(cell: object) -> str:
 
 
 # --- one format each --------------------------------------------------------------------------------------------------
-
-
-def _frame_of_text(path: Path, usecols: list[int] | None = None) -> pd.DataFrame:
-    try:
-        text = path.read_bytes()
-        if path.name.endswith(".gz"):
-            text = gzip.decompress(text)
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    header = text.lstrip().partition(b"\n")[0]
-    for mark, name in ((b";", "semicolons"), (b"\t", "tabs")):
-        if mark in header and b"," not in header:
-            raise BadInput(f"{path} has {name} between its columns: must have commas, and numbers with a decimal point")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
-            # Only empty cells are missing values: other marks are text, and are reported as such.
-            return pd.read_csv(
-                io.BytesIO(text),
-                index_col=False,
-                keep_default_na=False,
-                na_values=[""],
-                low_memory=False,
-                usecols=usecols,
-            )
-    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
-        raise BadInput(f"{path} is no table: {_line(error)}") from None
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from netsim import Faults, Link
 from netsim.faults import ClockSkew
-from netsim.links.latency import Delays, Latency
+from netsim.links.latency import Delays, Latency, on_links
 from netsim.links.loss import GilbertElliott
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
@@ -55,6 +58,10 @@ class Doubled:
     def delays(self, u: Delays, first: int) -> Delays:
         """Return twice the delays."""
         return 2 * self.half.delays(u, first)
+
+    def on_links(self, u: NDArray[np.float64]) -> "Doubled":
+        """Return twice the delays of each link."""
+        return Doubled(on_links(self.half, u))
 
 
 def slowed(link: Link, times: float) -> Link:

@@ -116,12 +116,13 @@ def test_missing_column(folder: Path) -> None:
         ("", "is no table: No columns to parse from file"),
         ("a,b\n1,2\n3,4,5\n", "is no table: Error tokenizing data"),
         ("a,b\n1,2,3\n4,5,6\n", "is no table: Length of header or names does not match"),
-        ("a;b\n1;2\n3;4\n", "has semicolons between its columns: must have commas"),
-        (
-            "a;b;c\n1,5;2,5;3\n",
-            "has semicolons between its columns: must have commas, and numbers with a decimal point",
-        ),
-        ("\na\tb\n1\t2\n", "has tabs between its columns: must have commas"),
+        ("a;b\n1,5;2\n3.5;4\n", "line 2: column 'a', data row 1 = '1,5': must be a finite number (1 such rows)"),
+        ("# of ours\n\na,b\n1,2\n\nx,4\n", "line 6: column 'a', data row 2 = 'x': must be a finite number"),
+        ("a,a\n1,2\n", "line 1: must have one column 'a'; it has 2"),
+        ("a,,b\n1,2,3\n", "line 1: must have a name for its column 2, which is not empty"),
+        ("5.1,3.5,0\n4.9,3.0,1\n", "line 1: must name the columns; 5.1, 3.5, 0 looks like a row of data"),
+        ("T,2,8\nI,5,12\nT,4,11\n", "line 1: must name the columns; T, 2, 8 looks like a row of data"),
+        ("x,s\nb,s\nx,y\n", "line 1: must name the columns; x, s looks like a row of data"),
         ("a\n1\n", "has 1 usable columns: must have an input and a target at least"),
     ],
 )
@@ -144,7 +145,7 @@ def test_damaged_files(folder: Path) -> None:
     path.write_bytes(b"")
     assert "small.csv.gz is no table: No columns" in refusal("small")
     path.write_bytes(gzip.compress(b"a,b\n\xff\xfe,2\n"))
-    assert "small.csv.gz is no table: 'utf-8' codec" in refusal("small")
+    assert "small.csv.gz, line 2: must be text in UTF-8 ('utf-8' codec" in refusal("small")
     path.unlink()
     path.mkdir()
     assert "small.csv.gz cannot be read: " in refusal("small")

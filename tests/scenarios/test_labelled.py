@@ -135,7 +135,7 @@ def test_images(folder: Path) -> None:
     ("x", "y", "fault"),
     [
         (np.zeros((4, 2)), np.zeros(5, int), "holds x (4, 2), y (5,): must be arrays with one sample a row"),
-        (np.zeros((4, 2)), np.full(4, 0.5), "whole numbers or text; data row 1 = 0.5"),
+        (np.zeros((4, 2)), np.full(4, 0.5), "data row 1 = 0.5: must hold a class in each row, whole"),
         (np.zeros((0, 2)), np.zeros(0, int), "has no row"),
         (np.array(1.0), np.array(1), "holds x (), y (): must be arrays with one sample a row"),
         (np.full((2, 2), np.nan), np.array([0, 1]), "column 'x0', data row 1 = nan: must be a finite number"),

@@ -183,6 +183,84 @@ def test_a_slip_in_the_name_of_a_problem(folder: Path) -> None:
     assert refused(check_data, "zzz", ("mixtures",)).startswith("NETSIM_DATA = ")
 
 
+# --- as programs write them -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n0.5,2\n1,4\n",
+        "a, b\n0.5,  2\n1, 4\n",
+        "a;b\n0,5;2\n1;4\n",
+        '"a";"b"\r\n"0,5";"2"\r\n"1";"4"\r\n',
+        "a\tb\n0.5\t2\n1\t4\n",
+        "a\tb\n0,5\t2\n1\t4\n",
+        "\ufeffa,b\n0.5,2\n1,4\n",
+        "# of ours\na,b\n\n0.5,2\n# half\n1,4\n",
+        ",a,b\n0,0.5,2\n1,1,4\n",
+        "Unnamed: 0,a,b\n0,0.5,2\n1,1,4\n",
+        "a;b;;\n0,5;2;;\n1;4;;\n;;;\n",
+        'a,"# b"\n0.5,2\n1,4\n',
+    ],
+)
+def test_one_table_in_many_ways(folder: Path, text: str) -> None:
+    for suffix, data in ((".csv", text.encode()), (".csv.gz", gzip.compress(text.encode()))):
+        (folder / f"small{suffix}").write_bytes(data)
+        table = load_table(f"small{suffix}")
+        assert table.input_columns == ("a",)
+        assert table.inputs.tolist() == [[0.5], [1.0]]
+        assert table.target.tolist() == [2.0, 4.0]
+        assert samples_in(f"small{suffix}") == 2
+
+
+def test_a_column_without_a_name_is_left_out_and_said(folder: Path) -> None:
+    HOUSES[["rooms", "price"]].to_csv(folder / "small.csv")
+    chosen = choose("small", Columns())
+    assert chosen.input_columns == ["rooms"]
+    assert "column 1 left out: it has no name" in chosen.notes
+
+
+def test_names_that_count_the_columns_are_names(folder: Path) -> None:
+    pd.DataFrame(np.arange(12).reshape(4, 3)).to_csv(folder / "small.csv", index=False)
+    assert choose("small", Columns()).notes[1:] == ("columns are called 0 to 2, as the first line says",)
+    pd.DataFrame({"land": ["x", "y"], "2019": [1, 2], "2020": [2, 3]}).to_csv(folder / "years.csv", index=False)
+    assert choose("years", Columns()).input_columns == ["land", "2019"]
+
+
+MISSING = "a,kind,b\n1,x,2\n?,y,3\n3,,4\nNA,x,5\n5,y,6\n"
+
+
+def test_missing_cells_are_refused_dropped_or_filled(folder: Path) -> None:
+    (folder / "small.csv").write_text(MISSING)
+    for missing in (None, "refuse"):
+        says = "column 'a', data row 2 = '?': must be a finite number (2 such rows); --drop a leaves the column out"
+        assert f"small.csv, line 3: {says}, --missing drop the rows" in refused(
+            load_table, "small", Columns(drop="kind", missing=missing)
+        )
+    dropped = choose("small", TableChoice(missing="drop"))
+    assert dropped.frame.index.tolist() == [0, 4]
+    assert dropped.notes[1] == "rows left out: 3 of 5, which miss a cell"
+    assert Samples(missing="drop").load("small", 0)[0].inputs.shape == (2, 3)
+    table = load_table("small", Columns(drop="kind", missing="mean"))
+    assert table.inputs[:, 0].tolist() == [1, 3, 3, 3, 5]
+    assert table.notes[1] == "cells filled with their column's mean: 2"
+    assert "column 'kind', data row 3 is missing: must be in a column of numbers" in refused(
+        choose, "small", TableChoice(missing="mean")
+    )
+    assert "column 'a', data row 2 is missing: must not be, for a mean" in refused(
+        choose, "small", Columns(target="a", missing="mean")
+    )
+    assert refused(choose, "small", Columns(missing="median")).startswith("missing = 'median': must be one of drop")
+
+
+def test_text_of_many_values_is_inputs_with_a_note(folder: Path) -> None:
+    frame = pd.DataFrame({"who": [f"n{i % 30}" for i in range(90)], "zone": ["a", "b"] * 45, "y": np.arange(90) % 2})
+    save(folder, "small.csv", frame)
+    note = "column 'who': 30 different texts, each an input; --drop who leaves it out"
+    assert choose("small", TableChoice()).notes[1:] == (note,)
+    assert choose("small", Columns()).notes[1:] == ()
+
+
 # --- what the target is taken as --------------------------------------------------------------------------------------
 
 

@@ -211,7 +211,7 @@ def test_duplicates_are_counted_and_arrive_twice() -> None:
 
 
 def test_every_copy_has_a_delay_of_its_own() -> None:
-    run = talk([(0, 100), (10, 100)], Link(duplicate=1.0, latency=latency.trace([3, 1, 2])))
+    run = talk([(0, 100), (10, 100)], Link(duplicate=1.0, latency=latency.trace([3, 1, 2], offsets=0)))
     assert run.agents[1].times == close([1, 3, 12, 13])
 
 
@@ -342,7 +342,10 @@ def test_a_broadcast_on_a_radio_is_one_transmission(medium: Any, transmissions: 
     assert [run.agents[i].times for i in (1, 2, 3)] == [close([1.011])] * 3
     assert run.ledger.wire_bits == 840 * transmissions
     assert run.ledger.senders_table()["wire_bits"].tolist() == [840 * transmissions]
-    assert run.ledger.table()["wire_bits"].tolist() == [840 * (medium == "wires")] * 3
+    # A transmission on a radio serves three links: none of them has wire bits of its own.
+    assert ("wire_bits" in run.ledger.table()) == (medium == "wires")
+    if medium == "wires":
+        assert run.ledger.table()["wire_bits"].tolist() == [840] * 3
     assert (run.ledger.transmissions, run.ledger.link_messages) == (1, 3)
 
 

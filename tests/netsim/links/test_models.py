@@ -11,6 +11,7 @@ from scipy import stats
 from netsim import Link, Network, latency, loss
 from netsim.core.link_draws import LinkDraws
 from netsim.errors import BadInput
+from netsim.links import reliability
 from netsim.links.latency import Latency
 from netsim.links.loss import Loss
 from netsim.testing import Listener, Talker, play
@@ -96,8 +97,44 @@ def test_latencies_without_spread(model: float | Latency) -> None:
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_a_latency_trace_is_read_in_order_and_again(count: int, one_by_one: bool) -> None:
     trace = np.random.default_rng(0).uniform(1, 2, 37)
-    found = arrivals(Link(latency=latency.trace(trace)), count, one_by_one=one_by_one)
-    assert [found[i] for i in range(count)] == pytest.approx([trace[i % 37] for i in range(count)], abs=1e-8)
+    for begin in (0, 5):
+        found = arrivals(Link(latency=latency.trace(trace, offsets=begin)), count, one_by_one=one_by_one)
+        assert [found[i] for i in range(count)] == pytest.approx(
+            [trace[(begin + i) % 37] for i in range(count)], abs=1e-8
+        )
+
+
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+@pytest.mark.parametrize("simple", [True, False])
+def test_links_read_a_latency_trace_from_places_of_their_own(medium: Any, simple: bool) -> None:
+    record = np.arange(20) / 100.0
+
+    def first_of(leaves: int, seed: int, **begin: int) -> list[int]:
+        link = Link(latency=latency.trace(record, **begin), **({} if simple else {"duplicate": 1e-12}))
+        network = Network(nx.star_graph(leaves), link, medium=medium, seed=seed)
+        run = network.run({0: burst(40, one_by_one=False), **{i: Listener() for i in range(1, leaves + 1)}})
+        found = []
+        for leaf in range(1, leaves + 1):
+            late = [time for _, time in sorted((number, time) for time, _, number in run.agents[leaf].heard)]
+            places = [round(100 * time) for time in late]
+            assert places == [(places[0] + n) % 20 for n in range(40)]
+            found.append(places[0])
+        return found
+
+    found = first_of(20, seed=1)
+    assert len(set(found)) > 8
+    # A function of the seed and the link's ends, and of nothing else.
+    assert first_of(20, seed=1) == found != first_of(20, seed=2)
+    assert first_of(3, seed=1) == found[:3]
+    begins = [place for seed in range(10, 40) for place in first_of(20, seed=seed)]
+    assert stats.chisquare(np.bincount(begins, minlength=20)).pvalue > 1e-3
+    # In step where that is asked for.
+    assert first_of(20, seed=1, offsets=7) == [7] * 20
+
+
+def test_a_typical_delay_of_a_trace_is_its_median() -> None:
+    assert reliability.typical(latency.trace([9.0, 1.0, 2.0])) == 2.0
+    assert reliability.typical(latency.constant(0.5)) == 0.5
 
 
 # --- loss -------------------------------------------------------------------------------------------------------------
@@ -417,6 +454,23 @@ def test_the_first_numbers_are_pinned() -> None:
         (lambda: loss.trace([]), "lost = []: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
         (lambda: loss.trace([0, 2]), "lost = [0, 2]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
         (lambda: loss.trace(1), "lost = 1: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+        (
+            lambda: loss.trace([0, [0.5], 1]),
+            "lost = [0, [0.5], 1]: must be a sequence of at least one 0 (arrived) or 1 (lost)",
+        ),
+        (lambda: loss.trace([[0, 1]]), "lost = [[0, 1]]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+        (
+            lambda: loss.trace(["0", "1"]),
+            "lost = ['0', '1']: must be a sequence of at least one 0 (arrived) or 1 (lost)",
+        ),
+        (lambda: latency.trace([0, [0.5]]), "seconds = [0, [0.5]]: must be an array of numbers, of shape (n,)"),
+        (
+            lambda: latency.trace([[1.0], [2.0]]),
+            "seconds = [[1.0], [2.0]]: must be an array of numbers, of shape (n,); its shape is (2, 1)",
+        ),
+        (lambda: latency.trace(0.1), "seconds = 0.1: must be an array of numbers, of shape (n,)"),
+        (lambda: latency.trace([True]), "seconds = [True]: must be an array of real numbers"),
+        (lambda: latency.trace([1, 2], offsets=2), "offsets = 2: must be a whole number from 0 to 1"),
         (lambda: loss.trace([0, 1], offsets=2), "offsets = 2: must be a whole number from 0 to 1"),
         (lambda: loss.trace([0, 1], offsets=-1), "offsets = -1: must be a whole number from 0 to 1"),
         (lambda: loss.gilbert_elliott(0.1, 3, slot=0), "slot = 0: must be a number >= 1e-09"),
