@@ -268,7 +268,8 @@ class _Sharing:
         if agent is None:
             return self
         if "_is_beginning" not in vars(agent):
-            raise AttributeError(f"{owner.__name__!r} object has no attribute 'sharing' before its first round")
+            text = f"{owner.__name__!r} object has no attribute 'sharing' before its first round"
+            raise AttributeError(text, name="sharing", obj=agent)
         agent.sharing = agent.new_sharing()
         return agent.sharing
 
