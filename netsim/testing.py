@@ -26,7 +26,6 @@ from netsim import topology
 from netsim.agent import Agent
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
-from netsim.errors import BadInput
 from netsim.links.loss import Decide, Loss
 from netsim.network import Clock, Network
 from netsim.run import Run
@@ -260,8 +259,6 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     BadInput
         If the run has no trace, or no such agent.
     """
-    if run.trace is None:
-        raise BadInput("run: must be one with trace=True")
     if source not in run.agents:
         raise check.refuse("source", source, "the name of an agent of the run")
     events = run.trace.table()
