@@ -45,6 +45,7 @@ from netsim.agents.protocols.lpl import LPL, ContikiMAC, XMac
 from netsim.agents.protocols.rpl import RPL
 from netsim.agents.protocols.trickle import Trickle
 from netsim.agents.protocols.tsch import TSCH
+from netsim.agents.schedule import Scheduled
 
 __all__ = [
     "ADPSGD",
@@ -122,6 +123,7 @@ __all__ = [
     "Relative",
     "RelaxedADMM",
     "RunningSums",
+    "Scheduled",
     "Sharing",
     "SharingAgent",
     "SideBySide",

@@ -1,8 +1,8 @@
 """Numbers that may change with the round: step sizes, penalties.
 
-Where an algorithm takes one it takes a number, or any function of the round k = 1, 2, …; those here can be printed,
-compared and pickled. An algorithm declares such a parameter as a field, ``rho: Scheduled = Scheduled(above=0.0)``, and
-reads ``self.rho``, which is the value of the present round.
+Where an algorithm takes one it takes a number, or any function of the round k = 1, 2, …; those here can be compared and
+pickled, and are printed as their formula: ``0.5·k^(-0.5)``. An algorithm declares such a parameter as a field,
+``rho: Scheduled = Scheduled(above=0.0)``, and reads ``self.rho``, which is the value of the present round.
 """
 
 import bisect
@@ -22,47 +22,65 @@ Step = Union[float, Schedule]  # noqa: UP007 (evaluated where it is documented)
 """What an algorithm takes for a step size or a penalty: the same number in each round, or a schedule."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Constant:
     value: float
+
+    def __repr__(self) -> str:
+        return f"{self.value:g}"
 
     def __call__(self, k: int) -> float:
         return self.value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Geometric:
     start: float
     factor: float
+
+    def __repr__(self) -> str:
+        return f"{self.start:g}·{self.factor:g}^(k-1)"
 
     def __call__(self, k: int) -> float:
         return self.start * self.factor ** (k - 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Power:
+    """``exponent`` has its sign: below 0 the schedule falls."""
+
     start: float
     exponent: float
 
+    def __repr__(self) -> str:
+        return f"{self.start:g}·k^({self.exponent:g})"
+
     def __call__(self, k: int) -> float:
-        return self.start * math.pow(k, -self.exponent)
+        return self.start * math.pow(k, self.exponent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Doubling:
     start: float
     every: int
     limit: float
+
+    def __repr__(self) -> str:
+        grown = f"{self.start:g}·2^floor((k-1)/{self.every})"
+        return grown if math.isinf(self.limit) else f"min({grown}, {self.limit:g})"
 
     def __call__(self, k: int) -> float:
         # Bounded, because 2^1024 is no number any more.
         return min(self.start * 2.0 ** min((k - 1) // self.every, 500), self.limit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Piecewise:
     rounds: tuple[int, ...]
     values: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{value:g} from round {k}" for k, value in zip(self.rounds, self.values, strict=True))
 
     def __call__(self, k: int) -> float:
         return self.values[max(bisect.bisect_right(self.rounds, k) - 1, 0)]
@@ -82,7 +100,15 @@ def geometric(start: float, factor: float) -> Schedule:
 
 
 def power(start: float, exponent: float = 0.5) -> Schedule:
-    """Return start · k^(−exponent), exponent ≥ 0: with 0.5 the usual step of online gradient descent."""
+    """Return start · k^(−exponent), exponent ≥ 0: it falls, with 0.5 as the usual step of online gradient descent."""
+    start = check.finite("start", start)
+    if check.finite("exponent", exponent) < 0.0:
+        raise check.refuse("exponent", exponent, "a number >= 0, for power(…) falls; growing(…) grows")
+    return _Power(start, 0.0 - exponent)  # Not -exponent, which would be printed as -0 for 0.
+
+
+def growing(start: float, exponent: float = 0.5) -> Schedule:
+    """Return start · k^exponent, exponent ≥ 0: it grows, with 0.5 as a penalty ρ whose step falls as 1/√k."""
     return _Power(check.finite("start", start), check.finite("exponent", exponent, low=0.0))
 
 
@@ -160,7 +186,12 @@ else:
         def move_to(self, agent, k, schedule):
             """Take the value of round k."""
             try:
-                vars(agent)[f"_{self._field}"] = check.finite(self._field, schedule(k), **self._bounds)
+                value = schedule(k)
+            except OverflowError:
+                # Python raises for what it cannot raise to a power; it is refused like any other infinite step.
+                value = math.inf
+            try:
+                vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
             except BadInput as error:
                 raise BadInput(f"{error} (the schedule {schedule!r} in round {k})") from None
 

@@ -336,9 +336,10 @@ class Network:
         states : mapping or sequence
             {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. It is
             a number, or one of up to 1,000 words: True or False, text, a member of an enum, or a set, list, tuple or
-            dict of such; None for none. It is read before each message and with each note of the agent, at the end of
-            each instant at which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not
-            affect the agent.
+            dict of such; None for none. An agent that lacks the attribute has none, for agents may be of several
+            classes; one that no agent has by the first row, or the end, is refused. It is read before each message and
+            with each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
+            `Run.rounds`. Reading a state does not affect the agent.
 
         Raises
         ------

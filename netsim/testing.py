@@ -17,7 +17,7 @@ docs/testing.md has more examples.
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,11 +36,14 @@ from netsim.util import check
 __all__ = [
     "Actor",
     "Finding",
+    "KnowsUnheard",
     "Listener",
     "Replier",
     "Rounder",
     "Talker",
+    "check_heard",
     "check_same",
+    "could_know",
     "counts",
     "losing",
     "play",
@@ -234,6 +237,85 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     parameters = {*inspect.signature(Network.run).parameters, *Clock.__annotations__}
     of_run = {name: settings.pop(name) for name in parameters & settings.keys()}
     return Network(shape(len(agents)), **settings).run(dict(enumerate(agents)), **of_run)
+
+
+class KnowsUnheard(AssertionError):  # noqa: N818  named after the event
+    """An agent knew what it could not have heard: it has another way than frames to learn of other agents."""
+
+
+def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
+    """Return since when (s) each agent could know what one knew from the start, by the frames that were delivered.
+
+    An agent could know it once it was delivered a frame that left an agent which could know it by then. Agents that
+    never could are left out.
+
+    Parameters
+    ----------
+    run : Run
+        A run with ``trace=True``.
+    source : hashable
+        The name of the agent that knew.
+
+    Raises
+    ------
+    BadInput
+        If the run has no trace, or no such agent.
+    """
+    if source not in run.agents:
+        raise check.refuse("source", source, "the name of an agent of the run")
+    events = run.trace.table()
+    sent = events[events["event"] == "sent"]
+    left = dict(zip(zip(sent["sender"], sent["message"], strict=True), sent["time_s"], strict=True))
+    arrived = events[events["event"] == "delivered"]
+    frames = [
+        (time, receiver, sender, left[sender, message])
+        for time, receiver, sender, message in zip(
+            *(arrived[name] for name in ("time_s", "receiver", "sender", "message")), strict=True
+        )
+    ]
+    known: dict[Hashable, float] = {source: 0.0}
+    before: dict[Hashable, float] = {}
+    while known != before:
+        # Over again, because frames that take no time may be listed in another order than they follow from each other.
+        before = dict(known)
+        for time, receiver, sender, began in frames:
+            if known.get(sender, math.inf) <= began:
+                known[receiver] = min(time, known.get(receiver, math.inf))
+    return known
+
+
+def check_heard(run: Run, state: str, *, source: Hashable) -> None:
+    """Check that no agent knew before it could have heard (`could_know`).
+
+    Parameters
+    ----------
+    run : Run
+        A run with ``trace=True``.
+    state : str
+        A state that the network watched: an agent knows where it is neither zero, nor False, nor none.
+    source : hashable
+        The name of the agent that knew from the start.
+
+    Raises
+    ------
+    KnowsUnheard
+        If an agent did: with its name, and when.
+    BadInput
+        As `could_know`, or if the state was not watched.
+    """
+    since = could_know(run, source)
+    if state not in run.states.columns:
+        raise check.refuse("state", state, "one that the network watched")
+    for agent, time, value in zip(run.states["agent"], run.states["time_s"], run.states[state], strict=True):
+        # Not a number is none, too.
+        if value is None or value != value or not value:
+            continue
+        if time < since.get(agent, math.inf):
+            heard = f"before {since[agent]:g} s" if agent in since else "at all"
+            raise KnowsUnheard(
+                f"agent {agent!r} knows at {time:g} s what agent {source!r} began with, and could not have heard "
+                f"it {heard}"
+            )
 
 
 def counts(run: Run, **of: Any) -> dict[str, int]:

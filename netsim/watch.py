@@ -41,6 +41,9 @@ class _Column:
         self.words: dict[str, int] | None = None
         # Whether its words are those of True and False.
         self.are_flags = True
+        # As long as no agent has had the state: which one lacked it first, and the error.
+        self.lack: list[str] | None = None
+        self.is_found = False
 
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number of a word; raise BadInput if there are too many."""
@@ -93,12 +96,13 @@ class Watch:
     def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
         """Record an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
 
-        With ``early`` a missing attribute counts as None.
+        An attribute that an agent lacks counts as None, for agents of one network may be of several classes. So does
+        with ``early`` one that something lacks which the agent has.
 
         Raises
         ------
         BadInput
-            If an agent lacks an attribute, a value is no state, or a column has too many words.
+            If something that the agent has lacks an attribute, a value is no state, or a column has too many words.
         NetsimError
             If a function raises.
         """
@@ -106,12 +110,15 @@ class Watch:
         for place, column in enumerate(self._columns):
             try:
                 value = column.function(agent)
+                column.is_found = True
             except AttributeError as error:
-                if not early:
+                if not early and error.obj is not None and error.obj is not agent:
+                    # A mistake in a function or a property.
                     raise BadInput(
                         f"watch, {column.name} of agent {name!r} at {time:g} s: {one_line(error)}"
                     ) from error
                 value = None
+                column.lack = column.lack or [repr(name), one_line(error)]
             except Exception as error:
                 raise NetsimError(
                     f"watch, {column.name} of agent {name!r} raised {type(error).__name__} at {time:g} s: "
@@ -130,6 +137,12 @@ class Watch:
             self._agents.append(self._numbers[name])
             self._sent.append(sent)
             self._values.extend(state)
+
+    def check_found(self, time: float) -> None:
+        """Raise BadInput if no agent has had some attribute until a time (s): its name may be misspelled."""
+        for column in self._columns:
+            if column.lack and not column.is_found:
+                raise BadInput(f"watch, {column.name} of agent {column.lack[0]} at {time:g} s: {column.lack[1]}")
 
     def _number(self, place: int, value: Any) -> float | None:
         """Return what stands for a value in its column: itself, or the number of its word; None if it is no state."""
@@ -157,6 +170,11 @@ class Watch:
         self.recoded += bool(codes)
 
     @property
+    def agents(self) -> int:
+        """The number of agents of the network."""
+        return len(self._numbers)
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns."""
         return [column.name for column in self._columns]
@@ -182,7 +200,8 @@ class Watch:
         width = len(self._columns)
         parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * width :]
         flags = [column.are_flags for column in self._columns]
-        return [*(part.tobytes() for part in parts), self.words, flags]
+        lacks = [[] if column.is_found else column.lack or [] for column in self._columns]
+        return [*(part.tobytes() for part in parts), self.words, flags, lacks]
 
     def learn(self, changes: Sequence[Any], until: float) -> None:
         """Add the changes until a time (s) from another process; raises NetsimError if they cannot be read."""
@@ -190,8 +209,11 @@ class Watch:
             found = self._arrays(changes[:4])
             kept = found[0] <= until
             # Earlier versions had numbers only.
-            for place, (words, are_flags) in enumerate(zip(*changes[4:], strict=True) if len(changes) > 4 else ()):
+            for place, (words, are_flags) in enumerate(zip(*changes[4:6], strict=True) if len(changes) > 4 else ()):
                 self._learn_column(place, found[3], words, are_flags)
+            for column, lack in zip(self._columns, changes[6] if len(changes) > 6 else (), strict=False):
+                column.is_found = column.is_found or not lack
+                column.lack = column.lack or lack or None
         except (IndexError, TypeError, ValueError) as error:
             raise NetsimError(f"agents' states cannot be read ({one_line(error)})") from None
         columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values

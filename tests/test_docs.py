@@ -271,7 +271,10 @@ def test_the_readme_has_both_commands() -> None:
         ("links.md", "nested more than 32 deep"),
         ("algorithms.md", "Here θ̂ starts from 0; `coded_start=True` starts as in the dissertation."),
         ("algorithms.md", "Its θ̂_i stays unchanged, the copies stay equal, and the duals sum to zero."),
-        ("algorithms.md", "With a threshold or `AtRandom`, a receiver cannot distinguish the two"),
+        (
+            "algorithms.md",
+            "With a threshold, `AtRandom` or a censor of your own, a receiver cannot distinguish the two",
+        ),
     ],
 )
 def test_what_is_decided_is_on_its_page(page: str, text: str) -> None:

@@ -1,7 +1,11 @@
 """The example of docs/grading.md: each submission gets the marks that the page says, and none holds up the others."""
 
+import asyncio
+import copy
 import csv
+import importlib.util
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -11,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import netsim
+from netsim.testing import KnowsUnheard
 from tests.command import ROOT, environment
 
 FOLDER = ROOT / "docs" / "examples" / "grading"
@@ -82,7 +88,7 @@ def test_a_file_that_cannot_be_imported_gets_nothing_and_one_line(folder: Path, 
     found, _ = graded(folder, written(folder, text))
     assert found["score"] == 0
     assert found["output"].startswith(remark)
-    assert [each["max_score"] for each in found["tests"]] == [2, 1, 1, 2, 1, 3]
+    assert [each["max_score"] for each in found["tests"]] == [2, 1, 1, 1, 2, 1, 2]
 
 
 @pytest.mark.slow
@@ -94,7 +100,7 @@ def test_what_ends_the_process_keeps_what_it_has(folder: Path) -> None:
         "    def begin(self):\n", f"    def begin(self):\n{again}"
     )
     found, _ = graded(folder, written(folder, ending))
-    assert (found["output"], found["score"]) == ("The grading was cut off.", 7)
+    assert (found["output"], found["score"]) == ("The grading was cut off.", 8)
 
 
 @pytest.mark.slow
@@ -119,16 +125,16 @@ def test_a_class_is_graded_into_a_table(folder: Path) -> None:
         text=True,
         check=True,
     )
-    names = ["flooding", "forgetful", "unfinished"]
+    names = ["flooding", "forgetful", "together", "unfinished"]
     assert done.stdout.splitlines() == [f"{name}: {MARKS[f'submissions/{name}']}" for name in names]
     with (folder / "marks.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["student"] for row in rows] == names
     for row in rows:
         marks = [int(value) for name, value in row.items() if name not in ("student", "marks", "remark")]
-        assert len(marks) == 6
+        assert len(marks) == 7
         assert sum(marks) == int(row["marks"])
-    assert rows[2]["remark"].startswith("The file cannot be imported")
+    assert rows[3]["remark"].startswith("The file cannot be imported")
     assert (folder / "submissions" / "flooding" / "results.json").is_file()
 
 
@@ -148,3 +154,185 @@ def test_a_submission_that_sleeps_is_ended(folder: Path) -> None:
     with (folder / "marks.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["student"], row["marks"], row["remark"]) == ("ann", "0", "The grading was cut off.")
+
+
+# --- submissions whose agents share more than frames ------------------------------------------------------------------
+
+CHEAT = """
+import asyncio
+import netsim
+{top}
+
+class Broadcast(netsim.Agent):
+    {attribute}
+
+    def __init__(self, text=None):
+        self.text = text
+        self.delivered = []
+
+    async def run(self):
+        if self.text is not None:
+            {tell}
+        while not self.delivered:
+            text = self.text or ({learn})
+            if text is not None:
+                self.delivered.append(text)
+            await asyncio.sleep(0.5)
+        for neighbor in self.neighbors:
+            await self.send(neighbor, "text", self.delivered[0])
+        async for frame in self.inbox:
+            await self.send(frame.sender, "ack")
+"""
+BOX = "box().append(self.text)", "box()[0] if box() else None"
+# What is of the module: of isolated agents each has its own.
+ISOLATED = {
+    "a variable of the module": ("BOX = []", "pass", "BOX.append(self.text)", "BOX[0] if BOX else None"),
+    "an attribute of the class": ("", "box = []", "self.box.append(self.text)", "self.box[0] if self.box else None"),
+    "a default argument": ("def box(found=[]): return found", "pass", *BOX),
+    "a closure": ("def made():\n    found = []\n    return lambda: found\nbox = made()", "pass", *BOX),
+    "a cached function": ("import functools\n@functools.cache\ndef box(): return []", "pass", *BOX),
+}
+# A run freezes the objects that were there before it.
+HOLDER = "gc.unfreeze() or next((o.text for o in gc.get_objects() if type(o).__name__ == 'Broadcast' and o.text), None)"
+# What isolation does not cover: who uses it to know what it was not told is found out.
+SHARED = {
+    "a module of Python's": ("", "pass", "asyncio.news = self.text", "getattr(asyncio, 'news', None)"),
+    "the class Agent": ("", "pass", "netsim.Agent.news = self.text", "getattr(netsim.Agent, 'news', None)"),
+    "sys.modules": ("import sys", "pass", "sys.modules['news'] = self.text", "sys.modules.get('news')"),
+    "the garbage collector": ("import gc", "pass", "pass", HOLDER),
+    "the emulator": (
+        "",
+        "pass",
+        "self._netsim.shared.loop.news = self.text",
+        "getattr(self._netsim.shared.loop, 'news', None)",
+    ),
+    "the environment": ("import os", "pass", "os.environ['NEWS'] = self.text", "os.environ.get('NEWS')"),
+    "a file": (
+        "from pathlib import Path",
+        "pass",
+        "Path('news').write_text(self.text)",
+        "Path('news').read_text() if Path('news').exists() else None",
+    ),
+    "the hidden tests": ("import sys", "pass", "pass", "sys.modules['test_broadcast'].NEWS"),
+}
+CHEATS = ISOLATED | SHARED
+
+
+def cheat(way: str) -> str:
+    top, attribute, tell, learn = CHEATS[way]
+    return CHEAT.format(top=top, attribute=attribute, tell=tell, learn=learn)
+
+
+@pytest.fixture
+def marks(request: pytest.FixtureRequest) -> None:
+    """Let this process know the mark of the hidden tests, as the example's conftest.py does."""
+    request.config.addinivalue_line("markers", "marks(count): what a test is worth")
+
+
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a file of the example under its own name, for one test."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.usefixtures("marks")
+@pytest.mark.parametrize("way", CHEATS)
+def test_who_cannot_have_heard_cannot_know(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in (asyncio, netsim.Agent):
+        monkeypatch.setattr(place, "news", None, raising=False)
+    monkeypatch.setitem(sys.modules, "news", None)  # type: ignore[arg-type]
+    # Set, and deleted again, so that what the cheat sets is undone.
+    monkeypatch.setenv("NEWS", "")
+    monkeypatch.delenv("NEWS")
+    submission = imported("conftest", monkeypatch).Isolated(written(tmp_path, cheat(way)))
+    tests = imported("test_broadcast", monkeypatch)
+    with pytest.raises(AssertionError) as caught:
+        tests.test_knowledge(submission["Broadcast"])
+    submission.forget()
+    assert not any(name.startswith("submission_") for name in sys.modules)
+    if way in SHARED:
+        assert isinstance(caught.value, KnowsUnheard)
+        assert str(caught.value).startswith("agent 1 knows at 0 s what agent 0 began with, and could not have heard it")
+    else:
+        assert not isinstance(caught.value, KnowsUnheard)
+        assert "delivered = [['the lecture is cancelled'], [], [], [], []]" in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["the emulator", "an attribute of the class"])
+def test_who_shares_more_than_frames_gets_next_to_nothing(way: str, folder: Path) -> None:
+    found, lines = graded(folder, written(folder, cheat(way)))
+    if way in SHARED:
+        assert found["score"] == 0
+        assert found["output"].startswith("No marks, for the agents share more than frames: agent 1 knows at 0 s")
+        assert " 0 of 10  in all" in lines
+    else:
+        assert found["score"] <= 2
+        assert found["output"] == ""
+
+
+def test_each_agent_has_a_module_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "import dataclasses\nimport netsim\n@dataclasses.dataclass\nclass Mine(netsim.Agent):\n    value: 'int' = 1\n"
+    )
+    submission = imported("conftest", monkeypatch).Isolated(written(tmp_path, text))
+    one, other = submission["Mine"](), submission["Mine"](value=2)
+    assert (one.value, other.value) == (1, 2)
+    assert type(one) is not type(other)
+    assert copy.deepcopy(other).value == 2
+    assert pickle.loads(pickle.dumps(other)).value == 2
+    submission.forget()
+
+
+# --- another assignment -----------------------------------------------------------------------------------------------
+
+COUNTING = """
+import pytest
+from netsim.testing import play
+
+@pytest.mark.marks(1)
+@pytest.mark.parametrize("count", [1, 2])
+def test_counts(submission, count):
+    \"\"\"Counts itself.\"\"\"
+    run = play(*(submission["Counter"]() for _ in range(count)), until=1)
+    assert [agent.count for agent in run.agents.values()] == [1] * count
+
+@pytest.mark.marks(3)
+def test_without_a_docstring(submission):
+    assert submission["Counter"]().count == 1
+"""
+
+
+@pytest.mark.slow
+def test_any_assignment_is_graded(tmp_path: Path, folder: Path) -> None:
+    tests = tmp_path / "other" / "test_counting.py"
+    tests.parent.mkdir()
+    tests.write_text(COUNTING)
+    for name in ("conftest.py", "pytest.ini"):
+        shutil.copy(folder / name, tests.parent)
+    good = "import netsim\n\nclass Counter(netsim.Agent):\n    count = 1\n    async def run(self):\n        pass\n"
+    for student, text in {"ann": good, "bob": good.replace("count = 1", "count = 2"), "eve": None}.items():
+        (tmp_path / "class" / student).mkdir(parents=True)
+        if text:
+            (tmp_path / "class" / student / "counting.py").write_text(text)
+    (tmp_path / "class" / "notes.txt").write_text("")
+    command = [sys.executable, str(folder / "grade.py"), "class", "marks.csv", str(tests)]
+    subprocess.run(command, cwd=tmp_path, env=environment(PYTHONPATH=str(ROOT)), check=True)
+    with (tmp_path / "marks.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["student"], row["marks"]) for row in rows] == [("ann", "5"), ("bob", "0"), ("eve", "0")]
+    assert (rows[0]["Counts itself."], rows[0]["test_without_a_docstring"]) == ("2", "3")
+    assert rows[2]["remark"].startswith("The file cannot be imported: FileNotFoundError")
+
+
+def test_tests_that_are_not_there_are_named(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "grade.py"), "class", "marks.csv", str(tmp_path / "tests.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("grade.py: must have one file test_NAME.py")

@@ -135,9 +135,16 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     def begin(self) -> None:
         """Set up the sharing, unless that was already done in this run."""
-        if "sharing" not in vars(self) or not self.sharing.is_of_this_run():
-            self.sharing = self.new_sharing()
+        if "sharing" in vars(self) and self.sharing.is_of_this_run():
+            return
+        vars(self).pop("sharing", None)
+        self._is_beginning = True
+        try:
             self.start()
+            # Made now, unless `start` has asked for it.
+            self.sharing  # noqa: B018
+        finally:
+            del self._is_beginning
 
     async def say(self, k: int) -> None:
         """Take a local step, and broadcast the state unless it is censored.
@@ -191,7 +198,11 @@ class SharingAgent(Cited, netsim.RoundAgent):
         return Sharing(self, self.outgoing().shape, self.censor, self.coder, coded_start=self.coded_start)
 
     def start(self) -> None:
-        """Prepare for the first round; called once the neighbours are known."""
+        """Prepare for the first round; called once the neighbours are known.
+
+        The sharing is made when this method first reads ``self.sharing``, or else after it. `outgoing` is called then,
+        so what that method needs may be set up here, before a base's `start` is called.
+        """
 
     def local_step(self) -> Array:
         """Return the new θ_i."""
@@ -245,6 +256,26 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
 def _nothing(agents: list[Any]) -> bool:
     return True
+
+
+class _Sharing:
+    """Reads as `SharingAgent.sharing` until the agent has one: makes it in `begin`, and is no attribute otherwise.
+
+    Otherwise a probe that looks for an agent's sharing would make it.
+    """
+
+    def __get__(self, agent: SharingAgent | None, owner: type[SharingAgent]) -> Any:
+        if agent is None:
+            return self
+        if "_is_beginning" not in vars(agent):
+            text = f"{owner.__name__!r} object has no attribute 'sharing' before its first round"
+            raise AttributeError(text, name="sharing", obj=agent)
+        agent.sharing = agent.new_sharing()
+        return agent.sharing
+
+
+# Set after the class is made, for a dataclass would take it for the field's default.
+SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
 class Weighted(SharingAgent):

@@ -10,7 +10,8 @@ neighbours' copies, and the next change includes this one. If only some links ac
 neighbours on the other links.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import bisect
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # states of a neighbour that a late frame may belong between
+_KEPT = 64  # states of a neighbour that a late frame may belong between, at least
 
 
 class Sharing:
@@ -92,7 +93,7 @@ class Sharing:
         reliability = agent.reliability
         self._key_every = reliability.every if reliability.way == "keyframe" else 0
         # A frame requested again arrives in a later round.
-        self._repairs = Repairs(self.copies, self._start) if reliability.way == "nack" else None
+        self._repairs = Repairs(self.copies, self._start, reliability.window) if reliability.way == "nack" else None
 
     def is_of_this_run(self) -> bool:
         """Return whether this was created in the agent's current run, and not copied from an earlier one."""
@@ -196,35 +197,73 @@ class Sharing:
         differently, see `netsim.agents.consensus.duals`.
         """
         result = add_scaled_difference(dual, rho, own, others)
-        return result if self._repairs is None else result - rho * self._repairs.owed()
+        if self._repairs is not None:
+            for penalty, owed in self._repairs.owed(rho):
+                result = result - penalty * owed
+        return result
+
+
+class Penalties:
+    """The penalty ρ of each round so far, which a late frame needs: its rounds were charged with theirs, not today's.
+
+    A round for which none was noted has that of the last round before it that has one; before the first it has the
+    first one's.
+    """
+
+    def __init__(self) -> None:
+        # The rounds from which ρ has another value than before, and these values.
+        self._rounds: list[int] = []
+        self._values: list[float] = []
+
+    def note(self, round_number: int, rho: float) -> None:
+        """Note the penalty of a round; rounds must come in order."""
+        if not self._values or self._values[-1] != rho:
+            self._rounds.append(round_number)
+            self._values.append(rho)
+
+    def spans(self, first: int, until: int) -> Iterator[tuple[int, float | None]]:
+        """Yield how many of the rounds first, …, until − 1 had which penalty; None as long as none was noted."""
+        place = max(bisect.bisect_right(self._rounds, first) - 1, 0)
+        while first < until:
+            end = min(until, self._rounds[place + 1]) if place + 1 < len(self._rounds) else until
+            yield end - first, self._values[place] if self._values else None
+            first, place = end, place + 1
 
 
 class Repairs:
     """Applies frames to the copies in any order and accumulates the correction that the duals need for late ones.
 
     Every θ̂ is initially ``start``. For a state that n broadcast in round r and that arrives in round k, the previous
-    state was used in rounds r … k − 1, or up to n's next received broadcast. The sum Σ_k θ̂_n, from which the dual is
-    computed, therefore lacks the difference of the two states once for each of these rounds.
+    state was used in rounds r … k − 1, or up to n's next received broadcast. The sum Σ_k ρ_k θ̂_n, from which the dual
+    is computed, therefore lacks the difference of the two states once for each of these rounds, times its ρ. The sender
+    keeps ``window`` frames for those that ask again.
     """
 
-    def __init__(self, copies: Copies, start: Vector) -> None:
+    def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:
         self._copies = copies
         self._start = start
+        self._kept = max(_KEPT, window + 1)
         # By neighbour: the received states (or changes) with their rounds, in order of rounds.
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
-        self._owed: Vector = np.zeros_like(start)
+        self._penalties = Penalties()
+        self._round = 0
+        # By penalty, because the products are formed after the sum: the missing part of Σ_n Σ_k θ̂_n.
+        self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether any frame of a neighbour was ever received."""
         return neighbor in self._known
 
-    def owed(self) -> Vector:
-        """Return the accumulated missing part of Σ_n Σ_k θ̂_n and reset it to zero."""
-        owed, self._owed = self._owed, np.zeros_like(self._start)
-        return owed
+    def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
+        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset these; ``rho`` is the present round's."""
+        self._penalties.note(self._round, rho)
+        owed, self._owed = self._owed, {}
+        for penalty, missing in owed.items():
+            yield rho if penalty is None else penalty, missing
 
     def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
         """Apply states, or changes (``add``), to the copies; late frames are inserted at their round's position."""
+        self._round = round_number
         for frame in frames:
             number = frame.round or round_number
             known = self._known.setdefault(frame.sender, [])
@@ -243,6 +282,7 @@ class Repairs:
                 missing = value - before
                 if place == len(known):
                     self._copies[frame.sender][...] = value
-            self._owed += max(0, min(until, round_number) - number) * missing
+            for rounds, rho in self._penalties.spans(number, min(until, round_number)):
+                self._owed[rho] = self._owed.get(rho, 0.0) + rounds * missing
             known.insert(place, (number, value))
-            del known[:-_KEPT]
+            del known[: -self._kept]

@@ -151,8 +151,9 @@ class EF21(OverStar):
 
     Up go coded differences, down goes the model in the bits of `Exact` (or of ``coder``, if it codes states). A model
     that is lost costs nothing but time: that client's g_i waits at both ends. A difference that is lost stays missing
-    from the server's g_i, so that the limit moves, for good. ``Link(reliability="ack")`` keeps it exact; so do "nack"
-    and "keyframe", because nothing but g_i remembers what was lost.
+    from the server's g_i, so that the limit moves, for good. With ``Link(reliability="ack")`` it is as without loss.
+    With "nack" and "keyframe" it is exact in the limit: nothing but g_i remembers what was lost, g_i lacks it until the
+    repair or the next key frame only, and the differences fade.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ class EF21P(OverStar):
 
     A gradient that is lost leaves the last one in its place, which costs nothing but time. A difference that is lost
     stays missing from that client's w, so that its gradient is taken elsewhere and the limit moves, for good.
-    ``Link(reliability="ack")``, "nack" and "keyframe" keep it exact.
+    With ``Link(reliability="ack")`` it is as without loss, with "nack" and "keyframe" exact in the limit, as `EF21`.
 
     Parameters
     ----------

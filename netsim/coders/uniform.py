@@ -88,6 +88,21 @@ class Uniform(Coder):
         if self.unsaturated and self.fixed is None:
             raise BadInput("saturate = False: must go with low and high; a range per message has no elements outside")
 
+    @property
+    def low(self) -> float | None:
+        """The lower end of the fixed range; None if each message has its own."""
+        return None if self.fixed is None else self.fixed[0]
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the fixed range; None if each message has its own."""
+        return None if self.fixed is None else self.fixed[1]
+
+    @property
+    def saturate(self) -> bool:
+        """Whether values outside the fixed range saturate."""
+        return not self.unsaturated
+
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
         h = real_array(vector)

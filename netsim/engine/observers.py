@@ -234,8 +234,10 @@ class Watcher:
         self._agents: Mapping[Hashable, Agent] = {}
         # Agents whose code may have run at this instant, in the order in which it was called.
         self._called: dict[Hashable, None] = {}
-        # At the beginning an attribute may be missing, because the agent sets it once it runs.
+        # Until the first row no agent may have an attribute yet, because agents set it once they run.
         self._early = True
+        # Whether to check, with the next look, that some agent has each attribute.
+        self._checks = False
 
     @property
     def time(self) -> float:
@@ -255,7 +257,7 @@ class Watcher:
             shared.note_sends(self._look)
 
     def stop(self, whole: bool) -> None:
-        """Look for the last time; after a ``whole`` run a state that is still missing is an error."""
+        """Look for the last time; after a ``whole`` run a state that no agent has had is an error."""
         if self._early and whole:
             self.row_written()
         self.look()
@@ -271,14 +273,25 @@ class Watcher:
 
     def row_written(self) -> None:
         """Look at all agents at this instant: a state may depend on other agents."""
-        self._early = False
         self.call(self._agents)
+        # Agents in other processes may have what those here lack.
+        self._checks = self._early and len(self._agents) == self._watch.agents
+        self._early = False
 
     def look(self) -> None:
         """Look at the agents that were called."""
         called, self._called = self._called, {}
         for name in called:
             self._look(name)
+        if self._checks:
+            self._checks = False
+            self._try(lambda: self._watch.check_found(self._loop.now()))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except NetsimError as error:
+            self._fail(error)
 
     def _note(self, variables: Variables) -> None:
         """Note the agent whose code is called in a context."""
@@ -289,10 +302,7 @@ class Watcher:
     def _look(self, name: Hashable) -> None:
         """Look at an agent, which may be about to send."""
         sent = self._contexts[name].outbox.sent
-        try:
-            self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early)
-        except NetsimError as error:
-            self._fail(error)
+        self._try(lambda: self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early))
 
 
 # --- an inspection ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ Point = tuple[float, float]
 # The rim of a text in the colour of the ground, to be read above lines.
 _RIM = 2.0
 
+# Letters of a text that are measured.
+_MEASURED = 1000
+
 # How far a corner's control point is from its end, for a quarter of a circle as a cubic curve.
 _ROUND = 0.5523
 
@@ -117,7 +120,12 @@ def _font(size: float, bold: bool, italic: bool) -> ImageFont.FreeTypeFont:
 
 @functools.lru_cache(maxsize=10_000)
 def width_of(text: str, size: float, bold: bool = False, italic: bool = False) -> float:
-    """Return a text's width in pixels: of a small one the letters of an image are wider than those of an SVG."""
+    """Return a text's width in pixels: of a small one the letters of an image are wider than those of an SVG.
+
+    Of a text that is longer than any picture is wide only the beginning is measured; the rest counts as much.
+    """
+    if len(text) > _MEASURED:
+        return width_of(text[:_MEASURED], size, bold, italic) * len(text) / _MEASURED
     exact = _font(100.0, bold, italic).getlength(text) * size / 100
     return max(exact, _font(round(size, 2), bold, italic).getlength(text))
 

@@ -1,5 +1,6 @@
 """Around a picture: its title, and the legend of all colours, lines and marks that are on it."""
 
+import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -48,9 +49,10 @@ def shortened(text: str, size: float, room: float, bold: bool = False) -> str:
     """Return a text, or as much of its beginning as there is room for."""
     if width_of(text, size, bold) <= room:
         return text
-    while text and width_of(text + "…", size, bold) > room:
-        text = text[:-1]
-    return text + "…" if text else ""
+    # By halves: to try each length in turn takes minutes for names of some thousand letters.
+    lengths = range(1, len(text))
+    count = bisect.bisect_right(lengths, room, key=lambda length: width_of(text[:length] + "…", size, bold))
+    return text[:count] + "…" if count else ""
 
 
 def entries(story: Story, looks: Looks, rows: NDArray[np.int64], *, arrows: bool) -> list[Entry]:

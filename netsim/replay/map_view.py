@@ -206,10 +206,15 @@ class MapView:
                 shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k))
             if named and inside:
                 drawing.word(x, y + 0.36 * size, story.agents[agent], size, ink, bold=True, anchor="middle", rim="")
-            below = words if inside else f"{story.agents[agent]} {words}".strip()
+            below = words if inside else f"{self._names[agent]} {words}".strip()
             if below and agent in slots:
                 self._draw_words(drawing, room, slots[agent], below, colour if colour.startswith("role") else "ink")
         self._draw_notes(drawing, places, time, room)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The agents' names as they stand beside them: a long one would have no room anywhere."""
+        return [shortened(name, 11 * self.k, 152 * self.k, True) for name in self.story.agents]
 
     def _slots(self, places: NDArray[np.float64], inside: bool) -> dict[int, tuple[Box, str]]:
         """Return a free box beside agents for the widest words that it may have: below, above, right or left of it."""
@@ -223,7 +228,7 @@ class MapView:
         far, high = radius + 3 * k, 11 * k
         for agent, (x, y) in enumerate(places.tolist()):
             states = dict.fromkeys(self._words_of(each) for each in story.spans[agent])
-            texts = [*states] if inside else [f"{story.agents[agent]} {each}".strip() for each in (*states, "")]
+            texts = [*states] if inside else [f"{self._names[agent]} {each}".strip() for each in (*states, "")]
             texts += ["down"] if inside and story.down(agent) else []
             wide = max((width_of(each, high, True) for each in texts), default=0.0)
             sides = ((x - wide / 2, y + far, "middle"), (x - wide / 2, y - far - high, "middle"))

@@ -327,10 +327,14 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     since, it is refused, or with --redo done again.
     """
     from netsim.studies.sweeps import sweep
+    from netsim.studies.values import ASK
 
     found = catalogue.find_study(scenario)
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
+    if given.get("set") == [ASK]:
+        # Each point would refuse it; one answers.
+        found.play(found.prepare(**{name: values[0] for name, values in given.items()}))
     try:
         result = sweep(scenario, out=out, reporter=reporter, **more, **given)
     except KeyboardInterrupt:
@@ -776,7 +780,11 @@ def main() -> None:
         if not isinstance(error, NetsimError):
             raise
         from netsim.studies.folder import Unsaved
+        from netsim.studies.values import Asked
 
+        if isinstance(error, Asked):
+            click.echo(error.listing())
+            return
         _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
     finally:
         warnings.formatwarning = _format_as_usual

@@ -18,6 +18,7 @@ from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation, reserve, reserve_next
 from netsim.studies.terminal import Reporter
+from netsim.studies.values import Asked
 
 if TYPE_CHECKING:
     from netsim.live.server import ViewServer
@@ -103,8 +104,8 @@ def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
     try:
         scenario.play(study)
     except BaseException as error:
-        if study.partial is None and isinstance(error, BadInput):
-            # The study is whole, but is not what was asked for.
+        if isinstance(error, Asked) or (study.partial is None and isinstance(error, BadInput)):
+            # The study is whole, but is not what was asked for; or all that was asked for was a list.
             raise
         # Any other error: the results so far are saved below, and then it goes on.
         stopped = error

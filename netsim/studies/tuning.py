@@ -26,7 +26,7 @@ from netsim.studies.reserve import locked, refusals
 from netsim.studies.sweeps.grid import grid
 from netsim.studies.sweeps.sweep import Sweep, sweep
 from netsim.studies.terminal import Reporter
-from netsim.studies.values import ASK, Asked, Known, parsed
+from netsim.studies.values import ASK, Asked, Known, parsed, placed
 from netsim.util import check
 from netsim.util.draws import name_key
 from netsim.util.files import write_whole
@@ -53,7 +53,7 @@ class Range:
     def of(cls, text: str) -> "Range":
         """Return the range that ``[METHOD.]PARAMETER=LOW:HIGH[:log]`` gives; raises BadInput for another form."""
         place, _, ends = text.partition("=")
-        method, _, parameter = place.strip().rpartition(".")
+        method, parameter = placed(place)
         parts = ends.split(":")
         try:
             low, high = (float(each) for each in parts[:2])
@@ -228,6 +228,8 @@ def tune(
     plan = _plan(study, over, per, seeds, budget, metric, parameters)
     rungs = plan.rungs()
     known = _known(study, plan)
+    if plan.fixed.get("set") == ASK:
+        raise Asked(known)
     ranges = _ranges(plan, known)
     folder = Path(out)
     with _held(folder, plan):

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from netsim.studies.study import Study
 
 ASK = "list"
-"""The value of ``--set`` that is refused with a line that names all methods and parameters."""
+"""The value of ``--set`` that asks for all methods and parameters; no run follows."""
+
+_CODER = "coder"
+"""The word before the parameters of a method's coder: ``coder.bits``."""
 
 # What chooses methods, and what a file of settings or a command line gives on purpose; their values may differ.
 _MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed", "jobs", "folder")
@@ -23,11 +26,27 @@ Known = Mapping[str, Mapping[str, Any]]
 
 
 class Asked(BadInput):
-    """The refusal of `ASK`; ``known`` has the methods and parameters that the line names."""
+    """What `ASK` ends a run with: as an error it names the methods and parameters, ``known``, in a line.
+
+    The command line prints `listing` instead.
+    """
 
     def __init__(self, known: Known) -> None:
         super().__init__(f"set = {ASK!r}: must be METHOD.PARAMETER=VALUE, of these: {names_of(known)}")
         self.known = known
+
+    def listing(self) -> str:
+        """Return a line ``METHOD.PARAMETER=VALUE`` for each parameter, with its present value."""
+        return "\n".join(
+            f"{method}.{name}={_shown(value)}" if name else f"{method}: no parameters"
+            for method, values in self.known.items()
+            for name, value in (values or {"": None}).items()
+        )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as `--set` reads it; one that has to be given has none yet."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def names_of(known: Known) -> str:
@@ -61,20 +80,29 @@ def values_of(study: "Study", known: Known) -> dict[str, dict[str, Any]]:
 
 
 def parsed(text: str) -> dict[tuple[str, str], str]:
-    """Return the texts of ``METHOD.PARAMETER=VALUE,…`` by method and parameter; raises BadInput for another form.
-
-    The parameter is what follows the last full stop: a method's name may hold some.
-    """
+    """Return the texts of ``METHOD.PARAMETER=VALUE,…`` by method and parameter; raises BadInput for another form."""
     found: dict[tuple[str, str], str] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         place, equals, value = part.partition("=")
-        method, _, name = place.strip().rpartition(".")
+        method, name = placed(place)
         if not (equals and method and name and value.strip()):
             raise check.refuse("set", part, "METHOD.PARAMETER=VALUE, several with commas between")
         if (method, name) in found:
             raise BadInput(f"set = {f'{method}.{name}'!r}: must have one value, not several")
         found[method, name] = value.strip()
     return found
+
+
+def placed(text: str) -> tuple[str, str]:
+    """Return the method, or "", and the parameter of ``[METHOD.]PARAMETER``.
+
+    The parameter is what follows the last full stop, for a method's name may hold some, and with a coder's parameter
+    the words "coder." before it: ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` of the coder in a coder.
+    """
+    method, _, name = text.strip().rpartition(".")
+    while method == _CODER or method.endswith(f".{_CODER}"):
+        method, name = method[: -len(_CODER)].rstrip("."), f"{_CODER}.{name}"
+    return method, name
 
 
 def _typed(name: str, text: str, now: Any) -> Any:

@@ -278,7 +278,7 @@ _PARTS = ("censor", "duals")
 def with_values(study: Study, methods: Sequence[Method]) -> list[Method]:
     """Return the methods with the values that the study's parameters ``set`` and ``settings`` give.
 
-    A parameter is one of the method's class, or one of its censor or duals.
+    A parameter is one of the method's class, one of its censor or duals, or, as ``coder.bits``, one of its coder.
 
     Raises
     ------
@@ -300,6 +300,8 @@ def settable(method: Method) -> dict[str, Any]:
         for each in dataclasses.fields(part):
             if each.init:
                 found.setdefault(each.name, getattr(part, each.name))
+    if not _is_named_by_coder(method):
+        found |= _values_of_coder(_coder_of(method))
     plain = {name: _plain(value) for name, value in found.items()}
     return {name: value for name, value in plain.items() if value is None or isinstance(value, str | float | int)}
 
@@ -308,6 +310,44 @@ def _parts(method: Method) -> dict[str, Any]:
     """Return a method's censor and duals, if they have fields."""
     found = {name: getattr(method, name) or _default_of(method.kind, name) for name in _PARTS}
     return {name: part for name, part in found.items() if dataclasses.is_dataclass(part)}
+
+
+def _coder_of(method: Method) -> Any:
+    return _default_of(method.kind, "coder") if method.coder is None else method.coder
+
+
+def _is_named_by_coder(method: Method) -> bool:
+    """Return whether a method's name in the results tells its coder, so that another coder would make it wrong."""
+    return method.labels.get("coder", "own") != "own" or re.search(r"\d-?bit", method.name) is not None
+
+
+def _values_of_coder(coder: Any) -> dict[str, Any]:
+    """Return the parameters of a coder, and those of a coder in it, by names such as coder.bits and coder.coder.k.
+
+    A coder that does not keep each of its parameters in an attribute of that name has none here, as it cannot be made
+    anew with another value.
+    """
+    names = inspect.signature(type(coder)).parameters if isinstance(coder, Coder) else {}
+    if not all(hasattr(coder, name) for name in names):
+        return {}
+    found: dict[str, Any] = {}
+    for name in names:
+        value = getattr(coder, name)
+        inner = _values_of_coder(value) if name == "coder" else {name: value}
+        found |= {f"coder.{each}": given for each, given in inner.items()}
+    return found
+
+
+def _with_coder(coder: Coder, values: Mapping[str, Any]) -> Coder:
+    """Return a coder of the same class with other values of parameters that `_values_of_coder` names."""
+    given = {name: getattr(coder, name) for name in inspect.signature(type(coder)).parameters}
+    within: dict[str, Any] = {}
+    for path, value in values.items():
+        name = path.removeprefix("coder.")
+        (within if name.startswith("coder.") else given)[name] = value
+    if within:
+        given["coder"] = _with_coder(given["coder"], within)
+    return type(coder)(**given)
 
 
 def _with(method: Method, values: Mapping[str, Any]) -> Method:
@@ -319,6 +359,9 @@ def _with(method: Method, values: Mapping[str, Any]) -> Method:
         inner = {each.name: rest.pop(each.name) for each in dataclasses.fields(part) if each.name in rest}
         if inner:
             changed[field_name] = dataclasses.replace(part, **inner)
+    if rest:
+        # Only the coder's are left.
+        changed["coder"] = _with_coder(_coder_of(method), rest)
     return dataclasses.replace(method, steps={**method.steps, **steps}, **changed)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from netsim import AgentError, BadInput, Network, topology
-from netsim.agents import COKE, CTA, DKLA, ODKLA, LocalProblem, OnlineCost, Squared, schedule
-from netsim.agents.schedule import Scheduled
+from netsim.agents import COKE, CTA, DKLA, ODKLA, LocalProblem, OnlineCost, Scheduled, Squared, schedule
 from tests.agents.test_batch import LAMBDA, RHO, Task
 from tests.oracle import batch
 
@@ -21,6 +20,8 @@ from tests.oracle import batch
         (schedule.geometric(8.0, 0.5), [8.0, 4.0, 2.0, 1.0]),
         (schedule.power(2.0), [2.0, 2 / math.sqrt(2), 2 / math.sqrt(3), 1.0]),
         (schedule.power(6.0, 1), [6.0, 3.0, 2.0, 1.5]),
+        (schedule.growing(2.0), [2.0, 2 * math.sqrt(2), 2 * math.sqrt(3), 4.0]),
+        (schedule.growing(6.0, 1), [6.0, 12.0, 18.0, 24.0]),
         (schedule.doubling(1.0, 2), [1.0, 1.0, 2.0, 2.0]),
         (schedule.doubling(1.0, 1, limit=3.0), [1.0, 2.0, 3.0, 3.0]),
         (schedule.piecewise({1: 5.0, 3: 0.1}), [5.0, 5.0, 0.1, 0.1]),
@@ -29,6 +30,30 @@ from tests.oracle import batch
 def test_values(made: schedule.Schedule, values: list[float]) -> None:
     assert [made(k) for k in (1, 2, 3, 4)] == pytest.approx(values, rel=1e-15)
     assert pickle.loads(pickle.dumps(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (schedule.constant(0.5), "0.5"),
+        (schedule.geometric(8.0, 0.5), "8·0.5^(k-1)"),
+        (schedule.power(2.0), "2·k^(-0.5)"),
+        (schedule.power(2.0, 0.0), "2·k^(0)"),
+        (schedule.growing(2.0), "2·k^(0.5)"),
+        (schedule.doubling(1.0, 2), "1·2^floor((k-1)/2)"),
+        (schedule.doubling(1.0, 2, limit=3.0), "min(1·2^floor((k-1)/2), 3)"),
+        (schedule.piecewise({1: 5.0, 3: 0.1}), "5 from round 1, 0.1 from round 3"),
+    ],
+)
+def test_a_schedule_is_printed_as_its_formula(made: schedule.Schedule, shown: str) -> None:
+    assert repr(made) == shown
+
+
+def test_a_schedule_beyond_all_numbers_is_refused_in_its_round() -> None:
+    task = Task("one", 0)
+    for steep in (schedule.growing(1.0, 300.0), schedule.geometric(1.0, 1e200), lambda k: 2.0 ** (2000 * (k - 1))):
+        with pytest.raises(AgentError, match=r"rho = inf: must be finite \(the schedule .* in round \d+\)"):
+            task.run(lambda i, steep=steep: DKLA(task.problems[i], 20, rho=steep))
 
 
 def test_doubling_for_ever_stays_a_number() -> None:
@@ -40,7 +65,8 @@ def test_doubling_for_ever_stays_a_number() -> None:
     [
         (lambda: schedule.constant(math.nan), "value = nan: must be a number"),
         (lambda: schedule.geometric(1.0, 0.0), "factor = 0.0: must be a number > 0"),
-        (lambda: schedule.power(1.0, -1.0), "exponent = -1.0: must be a number >= 0"),
+        (lambda: schedule.power(1.0, -1.0), "exponent = -1.0: must be a number >= 0, for power(…) falls; growing(…)"),
+        (lambda: schedule.growing(1.0, -1.0), "exponent = -1.0: must be a number >= 0"),
         (lambda: schedule.doubling(1.0, 0), "every = 0: must be a whole number >= 1"),
         (lambda: schedule.doubling(2.0, 1, limit=1.0), "limit = 1.0: must be a number >= 2"),
         (lambda: schedule.piecewise({}), "values = {}: must be a mapping {1: value"),

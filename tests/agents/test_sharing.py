@@ -276,3 +276,36 @@ def test_finished_agents_can_be_pickled_and_run_again() -> None:
         np.testing.assert_array_equal(second[i].theta, first[i].theta)
     third = deepcopy(first)
     assert Network(ring, seed=3).run(second).trace_hash == Network(ring, seed=3).run(third).trace_hash
+
+
+# --- the first round --------------------------------------------------------------------------------------------------
+
+
+class Momentum(Diffusion):
+    """Shares the model and its momentum, which `start` sets up."""
+
+    def start(self) -> None:
+        self.momentum = np.ones_like(self.theta)
+        super().start()
+
+    def outgoing(self) -> Array:
+        return np.concatenate([self.theta, self.momentum])
+
+    def local_step(self) -> Array:
+        return self.theta + self.momentum
+
+
+def test_what_outgoing_needs_may_be_set_up_in_start() -> None:
+    agents = {i: Momentum(each, 3, eta=0.1, weights={0: 0.5, 1: 0.5}) for i, each in enumerate(problems(2))}
+    Network(topology.path(2)).run(agents)
+    assert agents[0].sharing.copies[1].tolist() == [3.0] * SIZE + [1.0] * SIZE
+
+
+def test_to_look_for_a_sharing_makes_none() -> None:
+    agent = CTA(problems(1)[0], 2, eta=0.1, weights={0: 1.0})
+    assert not hasattr(agent, "sharing")
+    Network(topology.path(1)).run({0: agent})
+    assert agent.sharing.is_of_this_run()
+    agent.restart()
+    with pytest.raises(AttributeError, match="'CTA' object has no attribute 'sharing' before its first round"):
+        agent.sharing  # noqa: B018

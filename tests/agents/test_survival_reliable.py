@@ -89,7 +89,7 @@ def test_a_key_frame_travels_as_it_is() -> None:
 
 
 def test_late_frames_are_done_in_their_place() -> None:
-    """States heard in any order give the sum of what would have been known had each come in its round."""
+    """States heard in any order give the sum of ρ times what would have been known had each come in its round."""
 
     class Said:
         def __init__(self, number: int, value: float) -> None:
@@ -100,12 +100,14 @@ def test_late_frames_are_done_in_their_place() -> None:
     arrives = {1: [1], 4: [4], 6: [3], 9: [7]}
     copies = Copies(("n",), (1,))
     repairs = Repairs(copies, np.zeros(1))
+    penalties = {k: 1.0 if k < 4 else 2.0 + k for k in range(1, 11)}
     total = 0.0
     for k in range(1, 11):
         repairs.take_in([Said(r, truth[r]) for r in arrives.get(k, [])], k, add=False)  # type: ignore[misc]
-        total += copies["n"][0] + repairs.owed()[0]
-    known = [max(r for r in truth if r <= k) for k in range(1, 11)]
-    assert total == pytest.approx(sum(truth[r] for r in known))
+        total += penalties[k] * copies["n"][0]
+        total += sum(rho * owed[0] for rho, owed in repairs.owed(penalties[k]))
+    known = {k: max(r for r in truth if r <= k) for k in range(1, 11)}
+    assert total == pytest.approx(sum(penalties[k] * truth[r] for k, r in known.items()))
     assert copies["n"][0] == 5.0
 
 

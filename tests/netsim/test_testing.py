@@ -1,7 +1,9 @@
 """The kit for testing agents: it does what it says, and needs no test framework."""
 
 import asyncio
+import contextlib
 import doctest
+import math
 import subprocess
 import sys
 from typing import Any
@@ -9,8 +11,22 @@ from typing import Any
 import pytest
 
 import netsim.testing
-from netsim import AgentError, BadInput, Frame, Link, topology
-from netsim.testing import Actor, Listener, Replier, Rounder, Talker, counts, losing, play, sized
+from netsim import AgentError, BadInput, Frame, Link, Network, topology
+from netsim.faults import LinkDown
+from netsim.testing import (
+    Actor,
+    KnowsUnheard,
+    Listener,
+    Replier,
+    Rounder,
+    Talker,
+    check_heard,
+    could_know,
+    counts,
+    losing,
+    play,
+    sized,
+)
 
 
 def test_its_first_lines_hold() -> None:
@@ -118,3 +134,54 @@ def test_exactly_those_frames_are_lost_on_each_link() -> None:
 def test_counts_have_all_causes_and_what_is_under_way() -> None:
     run = play(Talker([(0, 1), (1, 2)]), Actor(), link=Link(latency=3.0, duplicate=1.0))
     assert counts(run) == {"duplicated": 2, "in_flight": 4}
+
+
+class Gossip(Actor):
+    """Passes on what it heard first, once; ``knows`` counts from the start at agent 0."""
+
+    def __init__(self, begins: float = math.inf) -> None:
+        super().__init__()
+        self.knows, self.begins = 0, begins
+
+    async def run(self) -> None:
+        if self.name != 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.begins):
+                    await self.inbox.get()
+        self.knows = 1
+        await self.broadcast("m", None)
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.5])
+def test_who_could_know_follows_from_the_frames(latency: float) -> None:
+    # Agent 3 is heard before it has heard anything, agent 5 only over a link that is cut.
+    script = {3: Talker([(0.1, 1)]), 4: Listener(), 5: Gossip()}
+    agents = {i: script.get(i, Gossip()) for i in range(6)}
+    network = Network(topology.path(6), Link(latency=latency), faults=[LinkDown(4, 5, at=0.0)])
+    network.watch({"knows": lambda agent: agent.knows})
+    run = network.run(agents, until=9, trace=True)
+    known = {0: 0.0, 1: latency, 2: 2 * latency}
+    if latency == 0.0:
+        # What 3 says at 0.1 s comes after what it heard at 0 s.
+        known |= {3: 0.0, 4: 0.1}
+    assert could_know(run, 0) == known
+    # Agent 2 heard agent 3 first, which knew nothing then, and so has nothing to pass on to it.
+    if latency:
+        with pytest.raises(KnowsUnheard, match=r"^agent 2 knows at 0.6 s what agent 0 began with, and .* before 1 s$"):
+            check_heard(run, "knows", source=0)
+    else:
+        check_heard(run, "knows", source=0)
+
+
+def test_who_begins_by_itself_knows_what_it_has_not_heard() -> None:
+    network = Network(topology.path(3), Link(latency=0.5, loss=losing(0)))
+    network.watch(["knows"])
+    run = network.run({i: Gossip(2.0) for i in range(3)}, trace=True)
+    with pytest.raises(KnowsUnheard, match=r"^agent 1 knows at 2 s what agent 0 began with, and .* hear.* it at all$"):
+        check_heard(run, "knows", source=0)
+    with pytest.raises(BadInput, match="state = 'know': must be one that the network watched"):
+        check_heard(run, "know", source=0)
+    with pytest.raises(BadInput, match="source = 7: must be the name of an agent of the run"):
+        could_know(run, 7)
+    with pytest.raises(BadInput, match="trace = False: must be True"):
+        could_know(play(Actor()), 0)

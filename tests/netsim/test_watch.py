@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, topology
 from netsim.faults import ClockSkew, Crash
 from netsim.replay.frames import frames_of
+from netsim.replay.render import parts
 from netsim.studies import find_study
 from netsim.testing import Actor
 from tests.command import python
@@ -371,6 +372,75 @@ def test_what_an_agent_has_only_later_is_none_until_then() -> None:
     network.watch(["x"])
     with pytest.raises(BadInput, match=r"^watch, x of agent 0 at 1 s: 'Late' object has no attribute 'x'$"):
         network.run({i: Late(1.5) for i in range(2)}, sample=1.0)
+
+
+class Voter(Agent):
+    """Of two classes of agents in one network: this one has a role."""
+
+    def __init__(self) -> None:
+        self.role = "follower"
+
+    async def run(self) -> None:
+        async for k in self.rounds(3):
+            self.role = "leader" if k == 2 else "follower"
+            await self.broadcast("m", k)
+            await self.collect()
+
+
+class Acceptor(Agent):
+    """The other has what it promised."""
+
+    def __init__(self) -> None:
+        self.promised = 0
+
+    async def run(self) -> None:
+        async for _ in self.rounds(3):
+            self.promised += len(await self.collect())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_agent_without_an_attribute_shows_none(workers: int, tmp_path: Path) -> None:
+    network = Network(topology.path(4))
+    network.watch({"role": "role", "promised": "promised", "twice": lambda agent: 2 * agent.promised})
+    agents: dict[int, Agent] = {i: Voter() if i % 2 else Acceptor() for i in range(4)}
+    run = network.run(agents, trace=True, workers=workers)
+    for name, states in run.states.groupby("agent"):
+        if name % 2:
+            assert states["role"].iloc[-1] == "follower"
+            assert set(states["role"]) == {"leader", "follower"}
+            assert states[["promised", "twice"]].isna().all(axis=None)
+        else:
+            assert states["role"].isna().all()
+            assert states["promised"].iloc[-1] == {0: 3, 2: 6}[name]
+            assert (states["twice"] == 2 * states["promised"]).all()
+    run.states.to_csv(tmp_path / "states.csv", index=False)
+    lines = (tmp_path / "states.csv").read_text().splitlines()
+    assert lines[0] == "time_s,agent,sent,role,promised,twice"
+    assert {line.split(",", 3)[3] for line in lines if line.startswith("0.0,")} >= {",0.0,0.0", "follower,,"}
+    values = parts(run.trace, states=run.states)[0]["states"]["values"]
+    assert values["role"]["codes"][0] == -1
+    assert values["promised"].count(None) == values["role"]["codes"].count(0) + values["role"]["codes"].count(1)
+    for name in ("page.html", "map.png", "lines.svg"):
+        path = tmp_path / name
+        run.replay(path) if path.suffix == ".html" else run.picture(path)
+        assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_misspelled_attribute_is_refused_though_classes_differ(workers: int) -> None:
+    network = Network(topology.path(4))
+    network.watch(["role", "promise"])
+    with pytest.raises(
+        BadInput, match=r"^watch, promise of agent 0 at \d s: 'Acceptor' object has no attribute 'promise'$"
+    ):
+        network.run({i: Voter() if i % 2 else Acceptor() for i in range(4)}, workers=workers)
+
+
+def test_a_mistake_in_a_function_is_no_missing_attribute() -> None:
+    network = Network(topology.path(2))
+    network.watch({"wrong": lambda agent: agent.role.size})
+    with pytest.raises(BadInput, match=r"^watch, wrong of agent 1 at 1 s: 'str' object has no attribute 'size'$"):
+        network.run({0: Acceptor(), 1: Voter()})
 
 
 def test_what_no_agent_ever_had_is_refused_at_the_end_of_a_run_without_rows() -> None:

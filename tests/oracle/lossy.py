@@ -18,6 +18,9 @@ Vector = NDArray[np.float64]
 Arrived = NDArray[np.bool_]
 Quantizer = Callable[[Vector], Vector]
 
+Heard = NDArray[np.int64]
+"""``heard[t - 1, i, n]`` is the index of the round in which i heard what n sent in round t; never: larger than any."""
+
 Step = Callable[[int, int, Vector, Vector, Vector], Vector]
 """From (t − 1, i, θ_i, linear term of a sum, linear term of a difference) the new θ_i, the terms being
 γ_i − ρ Σ_n (θ̂_i + θ̂_n) and γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
@@ -115,6 +118,51 @@ def admm(step: Step, A: Vector, size: int, rho: float, arrived: Arrived, coding:
     return Result(*(np.array(kept) for kept in history))
 
 
+def repaired(step: Step, A: Vector, size: int, rho: Vector, heard: Heard, coding: Coding) -> Result:
+    """Return what an ADMM method does whose frames may be heard rounds late, with penalty ``rho[t - 1]`` in round t.
+
+    After round k agent i takes for n's state of a round j ≤ k what it would know had every frame it has heard by now
+    come in its own round, and γ_i = Σ_{j≤k} ρ_j Σ_n (θ̂_i,j − that), summed anew in each round.
+    """
+    rounds, agents = len(rho), len(A)
+    neighbors = [np.flatnonzero(row).tolist() for row in A]
+    # θ̂ after each round, and what travelled in it: a state or a change; ``said`` tells whether anything did.
+    own, told = np.zeros((rounds, agents, size)), np.zeros((rounds, agents, size))
+    said = np.zeros((rounds, agents), dtype=bool)
+    theta, dual, now = (np.zeros((agents, size)) for _ in range(3))
+    copies = np.zeros((agents, agents, size))
+    thetas, duals = np.empty((rounds, agents, size)), np.empty((rounds, agents, size))
+    for t in range(rounds):
+        fresh = []
+        for i, near in enumerate(neighbors):
+            others = sum((copies[i, n] for n in near), np.zeros(size))
+            to_sum = dual[i] - rho[t] * (len(near) * now[i] + others)
+            fresh.append(step(t, i, theta[i], to_sum, dual[i] + rho[t] * (len(near) * now[i] - others)))
+        theta = np.array(fresh)
+        for i in range(agents):
+            change = theta[i] - now[i]
+            if coding.thresholds is not None and np.linalg.norm(change) < coding.thresholds[t]:
+                continue
+            said[t, i] = True
+            coded = None if coding.quantize is None else coding.quantize(change)
+            told[t, i] = coding.rounded(theta[i]) if coded is None else coded
+            now[i] = told[t, i] if coded is None else now[i] + coded
+        own[t] = now
+        for i, near in enumerate(neighbors):
+            dual[i] = 0.0
+            for n in near:
+                arrived = (said[: t + 1, n] & (heard[: t + 1, i, n] <= t))[:, None]
+                if coding.quantize is None:
+                    last = np.maximum.accumulate(np.where(arrived[:, 0], np.arange(t + 1), -1))
+                    taken = np.where((last >= 0)[:, None], told[last, n], 0.0)
+                else:
+                    taken = np.cumsum(np.where(arrived, told[: t + 1, n], 0.0), axis=0)
+                dual[i] += rho[: t + 1] @ (own[: t + 1, i] - taken)
+                copies[i, n] = taken[-1]
+        thetas[t], duals[t] = theta, dual
+    return Result(thetas, duals, said)
+
+
 def diffusion(
     adapt: Callable[[int, int, Vector], Vector], W: Vector, size: int, arrived: Arrived, coding: Coding
 ) -> Result:
@@ -169,38 +217,47 @@ def gossip(
     return np.array(history)
 
 
-def batch_argmin(gram: Vector, cross: Vector, A: Vector, lam_local: float, rho: float) -> Step:
+def batch_argmin(gram: Vector, cross: Vector, A: Vector, lam_local: float, rho: float | Vector) -> Step:
     """Return the step of COKE: argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ(linear term of a sum), R_i of squares."""
     size = gram.shape[1]
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
-        hessian = 2.0 * (gram[i] + (lam_local + rho * A[i].sum()) * np.eye(size))
+        hessian = 2.0 * (gram[i] + (lam_local + _in_round(rho, t) * A[i].sum()) * np.eye(size))
         solution: Vector = np.linalg.solve(hessian, 2.0 * cross[i] - to_sum)
         return solution
 
     return step
 
 
-def online_argmin(features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float, eta: float) -> Step:
+def online_argmin(
+    features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float | Vector, eta: float
+) -> Step:
     """Return the step of DOKL: argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i‖θ‖² + θᵀ(linear term of a sum), of squares."""
     size = features.shape[2]
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
         phi, y = features[t, i], targets[t, i]
-        hessian = 2.0 * np.outer(phi, phi) + (2.0 * (lam_local + rho * A[i].sum()) + eta) * np.eye(size)
+        hessian = 2.0 * np.outer(phi, phi) + (2.0 * (lam_local + _in_round(rho, t) * A[i].sum()) + eta) * np.eye(size)
         solution: Vector = np.linalg.solve(hessian, 2.0 * y * phi + eta * theta - to_sum)
         return solution
 
     return step
 
 
-def online_gradient(features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float, eta: float) -> Step:
+def online_gradient(
+    features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float | Vector, eta: float
+) -> Step:
     """Return the step of ODKLA: θ_i − [∇L_i,t(θ_i) + linear term of a difference]/(η + 2ρ d_i), of squares."""
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
         phi, y = features[t, i], targets[t, i]
         gradient = 2.0 * (phi @ theta - y) * phi + 2.0 * lam_local * theta
-        result: Vector = theta - (gradient + to_difference) / (eta + 2.0 * rho * A[i].sum())
+        result: Vector = theta - (gradient + to_difference) / (eta + 2.0 * _in_round(rho, t) * A[i].sum())
         return result
 
     return step
+
+
+def _in_round(rho: float | Vector, t: int) -> float:
+    """Return the penalty of round t + 1, given one for all rounds or one for each."""
+    return float(rho) if np.ndim(rho) == 0 else float(np.asarray(rho)[t])

@@ -1,11 +1,15 @@
 """Marks: ``pytest --submission FILE`` tests a submission, prints its marks and writes them to results.json."""
 
+import itertools
 import json
-import runpy
 import signal
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from netsim.testing import KnowsUnheard
 
 SECONDS = 10
 """Seconds of processor time that a test, or the import of a submission, may take: a busy machine costs no marks."""
@@ -26,6 +30,37 @@ def alarm(seconds):
         signal.setitimer(signal.ITIMER_PROF, seconds, 1)
 
 
+class Isolated:
+    """The classes of a submission: each agent that is made of one is of a module of its own.
+
+    Agents then share no variable of the module, attribute of a class, default of an argument or closure: the file is
+    executed anew for each agent.
+    """
+
+    def __init__(self, path):
+        self.code = compile(path.read_bytes(), str(path), "exec")
+        self.numbers, self.names = itertools.count(), []
+
+    def __getitem__(self, name):
+        """Return what makes agents of the class of this name."""
+        return lambda *args, **more: getattr(self.fresh(), name)(*args, **more)
+
+    def fresh(self):
+        """Return a new module of the file."""
+        module = ModuleType(f"submission_{next(self.numbers)}")
+        module.__file__ = self.code.co_filename
+        # Dataclasses, and copies of agents, look their module up by its name.
+        sys.modules[module.__name__] = module
+        self.names.append(module.__name__)
+        exec(self.code, vars(module))
+        return module
+
+    def forget(self):
+        """Forget the modules."""
+        while self.names:
+            sys.modules.pop(self.names.pop(), None)
+
+
 def pytest_addoption(parser):
     parser.addoption("--submission", type=Path, required=True, help="The student's file.")
     parser.addoption("--results", type=Path, default=Path("results.json"), help="The file for the marks.")
@@ -33,19 +68,23 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "marks(count): what a test is worth")
-    config.marks, config.remark = {}, "The grading was cut off."
+    config.marks, config.remark, config.cheat = {}, "The grading was cut off.", ""
 
 
 def pytest_collection_modifyitems(config, items):
     """Give each test 0 marks, and import the submission; if that fails, no test runs."""
     for item in items:
-        (most,) = item.get_closest_marker("marks").args
-        name = item.function.__doc__.partition("\n")[0]
+        marker = item.get_closest_marker("marks")
+        if marker is None or len(marker.args) != 1:
+            raise pytest.UsageError(f"{item.name}: must say what it is worth, as @pytest.mark.marks(2)")
+        (most,) = marker.args
+        name = (item.function.__doc__ or item.name).partition("\n")[0]
         config.marks[item.nodeid] = {"name": name, "score": 0, "max_score": most, "output": ""}
     save(config)
     try:
         alarm(SECONDS)
-        config.submission = runpy.run_path(str(config.option.submission))
+        config.submission = Isolated(config.option.submission)
+        config.submission.fresh()
     except BaseException as error:
         config.failed = f"The file cannot be imported: {type(error).__name__}: {error}"
         items.clear()
@@ -55,8 +94,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def submission(request):
-    """The names of the student's file."""
-    return request.config.submission
+    """The classes of the student's file, by name; each agent is isolated from the others."""
+    yield request.config.submission
+    request.config.submission.forget()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,6 +117,8 @@ def pytest_runtest_makereport(item, call):
     if report.failed:
         # Without pytest's own explanation of an assertion.
         marks.update(score=0, output=str(call.excinfo.value).partition("\nassert ")[0])
+        if isinstance(call.excinfo.value, KnowsUnheard):
+            item.config.cheat = f"No marks, for the agents share more than frames: {call.excinfo.value}"
     elif report.when == "call":
         marks["score"] = marks["max_score"]
     save(item.config)
@@ -85,13 +127,16 @@ def pytest_runtest_makereport(item, call):
 
 def save(config):
     """Write what is known, in the form of Gradescope: whatever the submission does next, it stays."""
+    if config.cheat:
+        for each in config.marks.values():
+            each["score"] = 0
     tests = list(config.marks.values())
     score = sum(each["score"] for each in tests)
     config.option.results.write_text(json.dumps({"score": score, "output": config.remark, "tests": tests}, indent=2))
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    config.remark = getattr(config, "failed", "")
+    config.remark = getattr(config, "failed", config.cheat)
     save(config)
     tests = config.marks.values()
     lines = [config.remark] if config.remark else []

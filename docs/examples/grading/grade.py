@@ -1,4 +1,8 @@
-"""Grade a class: ``python grade.py submissions marks.csv``; submissions/NAME/broadcast.py is the work of a student."""
+"""Grade a class: ``python grade.py submissions marks.csv``; submissions/NAME/broadcast.py is the work of a student.
+
+The hidden tests are the one file test_*.py beside this one, or a third argument. Those in test_broadcast.py are of
+students' files broadcast.py.
+"""
 
 import csv
 import json
@@ -12,24 +16,35 @@ SECONDS = 120
 """Seconds that a submission may take in all, also if it sleeps."""
 
 
-def grade(folder):
+def hidden_tests(path=None):
+    """Return the file of the hidden tests; it must be called test_NAME.py."""
+    found = sorted(HERE.glob("test_*.py")) if path is None else [Path(path).resolve()]
+    if len(found) != 1 or not found[0].name.startswith("test_") or not found[0].is_file():
+        names = ", ".join(each.name for each in found) or "none"
+        sys.exit(f"grade.py: must have one file test_NAME.py, here or as a third argument; there is {names}")
+    return found[0]
+
+
+def grade(folder, tests):
     """Grade a submission in a process of its own; return what is in its results.json."""
-    file, results = folder / "broadcast.py", folder / "results.json"
+    file, results = folder / tests.name.removeprefix("test_"), folder / "results.json"
     results.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "test_broadcast.py", "--submission", file, "--results", results]
+    command = [sys.executable, "-m", "pytest", tests.name, "--submission", file, "--results", results]
     with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, cwd=HERE, capture_output=True, timeout=SECONDS)
+        subprocess.run(command, cwd=tests.parent, capture_output=True, timeout=SECONDS)
     if not results.exists():
         return {"score": 0, "output": "There is no result.", "tests": []}
     return json.loads(results.read_text())
 
 
-def main(submissions, table):
+def main(submissions, table, tests=None):
     """Write a row for each submission, with a column for each test."""
-    rows, columns = [], {"student": None, "marks": None, "remark": None}
-    for folder in sorted(Path(submissions).resolve().iterdir()):
-        found = grade(folder)
-        marks = {each["name"]: each["score"] for each in found["tests"]}
+    rows, columns, tests = [], {"student": None, "marks": None, "remark": None}, hidden_tests(tests)
+    for folder in sorted(each for each in Path(submissions).resolve().iterdir() if each.is_dir()):
+        found, marks = grade(folder, tests), {}
+        for each in found["tests"]:
+            # A test with several parameters is one column.
+            marks[each["name"]] = marks.get(each["name"], 0) + each["score"]
         rows.append({"student": folder.name, "marks": found["score"], "remark": found["output"], **marks})
         columns |= rows[-1]
         print(f"{folder.name}: {found['score']}", flush=True)

@@ -9,12 +9,14 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFont
 
 from netsim import BadInput, Link, NetsimError, Network, topology
 from netsim.replay.drawing import Drawing, Pen, Word, paint, svg, width_of
+from netsim.replay.legend import shortened
 from netsim.replay.looks import Looks
 from netsim.replay.map_view import MapView
 from netsim.replay.picture import Wanted, write_picture
@@ -381,3 +383,45 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
         expected = tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
         assert expected in pixels(agent, begin, end)
         assert len(pixels(agent, begin, end)) == 1 or kind is str
+
+
+@pytest.mark.parametrize("view", ["map", "spacetime"])
+def test_the_work_for_a_name_grows_no_faster_than_the_name(
+    view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in letters that are measured; beyond a thousand of a name there are no more."""
+    measured = 0
+    getlength = ImageFont.FreeTypeFont.getlength
+
+    def counted(font: Any, text: Any, *args: Any, **how: Any) -> float:
+        nonlocal measured
+        measured += len(text)
+        return getlength(font, text, *args, **how)
+
+    monkeypatch.setattr(ImageFont.FreeTypeFont, "getlength", counted)
+
+    def work(letters: int) -> int:
+        nonlocal measured
+        names = {i: f"{i}" + "x" * letters for i in range(4)}
+        graph = nx.relabel_nodes(topology.path(4), names)
+        run = Network(graph, Link(latency=0.03), round_period=0.1).run({name: Rounder(2) for name in graph}, trace=True)
+        width_of.cache_clear()
+        measured = 0
+        run.picture(tmp_path / "long.svg", view=view, title="t" * letters)
+        return measured
+
+    few = work(100)
+    assert work(400) < 6 * few
+    assert work(100_000) < 40 * few
+    assert "x…" in (tmp_path / "long.svg").read_text()
+
+
+def test_a_text_is_cut_to_its_room_as_if_each_length_were_tried() -> None:
+    for text in ("", "a", "Wil" * 30, "…", "iiiiWWWW", "VAVAVA" * 9):
+        for room in (0.0, 3.0, 12.0, 50.5, 200.0, 1e9):
+            tried = text
+            if width_of(text, 13.0) > room:
+                while tried and width_of(tried + "…", 13.0) > room:
+                    tried = tried[:-1]
+                tried += "…" if tried else ""
+            assert shortened(text, 13.0, room) == tried

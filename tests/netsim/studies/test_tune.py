@@ -323,6 +323,73 @@ def test_a_class_of_a_method_file_is_set_and_tuned_too(tmp_path: Path) -> None:
     assert "Not tuned, as they have none of these parameters: CTA." in found.notes
 
 
+CODED: dict[str, Any] = {"agents": 4, "features": 8, "rounds": 10, "algorithms": "CHOCO,COKE"}
+TOP = """
+from netsim.agents import CHOCO
+from netsim.coders import TopK, Uniform
+
+class Top(CHOCO):
+    def __init__(self, cost, count, *, weights, coder=TopK(3, Uniform(4, -1.0, 1.0)), eta=0.2, gamma=0.3):
+        super().__init__(cost, count, weights=weights, coder=coder, eta=eta, gamma=gamma)
+"""
+
+
+def test_parameters_of_coders_are_set_and_tuned(tmp_path: Path) -> None:
+    file = tmp_path / "top.v2.py"
+    file.write_text(TOP)
+    given = "CHOCO.coder.bits=2,CHOCO.gamma=0.25,top.v2.coder.k=5,top.v2.coder.coder.bits=6"
+    ran = find_study("coke").execute(method=str(file), set=given, **CODED).origin["methods"]
+    assert ran["CHOCO"]["coder"] == "Uniform(bits=2)"
+    assert ran["CHOCO"]["gamma"] == 0.25
+    assert ran["top.v2"]["coder"] == "TopK(k=5, coder=Uniform(bits=6, fixed=(-1.0, 1.0)))"
+    over = ["coder.bits=2:8", "CHOCO.eta=0.1:0.3"]
+    found = tune("coke", over=over, out=tmp_path / "tuned", budget=6, seeds=[100, 101], **CODED)
+    assert sorted(found.table["coder.bits"].dropna().unique()) == [2, 5, 8]
+    assert "Not tuned, as they have none of these parameters: COKE." in found.notes
+    best = found.best[0]["methods"]["CHOCO"]
+    ran = find_study("coke").execute(settings=str(tmp_path / "tuned" / "tuned.json"), **CODED).origin["methods"]
+    assert ran["CHOCO"]["coder"] == f"Uniform(bits={best.get('coder.bits', 4)})"
+
+
+def test_a_name_that_tells_the_bits_cannot_be_made_wrong() -> None:
+    with pytest.raises(BadInput, match=r"set: parameter of COKE 8-bit = 'coder.bits': must be one of coded_start, rho"):
+        find_study("coke").execute(bits=8, set="COKE 8-bit.coder.bits=3", **COKE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "coke"],
+        ["sweep", "coke", "--seed", "0:2", "--out", "no"],
+        ["tune", "coke", "--over", "eta=0.1:1", "--out", "no"],
+    ],
+)
+def test_a_list_is_an_answer(words: list[str], tmp_path: Path) -> None:
+    done = call(*words, "--set", "list", "--algorithms", "CHOCO,DKLA", "--agents", "4", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["CHOCO.coded_start=false", "CHOCO.gamma=0.5"]
+    assert "CHOCO.coder.bits=4" in lines
+    assert "DKLA.rho=0.01" in lines
+    assert not any(tmp_path.iterdir())
+    # Each line is what --set takes.
+    find_study("coke").execute(set=",".join(lines), algorithms="CHOCO,DKLA", agents=4, rounds=2, features=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("CHOCO.coder.bits=99", "bits = 99: must be a whole number from 1 to 16"),
+        ("CHOCO.coder.bit=3", "set: parameter of CHOCO = 'coder.bit': must be one of"),
+        ("coder.bits=3", "METHOD.PARAMETER=VALUE"),
+    ],
+)
+def test_what_a_coder_does_not_take_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadInput) as error:
+        find_study("coke").execute(set=text, **CODED)
+    assert why in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
