@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import netsim
-from netsim.agents.papers import Cited
 from netsim.agents.protocols.estimator import LinkEstimator
+from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_name, whole
 from netsim.agents.protocols.mac import Mac, first_number
 from netsim.core.delivery import Delivery
 from netsim.util import check
@@ -19,7 +19,11 @@ DATA = "d"
 """The kind of data frames: it travels in each of them, so it is short."""
 
 _HOP_LIMIT = 64
+_MOST = 2**62  # numbers of readings, gradients and flags are below
 _SENT_LATELY = 4  # packets that are known to be duplicates after they have left the queue
+
+
+_POSTED = fields(lambda kind: isinstance(kind, str), anything)  # [kind, payload], over a MAC layer
 
 
 class Heard(NamedTuple):
@@ -55,7 +59,7 @@ class Packet:
         return self.origin, self.number
 
 
-class Collector(Cited, netsim.Agent):
+class Collector(Speaker):
     """Base of agents that send readings to a sink over several hops.
 
     A subclass writes `work`, which calls `report` for each reading. The agent forwards what it hears: a queue, one
@@ -89,7 +93,13 @@ class Collector(Cited, netsim.Agent):
         The queue, the packet that is being sent first.
     taken, duplicates : int
         Readings that `report` was called with, and packets that were dropped because they had been here.
+    foreign : Counter
+        By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
     """
+
+    kinds: ClassVar[Mapping[str, Form]] = {
+        DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
+    }
 
     def __init__(
         self,
@@ -100,6 +110,7 @@ class Collector(Cited, netsim.Agent):
         pause: tuple[float, float] = (0.016, 0.031),
         mac: Mac | None = None,
     ) -> None:
+        super().__init__()
         self.is_sink = check.flag("is_sink", is_sink)
         self.queue = check.integer("queue", queue, low=1)
         self.attempts = check.integer("attempts", attempts, low=1)
@@ -114,6 +125,7 @@ class Collector(Cited, netsim.Agent):
         self.lost: dict[tuple[Hashable, int], str] = {}
         self.waiting: deque[Packet] = deque()
         self.sent_at: dict[int, float] = {}
+        self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
         self.taken = self.duplicates = self._number = 0
         self.estimator: LinkEstimator
 
@@ -144,7 +156,7 @@ class Collector(Cited, netsim.Agent):
         raise NotImplementedError
 
     def hear(self, frame: netsim.Frame | Message) -> None:
-        """Take a frame of the protocol's own."""
+        """Take a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
         raise NotImplementedError
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
@@ -181,7 +193,7 @@ class Collector(Cited, netsim.Agent):
     async def run(self) -> None:
         """Run the application, the protocol and the forwarding until the network's run ends."""
         self._woken = asyncio.Event()
-        self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
+        self._known.clear()
         self._number = max(self._number, first_number(self.now))
         # Of a node that crashed and is back.
         self.lost |= {packet.reading: "crash" for packet in self.waiting}
@@ -199,10 +211,15 @@ class Collector(Cited, netsim.Agent):
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what came over a MAC layer of an agent's."""
-        self._sort(Message(sender, *value))
+        if _POSTED(value):
+            self._sort(Message(sender, *value))
+        else:
+            self.foreign["(message)"] += 1
 
     def _sort(self, frame: netsim.Frame | Message) -> None:
         """Take data, or a frame of the protocol's own."""
+        if not self.is_own(frame):
+            return
         if frame.kind == DATA:
             self._receive(frame)
         else:
@@ -225,6 +242,11 @@ class Collector(Cited, netsim.Agent):
             self._enqueue(packet)
         else:
             self.lost[packet.reading] = "loop"
+
+    def has_come_round(self, packet: Packet) -> bool:
+        """Return whether this node has had a packet's reading before: it took it, or forwarded it over fewer hops."""
+        hops = packet.hops - 1
+        return packet.origin == self.name or any((*packet.reading, before) in self._known for before in range(hops))
 
     def _enqueue(self, packet: Packet) -> bool:
         if len(self.waiting) >= self.queue:

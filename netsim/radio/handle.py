@@ -60,6 +60,11 @@ class RadioHandle:
         return "receive" if mac.hears(now) else "listen"
 
     @property
+    def transmit_left(self) -> float:
+        """The seconds for which it still sends what is on the air; 0 if it does not send."""
+        return max(0.0, self._mac.receiver.sends_until - self._loop.now())
+
+    @property
     def channel(self) -> int:
         """The channel, from 0, on which it sends and receives; frames on other channels neither arrive nor disturb.
 
