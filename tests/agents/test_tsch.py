@@ -13,6 +13,7 @@ import pytest
 import netsim
 from netsim import Network, Run, presets
 from netsim.agents import TSCH
+from netsim.agents.protocols.mac import ALL
 from netsim.agents.protocols.tsch import HOPPING
 from netsim.faults import ClockSkew
 from netsim.testing import Actor
