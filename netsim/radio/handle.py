@@ -68,7 +68,8 @@ class RadioHandle:
     def channel(self) -> int:
         """The channel, from 0, on which it sends and receives; frames on other channels neither arrive nor disturb.
 
-        What is being received when the channel changes ends as ``asleep``.
+        A message keeps the channel on which it was asked for: the radio changes once all messages before are off the
+        air, acknowledged or given up. What is being received as it changes ends as ``asleep``.
         """
         return self._mac.channel
 
@@ -91,8 +92,9 @@ class RadioHandle:
         """The power (dBm) with which it sends.
 
         ``Radio.powers`` refer to ``Phy.transmit_dbm``, without a phy to 0 dBm: each dB more or less here is a dB more
-        or less at each receiver. The energy of frames that are sent from now on follows it if ``Energy.transmit_at``
-        has watts by dBm, and a power beyond those is refused; else it stays ``Energy.transmit``.
+        or less at each receiver. A message keeps the power with which it was asked for. The energy of frames
+        follows it if ``Energy.transmit_at`` has watts by dBm, and a power beyond those is refused; else it stays
+        ``Energy.transmit``.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 
