@@ -4,14 +4,19 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import netsim
+from netsim import BadInput
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_name, whole
 from netsim.agents.protocols.mac import Mac, first_number
+from netsim.agents.protocols.together import roots_of
 from netsim.core.delivery import Delivery
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Collector", "Heard", "Message", "Packet"]
 
@@ -128,6 +133,28 @@ class Collector(Speaker):
         self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
         self.taken = self.duplicates = self._number = 0
         self.estimator: LinkEstimator
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        protocols: dict[tuple[str, ...], dict[Any, Any]] = {}
+        macs: dict[Any, dict[Any, Any]] = {}
+        for name, agent in agents.items():
+            assert isinstance(agent, Collector)
+            protocols.setdefault(tuple(agent.kinds), {})[name] = agent
+            if agent.mac is not None:
+                macs.setdefault(type(agent.mac), {})[name] = agent.mac
+        for members in protocols.values():
+            kind = type(next(iter(members.values()))).__name__
+            why = f"the readings of {kind} go nowhere"
+            for sinks in roots_of(members, graph, "is_sink", lambda agent: agent.is_sink, why):
+                check.doubt(f"is_sink: agents {', '.join(map(repr, sinks))} are sinks of one {kind}, made for one")
+        for mac, layers in macs.items():
+            mac._check_together(layers, graph)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "hear" in vars(cls) and cls.kinds is Collector.kinds:
+            raise BadInput(f"{cls.__name__}: kinds: must be declared, for hear gets frames of these only")
 
     # --- for the application ------------------------------------------------------------------------------------------
 

@@ -173,6 +173,8 @@ class CTP(Collector):
         """Have no route, say so, and take none until all who route over this node have heard it."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
+        # What neighbours offered before they heard it may lead over this node; who has a route answers.
+        self._routes.clear()
         self._held_until = self.now + _HOLD * self.imin
         self.trickle.reset()
 

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import GLOSSY as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.agents.protocols.mac import must_send_at_once
+from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Glossy"]
 
@@ -97,6 +101,13 @@ class Glossy(Speaker):
         # When (s) the next flood is expected, None if that is not known; and how many in a row did not come.
         self._due: float | None = None
         self._missed = 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        begins = "is_initiator"
+        for several in roots_of(agents, graph, begins, lambda agent: agent.is_initiator, "nobody begins a flood"):
+            check.doubt(f"is_initiator: agents {', '.join(map(repr, several))} begin floods, which disturb each other")
+        must_agree(agents, "period", "slot")
 
     # --- for the application ------------------------------------------------------------------------------------------
 

@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import BMAC, CONTIKIMAC, XMAC
 from netsim.agents.protocols.kinds import Form, number
 from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.together import must_agree
 from netsim.core.delivery import Delivery
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["LPL", "ContikiMAC", "XMac"]
 
@@ -65,6 +69,10 @@ class LPL(Mac):
         self.period = check.finite("period", period, above=0, high=_LONGEST)
         self.listen = check.finite("listen", listen, above=0, high=period)
         self.strobes = 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        must_agree(agents, "period")
 
     # --- for the application ------------------------------------------------------------------------------------------
 

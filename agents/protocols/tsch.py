@@ -4,15 +4,20 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import netsim
+from netsim import BadInput
 from netsim.agents.papers import TSCH as PAPER
 from netsim.agents.protocols.kinds import Form, fields, whole
 from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
 from netsim.radio.handle import MOST_CHANNEL
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["TSCH"]
 
@@ -126,6 +131,14 @@ class TSCH(Mac):
         self._set_at = 0.0
         self._jobs: deque[_Job] = deque()
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        for roots in roots_of(agents, graph, "is_root", lambda agent: agent.is_root, "no node of TSCH ever joins"):
+            raise BadInput(
+                f"is_root: must be True for one agent only, for each begins a network; {roots!r} are connected"
+            )
+        must_agree(agents, "slot", "slotframe", "hopping", "offset")
 
     # --- for the application ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from netsim.clock.clock import Loop
 from netsim.core import Frame
 from netsim.errors import AgentError
+from netsim.radio.phy import doubt_power
 from netsim.radio.settings import MOST_DBM, Access
 from netsim.util import check
 
@@ -101,6 +102,7 @@ class RadioHandle:
     @power_dbm.setter
     def power_dbm(self, power: float) -> None:
         power = check.number("power_dbm", power, low=-MOST_DBM, high=MOST_DBM)
+        doubt_power("power_dbm", power)
         meter = self._mac.meter
         if meter is not None:
             energy = meter.energy
