@@ -89,6 +89,8 @@ class Collector(Speaker):
     ----------
     parent : Hashable or None
         The neighbour to which packets go.
+    last_parent : Hashable or None
+        The neighbour to which a packet went last, also after the route was lost.
     heard : dict
         Of a sink: {(origin, number): `Heard`}, the first arrival of each reading.
     lost : dict
@@ -126,6 +128,7 @@ class Collector(Speaker):
         self.pause = check.finite("pause", low, low=0), check.finite("pause", high, low=low)
         self.mac = mac
         self.parent: Hashable | None = None
+        self.last_parent: Hashable | None = None
         self.heard: dict[tuple[Hashable, int], Heard] = {}
         self.lost: dict[tuple[Hashable, int], str] = {}
         self.waiting: deque[Packet] = deque()
@@ -289,6 +292,7 @@ class Collector(Speaker):
                 self._woken.clear()
                 await self._woken.wait()
             packet, parent = self.waiting[0], self.parent
+            self.last_parent = parent
             if packet.origin == self.name:
                 self.sent_at.setdefault(packet.number, self.now)
             fields = [packet.origin, packet.number, packet.hops, self.gradient, packet.flags, packet.value]
