@@ -384,7 +384,7 @@ class Deployment:
 
 
 def _doubt_places(places: list[Place]) -> None:
-    """Warn of motes that stand on less than a square metre, far from where x and y are 0: of degrees taken for metres."""
+    """Warn of motes that all stand on a square metre, far from where x and y are 0: of degrees taken for metres."""
     x, y = np.array([place[:2] for place in places], dtype=float).T
     side = max(np.ptp(x), np.ptp(y))
     if 0.0 < side < _LEAST_SIDE and min(np.abs(x).max(), np.abs(y).max()) >= _FAR * side:

@@ -73,8 +73,8 @@ class CTP(Collector):
     -----
     Sources: O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis, "Collection Tree Protocol", SenSys 2009; R.
     Fonseca et al., "The Collection Tree Protocol (CTP)", TinyOS Enhancement Proposal 123. The defaults are those of
-    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. What a node does
-    without a route is ours: there costs count up along a loop until packets reach the hop limit.
+    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. What a node
+    does without a route is ours: there costs count up along a loop until packets reach the hop limit.
     """
 
     paper: ClassVar[str] = PAPER

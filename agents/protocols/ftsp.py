@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import netsim
 from netsim.agents.papers import FTSP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, maybe, number, whole
 from netsim.agents.protocols.mac import must_send_at_once
@@ -88,7 +87,7 @@ class FTSP(Speaker):
         # one that lives differs from what others still repeat of one that has gone.
         self._number = 0
         self._heard: dict[Hashable, int] = {}
-        # For how many periods nothing new was heard of a root of a lesser name, and for how many the time is one root's.
+        # For how many periods nothing new was heard of a root of a lesser name, and the time has been one root's.
         self._silent = self._settled = 0
 
     async def work(self) -> None:
@@ -109,8 +108,8 @@ class FTSP(Speaker):
     def is_synchronised(self) -> bool:
         """Whether this node knows the time of a root that has no better one to give way to, as far as can be known.
 
-        It has enough stamps of that root, or is it; and for ``patience`` periods no other root's time has come up, which
-        a better root's does within as many hops.
+        It has enough stamps of that root, or is it; and for ``patience`` periods no other root's time has come up,
+        which a better root's does within as many hops.
         """
         return self._knows_time and self._settled >= self.patience
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Form", "Speaker", "anything", "fields", "flag", "is_name", "maybe", "nothing", "number", "whole"]
 
 Form = Callable[[Any], bool]
-"""Says whether a payload, or a part of one, is as a protocol sends it. A payload comes from anybody and may be anything,
-an array or a dict too, so a form must not raise; patterns would take arrays for sequences."""
+"""Says whether a payload, or a part of one, is as a protocol sends it.
+
+A payload comes from anybody and may be anything, an array or a dict too, so a form must not raise; patterns would take
+arrays for sequences.
+"""
 
 
 def anything(value: Any) -> bool:
@@ -37,7 +40,7 @@ def is_name(value: Any) -> bool:
     """Accept what may name a node: what has a hash and equals itself."""
     try:
         hash(value)
-        return bool(value == value)  # noqa: PLR0124 (NaN does not)
+        return bool(value == value)
     except Exception:  # a class of somebody's, whose methods may raise anything
         return False
 

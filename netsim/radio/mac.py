@@ -235,7 +235,7 @@ class Mac:
         # By how much its power differs from that to which `Radio.powers` refer, as a ratio; whether its agent has the
         # receiver on.
         self.gain, self.listening = 1.0, True
-        # The channel that its agent wants, to which the radio tunes once all frames that were queued before are done with.
+        # The channel that its agent wants, to which the radio tunes once all frames queued before are done with.
         self.channel = 0
         # Whether frames tell their receivers how strong they were; and whether one waits for the radio to be on.
         self._tells_power = phy is not None or self._radio.powers is not None

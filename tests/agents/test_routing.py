@@ -327,7 +327,7 @@ def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], m
     assert all(heard.hops == origin for (origin, _), heard in agents[0].heard.items() if origin)
 
 
-# --- sparse sites, and parts that are cut off --------------------------------------------------------------------------
+# --- sparse sites, and parts that are cut off -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [1, 4])
@@ -368,7 +368,7 @@ def spun(run: Any) -> list[str]:
 
 @pytest.mark.parametrize("graph", [nx.Graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]), field(2)])
 def test_ctp_in_a_part_that_is_cut_off_waits(graph: "nx.Graph[Any]") -> None:
-    """No packet goes round to the hop limit; all learn that there is no route, and are quiet; later all is found again."""
+    """No packet goes round to the hop limit; all learn that there is no route, and are quiet; later all find one."""
     cuts = [LinkDown(0, node, at=100.0, until=300.0) for node in graph[0]]
     cut = collect(CTP, graph, 290.0, faults=cuts)
     assert not spun(cut)

@@ -94,7 +94,6 @@ def test_what_must_be_the_same_at_all_nodes_is() -> None:
         (lambda: Radio(phy=Phy(), powers={(0, 1): -90.0, (1, 0): 91.0}), r"powers\[\(1, 0\)\] = 91 dBm"),
         (lambda: Radio(powers={(0, 1): 91.0, (1, 0): -91.0}, capture=3.0), r"powers\[\(0, 1\)\] = 91 dBm"),
         (lambda: Phy(transmit_dbm=91.0), "transmit_dbm = 91 dBm"),
-        (lambda: presets.ieee802154(power_dbm=91.0), "91 dBm"),
         (lambda: LogDistance(transmit_power=91.0), "transmit_power = 91 dBm"),
     ],
 )
@@ -123,7 +122,7 @@ def test_degrees_are_told_of() -> None:
             {k: (0.1 * k, 0.0) for k in range(5)},
             {k: (1000.0 + 5 * k, 2000.0) for k in range(5)},
             {0: (5.0, 45.0)},
-            {k: (5.0, 45.0) for k in range(3)},
+            dict.fromkeys(range(3), (5.0, 45.0)),
         ):
             Deployment(places, connected=False)
 
