@@ -1,7 +1,7 @@
 """Base class of agents: a subclass implements `run`, and this class provides the rest."""
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from netsim.util import check, draws
 from netsim.wire.payloads import plain
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from netsim.radio.energy import EnergyAccount
     from netsim.radio.handle import RadioHandle
 
@@ -79,6 +81,10 @@ class Agent:
         Without this optional method, requests go to the inbox and the agent answers them with `reply`.
         """
         raise NotImplementedError
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, Agent]", graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput, or warn, if what must hold for all agents of a protocol together does not."""
 
     @property
     def name(self) -> Hashable:
@@ -396,6 +402,7 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
     "run",
     "answer",
     "needs_links_both_ways",
+    "_check_together",
 } | {"_netsim"}
 _NAMES = _RESERVED - {"_netsim"}
 

@@ -32,6 +32,8 @@ REFERENCE = 8 * 50
 # Levels of SINR (dB) between which the least one for a reception lies.
 _LOWEST, _HIGHEST = -100.0, 100.0
 _YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
+# Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
+_LEAST_SIDE, _FAR = 1.0, 3.0
 # dB within which it is found.
 _PRECISION = 1e-6
 
@@ -111,6 +113,7 @@ class Deployment:
         for move in moves:
             if not isinstance(move, Move):
                 raise check.refuse("moves", move, "a list of netsim.faults.Move")
+        _doubt_places(list(places.values()))
         check.put(self, positions=places, sinks=tuple(self.sinks), moves=tuple(Faults(moves)))
         check.put(self, roaming=tuple(self.roaming))
         for name in ("sinks", "roaming"):
@@ -378,6 +381,15 @@ class Deployment:
         network = Network(self.graph, medium=medium, faults=happens, connected=False, **given)
         network.deployment = self
         return network
+
+
+def _doubt_places(places: list[Place]) -> None:
+    """Warn of motes that all stand on a square metre, far from where x and y are 0: of degrees taken for metres."""
+    x, y = np.array([place[:2] for place in places], dtype=float).T
+    side = max(np.ptp(x), np.ptp(y))
+    if 0.0 < side < _LEAST_SIDE and min(np.abs(x).max(), np.abs(y).max()) >= _FAR * side:
+        about = f"{len(places)} motes on {np.ptp(x):.2g} m x {np.ptp(y):.2g} m around ({x.mean():.6g}, {y.mean():.6g})"
+        check.doubt(f"positions: {about}: must be in metres; were degrees of longitude and latitude given?")
 
 
 def _place(name: str, position: object, size: int) -> Place:

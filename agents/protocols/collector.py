@@ -2,16 +2,21 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import netsim
-from netsim.agents.papers import Cited
+from netsim import BadInput
 from netsim.agents.protocols.estimator import LinkEstimator
+from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_name, whole
 from netsim.agents.protocols.mac import Mac, first_number
+from netsim.agents.protocols.together import roots_of
 from netsim.core.delivery import Delivery
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Collector", "Heard", "Message", "Packet"]
 
@@ -19,7 +24,11 @@ DATA = "d"
 """The kind of data frames: it travels in each of them, so it is short."""
 
 _HOP_LIMIT = 64
+_MOST = 2**62  # numbers of readings, gradients and flags are below
 _SENT_LATELY = 4  # packets that are known to be duplicates after they have left the queue
+
+
+_POSTED = fields(lambda kind: isinstance(kind, str), anything)  # [kind, payload], over a MAC layer
 
 
 class Heard(NamedTuple):
@@ -55,7 +64,7 @@ class Packet:
         return self.origin, self.number
 
 
-class Collector(Cited, netsim.Agent):
+class Collector(Speaker):
     """Base of agents that send readings to a sink over several hops.
 
     A subclass writes `work`, which calls `report` for each reading. The agent forwards what it hears: a queue, one
@@ -80,6 +89,8 @@ class Collector(Cited, netsim.Agent):
     ----------
     parent : Hashable or None
         The neighbour to which packets go.
+    last_parent : Hashable or None
+        The neighbour to which a packet went last, also after the route was lost.
     heard : dict
         Of a sink: {(origin, number): `Heard`}, the first arrival of each reading.
     lost : dict
@@ -89,7 +100,13 @@ class Collector(Cited, netsim.Agent):
         The queue, the packet that is being sent first.
     taken, duplicates : int
         Readings that `report` was called with, and packets that were dropped because they had been here.
+    foreign : Counter
+        By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
     """
+
+    kinds: ClassVar[Mapping[str, Form]] = {
+        DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
+    }
 
     def __init__(
         self,
@@ -100,6 +117,7 @@ class Collector(Cited, netsim.Agent):
         pause: tuple[float, float] = (0.016, 0.031),
         mac: Mac | None = None,
     ) -> None:
+        super().__init__()
         self.is_sink = check.flag("is_sink", is_sink)
         self.queue = check.integer("queue", queue, low=1)
         self.attempts = check.integer("attempts", attempts, low=1)
@@ -110,12 +128,36 @@ class Collector(Cited, netsim.Agent):
         self.pause = check.finite("pause", low, low=0), check.finite("pause", high, low=low)
         self.mac = mac
         self.parent: Hashable | None = None
+        self.last_parent: Hashable | None = None
         self.heard: dict[tuple[Hashable, int], Heard] = {}
         self.lost: dict[tuple[Hashable, int], str] = {}
         self.waiting: deque[Packet] = deque()
         self.sent_at: dict[int, float] = {}
+        self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
         self.taken = self.duplicates = self._number = 0
         self.estimator: LinkEstimator
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        protocols: dict[tuple[str, ...], dict[Any, Any]] = {}
+        macs: dict[Any, dict[Any, Any]] = {}
+        for name, agent in agents.items():
+            assert isinstance(agent, Collector)
+            protocols.setdefault(tuple(agent.kinds), {})[name] = agent
+            if agent.mac is not None:
+                macs.setdefault(type(agent.mac), {})[name] = agent.mac
+        for members in protocols.values():
+            kind = type(next(iter(members.values()))).__name__
+            why = f"the readings of {kind} go nowhere"
+            for sinks in roots_of(members, graph, "is_sink", lambda agent: agent.is_sink, why):
+                check.doubt(f"is_sink: agents {', '.join(map(repr, sinks))} are sinks of one {kind}, made for one")
+        for mac, layers in macs.items():
+            mac._check_together(layers, graph)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "hear" in vars(cls) and cls.kinds is Collector.kinds:
+            raise BadInput(f"{cls.__name__}: kinds: must be declared, for hear gets frames of these only")
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -144,7 +186,7 @@ class Collector(Cited, netsim.Agent):
         raise NotImplementedError
 
     def hear(self, frame: netsim.Frame | Message) -> None:
-        """Take a frame of the protocol's own."""
+        """Take a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
         raise NotImplementedError
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
@@ -181,7 +223,7 @@ class Collector(Cited, netsim.Agent):
     async def run(self) -> None:
         """Run the application, the protocol and the forwarding until the network's run ends."""
         self._woken = asyncio.Event()
-        self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
+        self._known.clear()
         self._number = max(self._number, first_number(self.now))
         # Of a node that crashed and is back.
         self.lost |= {packet.reading: "crash" for packet in self.waiting}
@@ -199,10 +241,15 @@ class Collector(Cited, netsim.Agent):
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what came over a MAC layer of an agent's."""
-        self._sort(Message(sender, *value))
+        if _POSTED(value):
+            self._sort(Message(sender, *value))
+        else:
+            self.foreign["(message)"] += 1
 
     def _sort(self, frame: netsim.Frame | Message) -> None:
         """Take data, or a frame of the protocol's own."""
+        if not self.is_own(frame):
+            return
         if frame.kind == DATA:
             self._receive(frame)
         else:
@@ -226,6 +273,11 @@ class Collector(Cited, netsim.Agent):
         else:
             self.lost[packet.reading] = "loop"
 
+    def has_come_round(self, packet: Packet) -> bool:
+        """Return whether this node has had a packet's reading before: it took it, or forwarded it over fewer hops."""
+        hops = packet.hops - 1
+        return packet.origin == self.name or any((*packet.reading, before) in self._known for before in range(hops))
+
     def _enqueue(self, packet: Packet) -> bool:
         if len(self.waiting) >= self.queue:
             self.lost[packet.reading] = "queue full"
@@ -240,6 +292,7 @@ class Collector(Cited, netsim.Agent):
                 self._woken.clear()
                 await self._woken.wait()
             packet, parent = self.waiting[0], self.parent
+            self.last_parent = parent
             if packet.origin == self.name:
                 self.sent_at.setdefault(packet.number, self.now)
             fields = [packet.origin, packet.number, packet.hops, self.gradient, packet.flags, packet.value]

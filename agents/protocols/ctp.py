@@ -1,13 +1,14 @@
 """CTP, the Collection Tree Protocol: routes of least expected transmissions, checked by the data that they carry."""
 
 import math
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import netsim
 from netsim.agents.papers import CTP as PAPER
 from netsim.agents.protocols.collector import Collector, Message, Packet
 from netsim.agents.protocols.estimator import LinkEstimator
+from netsim.agents.protocols.kinds import Form, fields, flag, is_name, maybe, whole
 from netsim.agents.protocols.trickle import Trickle, checked
 from netsim.util import check
 
@@ -16,6 +17,10 @@ __all__ = ["CTP"]
 BEACON = "b"
 _TENTHS = 10  # costs travel in tenths of a transmission
 _NO_ROUTE = 0xFFFF
+_MOST_COST = 128.0  # transmissions: two for each hop that a packet may take
+# In least intervals of beacons: for how long a node that lost its route takes none, so that all who route over it learn
+# that; and the longest between two of its beacons that ask for others'.
+_HOLD, _ASK = 32, 128
 
 
 class _Route(NamedTuple):
@@ -33,7 +38,12 @@ class CTP(Collector):
       bit of a node without a route), by a cost that fell by ``switch`` or more since the last beacon, by a route that
       is lost, and by data that show a loop.
     * *Datapath validation*: a data frame carries its sender's cost, which must be larger than the receiver's. Otherwise
-      the topology is inconsistent: the receiver resets its timer, and forwards the packet all the same.
+      the topology is inconsistent: the receiver resets its timer, and forwards the packet all the same. If the packet
+      has been here before, it is in a loop: the receiver gives its route up.
+    * *No route*: a node whose route is given up, whose parent has none any more, or whose cost is beyond 128
+      transmissions, says so at once. For 32 ``imin`` it takes no other route, for what its neighbours offer may lead
+      back to it. Its packets wait. Then it asks for beacons, more and more seldom down to once in 128 ``imin``; only
+      nodes with a route answer.
 
     Congestion bits, and more than one sink, are left out.
 
@@ -63,10 +73,15 @@ class CTP(Collector):
     -----
     Sources: O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis, "Collection Tree Protocol", SenSys 2009; R.
     Fonseca et al., "The Collection Tree Protocol (CTP)", TinyOS Enhancement Proposal 123. The defaults are those of
-    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet.
+    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. What a node
+    does without a route is ours: there costs count up along a loop until packets reach the hop limit.
     """
 
     paper: ClassVar[str] = PAPER
+    kinds: ClassVar[Mapping[str, Form]] = {
+        **Collector.kinds,
+        BEACON: fields(whole(0, 255), flag, maybe(is_name), whole(0, _NO_ROUTE)),
+    }
 
     def __init__(
         self,
@@ -97,10 +112,13 @@ class CTP(Collector):
         self._routes: dict[Hashable, _Route] = {}
         self.parent, self.cost = None, 0.0 if self.is_sink else math.inf
         self._advertised = math.inf
+        self._held_until = -math.inf
+        self._calm = self.trickle.imax
         return [self.trickle.run()]
 
     async def _beacon(self) -> None:
         self.beacons += 1
+        self.trickle.imax = min(self._calm, _ASK * self.imin) if self._pulls else self._calm
         self._advertised = self.cost
         await self.announce(BEACON, [self.beacons % 256, self._pulls, self.parent, self.gradient])
 
@@ -119,7 +137,7 @@ class CTP(Collector):
         self._routes.pop(evicted, None)
         if sender in self.estimator:
             self._routes[sender] = _Route(parent, cost)
-        if pulls:
+        if pulls and not self._pulls:
             self.trickle.reset()
         self.choose()
 
@@ -128,6 +146,10 @@ class CTP(Collector):
         if self.is_sink:
             return
         costs = {node: self._through(node) for node in self._routes}
+        if self.parent is not None and math.isinf(costs.get(self.parent, math.inf)):
+            self._lose_route()
+        if self.now < self._held_until:
+            return
         best = min(costs, key=costs.__getitem__, default=None)
         if best is not None and costs[best] + self.switch < costs.get(self.parent, math.inf):
             self.parent = best
@@ -142,12 +164,27 @@ class CTP(Collector):
             self.trickle.reset()
 
     def _through(self, node: Hashable) -> float:
-        """Return the cost of the route through a neighbour: infinite through a child."""
+        """Return the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
         route = self._routes[node]
-        return math.inf if route.parent == self.name else route.cost + self.estimator.etx(node)
+        cost = math.inf if route.parent == self.name else route.cost + self.estimator.etx(node)
+        return cost if cost <= _MOST_COST else math.inf
+
+    def _lose_route(self) -> None:
+        """Have no route, say so, and take none until all who route over this node have heard it."""
+        self.parent, self.cost = None, math.inf
+        self.estimator.pinned = set()
+        # What neighbours offered before they heard it may lead over this node; who has a route answers.
+        self._routes.clear()
+        self._held_until = self.now + _HOLD * self.imin
+        self.trickle.reset()
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Reset the timer if the sender's cost is not larger than this node's; forward the packet in any case."""
+        """Reset the timer if the sender's cost is not larger than this node's; forward the packet in any case.
+
+        A packet that comes round shows that this node routes over itself. It then waits for another route.
+        """
         if gradient <= self.gradient:
             self.trickle.reset()
+            if self.parent is not None and self.has_come_round(packet):
+                self._lose_route()
         return True

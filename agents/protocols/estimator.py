@@ -25,6 +25,7 @@ class _Link:
     sent: int = 0
     acknowledged: int = 0
     failures: int = 0
+    age: float = 0.0
     etx: float | None = None
 
 
@@ -120,21 +121,25 @@ class LinkEstimator:
             link.received = link.missed = 0
         return evicted
 
-    def sent(self, neighbor: Hashable, attempts: int, acknowledged: bool) -> None:
+    def sent(self, neighbor: Hashable, attempts: int, acknowledged: bool, *, age: float = 0.0) -> None:
         """Count the transmissions of a data frame, of which the last was acknowledged or none.
 
-        A neighbour that is not in the table enters if there is room.
+        A neighbour that is not in the table enters if there is room. ``age`` is for how long nothing was sent, in units
+        of time in which an estimate loses as much weight as by another sample.
         """
         if neighbor not in self._links and len(self._links) >= self.size:
             return
         link = self._links.setdefault(neighbor, _Link())
         link.sent += attempts
+        link.age += age
         link.acknowledged += acknowledged
         link.failures = 0 if acknowledged else link.failures + attempts
         if link.sent >= self.data_window:
             sample = link.sent / link.acknowledged if link.acknowledged else float(link.failures)
-            link.etx = self._average(link.etx, sample)
+            link.etx = self._average(link.etx, sample, link.age)
             link.sent = link.acknowledged = 0
+            link.age = 0.0
 
-    def _average(self, past: float | None, sample: float) -> float:
-        return sample if past is None else self.weight * past + (1 - self.weight) * sample
+    def _average(self, past: float | None, sample: float, age: float = 0.0) -> float:
+        weight = self.weight ** (1 + age)
+        return sample if past is None else weight * past + (1 - weight) * sample

@@ -1,13 +1,18 @@
 """Glossy: fast floods in which all who relay a frame send it at the same time."""
 
 import asyncio
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import GLOSSY as PAPER
-from netsim.agents.papers import Cited
+from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.agents.protocols.mac import must_send_at_once
+from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Glossy"]
 
@@ -17,13 +22,11 @@ FLOOD = "g"
 _TURNAROUND = 192e-6
 # Seconds after which a frame that was handed to the radio is on the air.
 _BEGUN = 1e-6
+# More floods, and more relays of one, than any run has.
+_MOST, _MOST_RELAYS = 2**62, 2**16 - 1
 
 
-def _is_flood(frame: netsim.Frame) -> bool:
-    return frame.kind == FLOOD
-
-
-class Glossy(Cited, netsim.Agent):
+class Glossy(Speaker):
     """Glossy: one node floods a value once a period; whoever receives it sends it on in the next slot.
 
     * A frame carries the flood's number, the number of relays so far, and the value. All frames of a slot are the same,
@@ -70,6 +73,7 @@ class Glossy(Cited, netsim.Agent):
     """
 
     paper: ClassVar[str] = PAPER
+    kinds: ClassVar[Mapping[str, Form]] = {FLOOD: fields(whole(0, _MOST), whole(0, _MOST_RELAYS), anything)}
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class Glossy(Cited, netsim.Agent):
         patience: int = 3,
         jitter: float = 0.0,
     ) -> None:
+        super().__init__()
         self.is_initiator = check.flag("is_initiator", is_initiator)
         self.n_tx = check.integer("n_tx", n_tx, low=1)
         self.period = check.finite("period", period, above=0)
@@ -96,6 +101,13 @@ class Glossy(Cited, netsim.Agent):
         # When (s) the next flood is expected, None if that is not known; and how many in a row did not come.
         self._due: float | None = None
         self._missed = 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        begins = "is_initiator"
+        for several in roots_of(agents, graph, begins, lambda agent: agent.is_initiator, "nobody begins a flood"):
+            check.doubt(f"is_initiator: agents {', '.join(map(repr, several))} begin floods, which disturb each other")
+        must_agree(agents, "period", "slot")
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -130,8 +142,10 @@ class Glossy(Cited, netsim.Agent):
         for sent in range(self.n_tx):
             await self._until(at)
             await self.broadcast(FLOOD, [number, 2 * sent, value])
+            if sent == 0:
+                await self._check_slot()
             if sent < self.n_tx - 1:
-                frame = await self.radio.listen(2 * self.slot - _TURNAROUND, until=_is_flood)
+                frame = await self.radio.listen(2 * self.slot - _TURNAROUND, until=self._is_flood)
                 at = at + 2 * self.slot if frame is None else self._next(frame)
         await self._off()
 
@@ -153,7 +167,7 @@ class Glossy(Cited, netsim.Agent):
     async def _relay(self, seconds: float) -> bool:
         """Receive the frames of a flood, the first within some seconds, and send each on; return whether any came."""
         for sent in range(self.n_tx):
-            frame = await self.radio.listen(seconds, until=_is_flood)
+            frame = await self.radio.listen(seconds, until=self._is_flood)
             if frame is None:
                 return sent > 0
             number, relays, value = frame.payload
@@ -167,14 +181,26 @@ class Glossy(Cited, netsim.Agent):
             seconds = max(0.0, self.reference + self.duration - self.now)
         return True
 
+    async def _check_slot(self) -> None:
+        """Raise BadInput unless the frame that was just sent fits into a slot; others ignore one that does not."""
+        await asyncio.sleep(_BEGUN)
+        airtime = _BEGUN + self.radio.transmit_left
+        # Of a radio that is off nothing is on the air.
+        if self.slot - airtime < _TURNAROUND * (1 - check.ROUNDING):
+            raise check.refuse("slot", self.slot, f"a frame's time on the air ({airtime:g} s) and 192 us more")
+
+    def _is_flood(self, frame: netsim.Frame) -> bool:
+        """Return whether a frame is a flood's that fits into a slot; any other is foreign."""
+        if not self.is_own(frame):
+            return False
+        if self.slot - self.radio.airtime(frame) < _TURNAROUND:
+            self.foreign[frame.kind] += 1
+            return False
+        return True
+
     def _next(self, frame: netsim.Frame) -> float:
         """Return when (s) the slot after that of a frame begins, which has just been received."""
-        pause = self.slot - self.radio.airtime(frame)
-        if pause < _TURNAROUND:
-            raise check.refuse(
-                "slot", self.slot, f"a frame's time on the air ({self.slot - pause:g} s) and 192 us more"
-            )
-        return self.now + pause
+        return self.now + (self.slot - self.radio.airtime(frame))
 
     async def _off(self) -> None:
         """Switch the radio off once the frame that was just sent, if any, is on the air."""

@@ -1,15 +1,20 @@
 """Low-power listening: receivers wake now and then, and a sender calls until its receiver has woken."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import BMAC, CONTIKIMAC, XMAC
+from netsim.agents.protocols.kinds import Form, number
 from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.together import must_agree
 from netsim.core.delivery import Delivery
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["LPL", "ContikiMAC", "XMac"]
 
@@ -22,11 +27,7 @@ _PAUSE = 0.5e-3
 _BEGUN, _LOOK = 1e-6, 0.2e-3
 _LOOKS = 5  # at the channel, until a message is given up
 _TRIES = 3  # of the data once the receiver is awake
-
-
-def _any(frame: netsim.Frame) -> bool:
-    """Accept every frame."""
-    return True
+_LONGEST = 3600.0  # s, a period or a wake-up: a train tells of no more than both
 
 
 class LPL(Mac):
@@ -61,12 +62,17 @@ class LPL(Mac):
     """
 
     paper: ClassVar[str] = BMAC
+    kinds: ClassVar[Mapping[str, Form]] = {**Mac.kinds, CALL: number(0.0, 2 * _LONGEST)}
 
     def __init__(self, period: float = 0.5, listen: float = 5e-3) -> None:
         super().__init__()
-        self.period = check.finite("period", period, above=0)
+        self.period = check.finite("period", period, above=0, high=_LONGEST)
         self.listen = check.finite("listen", listen, above=0, high=period)
         self.strobes = 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        must_agree(agents, "period")
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -101,7 +107,7 @@ class LPL(Mac):
 
     async def _wake_up(self) -> None:
         """Listen for a frame, and follow what it begins."""
-        await self._follow(await self.radio.listen(self.listen, until=_any))
+        await self._follow(await self.radio.listen(self.listen, until=self.is_own))
 
     async def _follow(self, frame: netsim.Frame | None) -> None:
         """Wait for the data, until the end of the train that a strobe tells, and take them."""
@@ -113,7 +119,7 @@ class LPL(Mac):
                 return
             # The sender may repeat the data, or have more.
             seconds = self.listen + (frame.payload if frame.kind == CALL else 0)
-            frame = await self.radio.listen(seconds, until=_any)
+            frame = await self.radio.listen(seconds, until=self.is_own)
 
     async def _send(self, value: Any, how: Callable[[list[Any]], Awaitable[Delivery]]) -> Delivery:
         """Send a message in its turn, once one of five looks finds the channel clear."""
@@ -132,7 +138,7 @@ class LPL(Mac):
 
     async def _is_clear(self) -> bool:
         """Return whether no other train is under way; one that is may be for this node, too."""
-        frame = await self.radio.listen(self.listen, until=_any)
+        frame = await self.radio.listen(self.listen, until=self.is_own)
         await self._follow(frame)
         return frame is None and not self.radio.busy()
 

@@ -1,28 +1,34 @@
 """What MAC layers have in common that run in an agent: numbered messages, and the application or agent above."""
 
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agent import attach
-from netsim.agents.papers import Cited
+from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.core.delivery import Delivery
 
 __all__ = ["Mac"]
 
-DATA, ALL = "d", "a"
-"""The kinds of frames with messages: to one neighbour, and to all of them."""
+DATA, ALL = "m", "M"
+"""The kinds of frames with messages: to one neighbour, and to all of them. They travel in each, so they are short."""
+
+_MOST = 2**62  # more messages than any run has
+_MESSAGE = fields(whole(0, _MOST), anything)
 
 
-class Mac(Cited, netsim.Agent):
+class Mac(Speaker):
     """Base of MAC layers that switch the radio themselves.
 
     A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives. Or the layer lies
     below a routing protocol: ``CTP(mac=ContikiMAC())``. The medium is
-    ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
+    ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Each agent has a layer of its own.
     """
 
+    kinds: ClassVar[Mapping[str, Form]] = {DATA: _MESSAGE, ALL: _MESSAGE}
+
     def __init__(self) -> None:
+        super().__init__()
         self._number = 0
         self._last: dict[Hashable, int] = {}
         self._above: Callable[[Hashable, Any], None] | None = None

@@ -2,13 +2,14 @@
 
 import asyncio
 import math
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Mapping
 from typing import Any, ClassVar
 
 import netsim
 from netsim.agents.papers import RPL as PAPER
 from netsim.agents.protocols.collector import Collector, Message, Packet
 from netsim.agents.protocols.estimator import LinkEstimator
+from netsim.agents.protocols.kinds import Form, fields, nothing, whole
 from netsim.agents.protocols.trickle import Trickle, checked
 from netsim.core.delivery import Delivery
 from netsim.util import check
@@ -19,10 +20,11 @@ DIO, DIS = "dio", "dis"
 INFINITE_RANK = 0xFFFF
 _RANK_ERROR = 1  # the flag R of a data packet
 _UNIT = 128  # of ETX: RFC 6551, 4.3.2
-_MAX_LINK_METRIC, _MAX_PATH_COST = 512, 32768  # RFC 6719, section 5
+_MAX_PATH_COST = 32768  # RFC 6719, section 5
 _UNKNOWN_ETX = 2.0  # before the first sample
 _URGENT = 0.05  # share of the time between probes, without a rank
 _MANY = 1 << 16  # neighbours: no table is that large
+_MOST_VERSION = 2**31 - 1
 
 
 class RPL(Collector):
@@ -80,6 +82,11 @@ class RPL(Collector):
     """
 
     paper: ClassVar[str] = PAPER
+    kinds: ClassVar[Mapping[str, Form]] = {
+        **Collector.kinds,
+        DIO: fields(whole(0, _MOST_VERSION), whole(0, INFINITE_RANK)),
+        DIS: nothing,
+    }
 
     def __init__(
         self,
@@ -184,9 +191,11 @@ class RPL(Collector):
             self.trickle.consistent()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Note, too, when the link was measured."""
-        self._measured[neighbor] = self.now
-        super().measure(neighbor, outcome)
+        """Count it, note when the link was measured, and let an estimate count for less the longer it was not."""
+        now = self.now
+        age = (now - self._measured.get(neighbor, now)) / self.probing
+        self._measured[neighbor] = now
+        self.estimator.sent(neighbor, outcome.attempts, bool(outcome), age=age)
 
     # --- parent and rank ----------------------------------------------------------------------------------------------
 
@@ -236,10 +245,12 @@ class RPL(Collector):
         return self._ranks[node] // self.min_hop_increase < min(self.rank, self._advertised) // self.min_hop_increase
 
     def _path_cost(self, node: Hashable) -> int:
-        """Return the cost of the path through a neighbour; more than the largest one if its link is too bad."""
+        """Return the cost of the path through a neighbour.
+
+        RFC 6719 also has a largest metric of a link. Where there is none better it would leave a node without a route.
+        """
         etx = self.estimator.etx(node)
-        metric = round(_UNIT * (etx if math.isfinite(etx) else _UNKNOWN_ETX))
-        return self._ranks[node] + metric if metric <= _MAX_LINK_METRIC else 2 * _MAX_PATH_COST
+        return self._ranks[node] + round(_UNIT * (etx if math.isfinite(etx) else _UNKNOWN_ETX))
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
         """Mark a packet that came down, and drop it if it had come down before (RFC 6550, 11.2.2.2).

@@ -3,15 +3,21 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import netsim
+from netsim import BadInput
 from netsim.agents.papers import TSCH as PAPER
+from netsim.agents.protocols.kinds import Form, fields, whole
 from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
 from netsim.radio.handle import MOST_CHANNEL
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["TSCH"]
 
@@ -26,6 +32,8 @@ _MIN_BE, _MAX_BE = 1, 7
 _SILENT, _PATIENCE = 2.5, 5
 # Seconds after which a frame that was handed to the radio is on the air.
 _BEGUN = 1e-6
+# ASN has five bytes; no network has that many hops.
+_MOST_ASN, _MOST_HOPS = 2**40 - 1, 2**16 - 1
 
 
 class _Job(NamedTuple):
@@ -34,11 +42,6 @@ class _Job(NamedTuple):
     to: Hashable | None
     packet: list[Any]
     done: "asyncio.Future[Delivery]"
-
-
-def _own(frame: netsim.Frame) -> bool:
-    """Return whether a frame is of this protocol."""
-    return frame.kind in (BEACON, DATA, ALL)
 
 
 class TSCH(Mac):
@@ -92,6 +95,7 @@ class TSCH(Mac):
     """
 
     paper: ClassVar[str] = PAPER
+    kinds: ClassVar[Mapping[str, Form]] = {**Mac.kinds, BEACON: fields(whole(0, _MOST_ASN), whole(0, _MOST_HOPS))}
 
     def __init__(
         self,
@@ -127,6 +131,14 @@ class TSCH(Mac):
         self._set_at = 0.0
         self._jobs: deque[_Job] = deque()
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        for roots in roots_of(agents, graph, "is_root", lambda agent: agent.is_root, "no node of TSCH ever joins"):
+            raise BadInput(
+                f"is_root: must be True for one agent only, for each begins a network; {roots!r} are connected"
+            )
+        must_agree(agents, "slot", "slotframe", "hopping", "offset")
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class TSCH(Mac):
         self.radio.on()
         self.radio.channel = int(self.rng.choice(self.hopping))
         async for frame in self.inbox:
-            if frame.kind == BEACON:
+            if self.is_own(frame) and frame.kind == BEACON:
                 self._hear(frame, self.now)
                 self.joins += 1
                 if self.joined_at is None:
@@ -206,9 +218,9 @@ class TSCH(Mac):
         else:
             await self._until(begins + self.offset - self.guard / 2)
             self.radio.on()
-            heard = await self.radio.listen(self.guard, until=_own)
+            heard = await self.radio.listen(self.guard, until=self.is_own)
             if heard is None and self.radio.state == "receive":
-                heard = await self.radio.listen(self.slot - self.offset - self.guard / 2, until=_own)
+                heard = await self.radio.listen(self.slot - self.offset - self.guard / 2, until=self.is_own)
             if heard is not None:
                 self._hear(heard, self.now)
         self.radio.off()

@@ -97,6 +97,28 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
         if agent.needs_links_both_ways and (link := one_way_link(graph)) is not None:
             kind = type(agent).__name__
             raise BadInput(f"agents[{name!r}]: {kind} needs links in both directions; link {link!r} has none back")
+    _check_parts(agents)
+    checks: dict[Any, dict[Any, Agent]] = {}
+    for name, agent in agents.items():
+        checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent  # type: ignore[attr-defined]
+    for together in checks.values():
+        type(next(iter(together.values())))._check_together(together, graph)
+
+
+def _check_parts(agents: Mapping[Any, Agent]) -> None:
+    """Raise BadInput if two agents share an agent that works for them, as a MAC layer does."""
+    known = {id(agent) for agent in agents.values()}
+    owners: dict[int, tuple[Hashable, str]] = {}
+    for name, agent in agents.items():
+        for attribute, part in vars(agent).items():
+            if not isinstance(part, Agent) or id(part) in known:
+                continue
+            owner, place = owners.setdefault(id(part), (name, attribute))
+            if owner != name:
+                raise BadInput(
+                    f"agents[{name!r}].{attribute}: must be an object of its own; it is the same {type(part).__name__} "
+                    f"as agents[{owner!r}].{place}"
+                )
 
 
 def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:

@@ -618,6 +618,8 @@ cdef class PendingFrame:
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
+    cdef double gain, watts
+    cdef int then
     cdef bint begun
     cdef int cause, ended
 
@@ -729,6 +731,7 @@ cdef class Mac:
     cdef readonly dict link_index_of
     cdef readonly Receiver receiver
     cdef public double gain
+    cdef readonly int channel
     cdef public bint listening
     cdef bint tells_power, waits
     cdef EventQueue events
@@ -756,7 +759,7 @@ cdef class Mac:
     cdef int64_t queued_bits, turn, flush_count
     # Whether a burst of jitter matters to what arrives now.
     cdef bint in_burst
-    cdef double silent_until, heard_from
+    cdef double silent_until, heard_from, ack_at
     cdef dict open
     # As in `netsim.radio.airtime.Counts`.
     cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
@@ -782,6 +785,7 @@ cdef class Mac:
         else:
             self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name))
         self.gain, self.listening = 1.0, True
+        self.ack_at = -1.0
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
         cycle, energy = radio.cycle_of(name), radio.energy_of(name)
@@ -830,16 +834,20 @@ cdef class Mac:
 
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
-    @property
-    def channel(self):
-        """The channel on which it sends and receives."""
-        return self.receiver.channel
-
     def tune(self, int channel, double now):
-        """Use another channel from now (s) on: what it was receiving is lost."""
+        """Use another channel once all frames in the queue are done with, from now (s) on if there are none."""
         self.events.catch_up(now)
+        self.channel = channel
+        if self.queue:
+            (<PendingFrame>self.queue[len(self.queue) - 1]).then = channel
+        else:
+            self.tune_to(channel, now)
+
+    cdef int tune_to(self, int channel, double now) except -1:
+        """Use another channel from now (s) on: what it was receiving is lost."""
         if channel != self.receiver.channel:
             self.miss(self.receiver.tune(channel, now), now)
+        return 0
 
     def listen(self, bint on, double now):
         """Switch the receiver on or off, now (s), as the agent wants; what it was receiving is lost."""
@@ -936,6 +944,7 @@ cdef class Mac:
         pending.number, pending.kind, pending.frame, pending.to = number, kind, frame, to
         pending.outcome, pending.late_at, pending.fragments, pending.bits = outcome, late_at, fragments, bits
         pending.since, pending.not_before = now, not_before
+        pending.gain, pending.watts, pending.then = self.gain, self.watts(), -1
         pending.failed = bytearray(n_links)
         if to < 0:
             pending.open, pending.n_open = bytearray(b"\x01") * n_links, n_links
@@ -971,6 +980,8 @@ cdef class Mac:
         if self.meter is not None:
             self.meter.last_frame = pending.energy
         pending.set_outcome(acknowledged, self.meter is not None)
+        if pending.then >= 0:
+            self.tune_to(pending.then, now)
         if self.queue:
             pending = self.queue[0]
             self.contend(max(now, pending.not_before))
@@ -1081,6 +1092,7 @@ cdef class Mac:
         self.airtime_s += seconds
         self.access_s += now - pending.since
         self.turn += 1
+        self.ack_at = -1.0
         pending.begun = True
         pending.attempts += 1
         if self.transmit_share > 0.0:
@@ -1107,7 +1119,7 @@ cdef class Mac:
         if pending.to < 0 or not self.acknowledges:
             return self.fragment_done(now)
         wait = self.radio.wait_for_ack(self.link)
-        return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
+        return self.at(now + <double>wait, self.event(NO_ACK, None, self.turn))
 
     cdef int acknowledged(self, Event event, double now) except -1:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
@@ -1121,8 +1133,12 @@ cdef class Mac:
 
     cdef int gets_no_ack(self, int64_t turn, double now) except -1:
         cdef PendingFrame pending
+        cdef double at = self.ack_at
         if turn != self.turn:
             return 0
+        if now <= at <= now + time_tolerance(now):
+            self.ack_at = -1.0
+            return self.at(at, self.event(NO_ACK, None, turn))
         pending = self.queue[0]
         self.turn += 1
         self.no_ack += 1
@@ -1168,6 +1184,7 @@ cdef class Mac:
         cdef Event event
         cdef double end
         cdef bint busy = self.receiver.sends_until > now + time_tolerance(now)
+        busy = busy or self.receiver.channel != sender.receiver.channel
         if busy or turn != sender.turn or self.is_battery_empty(now):
             return 0
         bits, to = self.radio.ack_bits, self.link_index_of[sender.number]
@@ -1177,12 +1194,18 @@ cdef class Mac:
         [(arrival, signals)] = self.emit(pending, now, end, self.ack_kind, bits, to).items()
         event = sender.event(ACKNOWLEDGED, pending, turn)
         event.signals = signals
+        sender.ack_at = arrival
         return self.events.at(arrival, event)
+
+    cdef double watts(self) except? -1.0:
+        """Return what sending takes (W) with the transmit power that is set."""
+        return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
         """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
-        cdef double width = time_tolerance(now), joules = self.spend(now, end, bits, to), arrival, last = -1.0, power = 0.0
+        cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
+        cdef double gain = self.gain if is_ack else pending.gain
         cdef dict arrivals = {}
         cdef list reached = [], together = None
         cdef RadioLink link
@@ -1190,6 +1213,7 @@ cdef class Mac:
         cdef Receiver receiver
         cdef int channel = self.receiver.channel
         cdef tuple content = None
+        joules = self.spend(now, end, bits, to, self.watts() if is_ack else pending.watts)
         if not is_ack:
             pending.energy += joules
             if self.concurs:
@@ -1202,7 +1226,7 @@ cdef class Mac:
         for link in self.links:
             is_target = link.index >= 0 and (to < 0 or to == link.index)
             signal = Signal.__new__(Signal)
-            signal.link, signal.power = <void*>link, link.power * self.gain
+            signal.link, signal.power = <void*>link, link.power * gain
             signal.bits, signal.channel, signal.content = bits, channel, content
             if is_target:
                 arrival = link.cross(end, bits, is_ack, &lost)
@@ -1245,13 +1269,13 @@ cdef class Mac:
                 receiver.sense(now, end, width)
         return arrivals
 
-    cdef double spend(self, double now, double end, int64_t bits, int to) except? -1.0:
-        """Charge this node for an emission on link ``to`` (−1: all) and return its energy (J)."""
+    cdef double spend(self, double now, double end, int64_t bits, int to, double watts) except? -1.0:
+        """Charge this node for an emission on link ``to`` (−1: all) that takes some watts; return its energy (J)."""
         meter, distances = self.meter, self.distances
         if meter is None:
             return 0.0
         distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
-        joules = meter.transmit(now, end, bits, distance)
+        joules = meter.transmit(now, end, bits, distance, watts)
         self.watch_battery(now)
         return joules
 

@@ -483,8 +483,9 @@ class Meter:
         """The end (s) of what it sends or hears."""
         return max(self.sends_until, self._hears_until)
 
-    def transmit(self, start: float, end: float, bits: int, distance: float) -> float:
-        """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres; return its joules.
+    def transmit(self, start: float, end: float, bits: int, distance: float, watts: float) -> float:
+        """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres, with a power that takes
+        some ``watts``; return its joules.
 
         It hears nothing then.
         """
@@ -493,8 +494,8 @@ class Meter:
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
         self.sends_until, self._bit_watts = end, self._watts(start, end, joules)
-        self._more_watts = self.transmit_watts - self.energy.transmit
-        joules = self.transmit_watts * (end - start) + joules
+        self._more_watts = watts - self.energy.transmit
+        joules = watts * (end - start) + joules
         self.committed += joules
         return joules
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from netsim.clock.clock import Loop
 from netsim.core import Frame
 from netsim.errors import AgentError
+from netsim.radio.phy import doubt_power
 from netsim.radio.settings import MOST_DBM, Access
 from netsim.util import check
 
@@ -60,10 +61,16 @@ class RadioHandle:
         return "receive" if mac.hears(now) else "listen"
 
     @property
+    def transmit_left(self) -> float:
+        """The seconds for which it still sends what is on the air; 0 if it does not send."""
+        return max(0.0, self._mac.receiver.sends_until - self._loop.now())
+
+    @property
     def channel(self) -> int:
         """The channel, from 0, on which it sends and receives; frames on other channels neither arrive nor disturb.
 
-        What is being received when the channel changes ends as ``asleep``.
+        A message keeps the channel on which it was asked for: the radio changes once all messages before are off the
+        air, acknowledged or given up. What is being received as it changes ends as ``asleep``.
         """
         return self._mac.channel
 
@@ -86,14 +93,16 @@ class RadioHandle:
         """The power (dBm) with which it sends.
 
         ``Radio.powers`` refer to ``Phy.transmit_dbm``, without a phy to 0 dBm: each dB more or less here is a dB more
-        or less at each receiver. The energy of frames that are sent from now on follows it if ``Energy.transmit_at``
-        has watts by dBm, and a power beyond those is refused; else it stays ``Energy.transmit``.
+        or less at each receiver. A message keeps the power with which it was asked for. The energy of frames
+        follows it if ``Energy.transmit_at`` has watts by dBm, and a power beyond those is refused; else it stays
+        ``Energy.transmit``.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 
     @power_dbm.setter
     def power_dbm(self, power: float) -> None:
         power = check.number("power_dbm", power, low=-MOST_DBM, high=MOST_DBM)
+        doubt_power("power_dbm", power)
         meter = self._mac.meter
         if meter is not None:
             energy = meter.energy

@@ -157,6 +157,11 @@ class PendingFrame:
     attempts: int = 0
     backoffs: int = 0
     ended: int = 0
+    # By how much its power differs from the usual, as a ratio, and what sending takes then (W): bound as it is queued.
+    gain: float = 1.0
+    watts: float = 0.0
+    # The channel to tune to once it is done with; −1: none.
+    then: int = -1
     # By link index, the cause of the first fragment's failure; with acknowledgements, set only where a neighbour lost
     # the fragments it had received.
     failed: dict[int, int] = field(default_factory=dict)
@@ -230,6 +235,8 @@ class Mac:
         # By how much its power differs from that to which `Radio.powers` refer, as a ratio; whether its agent has the
         # receiver on.
         self.gain, self.listening = 1.0, True
+        # The channel that its agent wants, to which the radio tunes once all frames queued before are done with.
+        self.channel = 0
         # Whether frames tell their receivers how strong they were; and whether one waits for the radio to be on.
         self._tells_power = phy is not None or self._radio.powers is not None
         self._waits = False
@@ -270,6 +277,8 @@ class Mac:
         # Incremented at each send and at each end of a wait for an acknowledgement; events with an older number are
         # ignored.
         self.turn = 0
+        # When (s) the acknowledgement of this turn arrives that is on the air, or did; −1: none is.
+        self.ack_at = -1.0
         self._flush_count = 0
 
     def _paths(self, purpose: str) -> list[Path]:
@@ -311,14 +320,17 @@ class Mac:
 
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
-    @property
-    def channel(self) -> int:
-        """The channel on which it sends and receives."""
-        return self.receiver.channel
-
     def tune(self, channel: int, now: float) -> None:
-        """Use another channel from now (s) on: what it was receiving is lost."""
+        """Use another channel once all frames in the queue are done with, from now (s) on if there are none."""
         self.medium.events.catch_up(now)
+        self.channel = channel
+        if self._queue:
+            self._queue[-1].then = channel
+        else:
+            self._tune(channel, now)
+
+    def _tune(self, channel: int, now: float) -> None:
+        """Use another channel from now (s) on: what it was receiving is lost."""
         if channel != self.receiver.channel:
             self._miss(self.receiver.tune(channel, now), now)
 
@@ -384,6 +396,7 @@ class Mac:
             return REFUSED
         opened = set(range(len(self.wiring.links))) if to < 0 else {to}
         pending = PendingFrame(number, kind, frame, to, outcome, late_at, fragments, now, not_before, opened)
+        pending.gain, pending.watts = self.gain, 0.0 if self.meter is None else self.meter.transmit_watts
         if opened:
             self._open[number] = pending
         self._queued_bits += bits
@@ -412,6 +425,8 @@ class Mac:
         if self.meter is not None:
             self.meter.last_frame = pending.energy
         pending.set_outcome(acknowledged, self.meter is not None)
+        if pending.then >= 0:
+            self._tune(pending.then, now)
         if self._queue:
             self._contend(max(now, self._queue[0].not_before))
 
@@ -470,6 +485,7 @@ class Mac:
         counts.airtime_s += seconds
         counts.access_s += now - pending.since
         self.turn += 1
+        self.ack_at = -1.0
         pending.begun = True
         pending.attempts += 1
         end = now + seconds
@@ -499,9 +515,7 @@ class Mac:
         if not (pending.to >= 0 and self._radio.acks):
             self._fragment_done(now)
             return
-        wait = self._radio.wait_for_ack(self.link)
-        # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
-        self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
+        self.at(now + self._radio.wait_for_ack(self.link), partial(self._no_ack, self.turn))
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
@@ -514,6 +528,12 @@ class Mac:
 
     def _no_ack(self, turn: int, now: float) -> None:
         if turn != self.turn:
+            return
+        if now <= self.ack_at <= now + time_tolerance(now):
+            # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time. The time-out
+            # itself is not late: a frame sent again would miss the instant at which others act.
+            at, self.ack_at = self.ack_at, -1.0
+            self.at(at, partial(self._no_ack, turn))
             return
         pending = self._queue[0]
         self.turn += 1
@@ -556,8 +576,9 @@ class Mac:
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
         """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
-        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
-        busy = self.receiver.sends_until > now + time_tolerance(now)
+        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting. Its agent
+        # may have tuned to another channel.
+        busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
         if busy or turn != sender.turn or self.is_battery_empty(now):
             return
         bits, to = self._radio.ack_bits, self.link_index_of[sender.number]
@@ -566,6 +587,7 @@ class Mac:
         self.counts.ack_airtime_s += end - now
         arrivals = self._emit(pending, now, end, self.medium.ack_kind, bits, to)
         [(arrival, [signal])] = arrivals.items()
+        sender.ack_at = arrival
         self.medium.events.at(arrival, partial(sender._acknowledged, pending, turn, signal))
 
     def _emit(
@@ -573,7 +595,10 @@ class Mac:
     ) -> dict[float, list[Signal]]:
         """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
-        joules = self._spend(now, end, bits, to)
+        gain, watts = pending.gain, pending.watts
+        if is_ack:
+            gain, watts = self.gain, 0.0 if self.meter is None else self.meter.transmit_watts
+        joules = self._spend(now, end, bits, to, watts)
         if not is_ack:
             pending.energy += joules
         medium.tally.aired(self.number, kind, bits)
@@ -590,12 +615,12 @@ class Mac:
                 lost = (not is_ack and self.bursts.loses(index)) or lost
                 # A transmission over a cut link interferes like any other, but is not received.
                 cause = LINK_DOWN if index in self.down else 0
-                signal = Signal(mac, index, now + (arrival - end), arrival, each.power * self.gain, lost, cause)
+                signal = Signal(mac, index, now + (arrival - end), arrival, each.power * gain, lost, cause)
                 if chances:
                     signal.draw = chances[index].uniform()
                 arrivals.setdefault(arrival, []).append(signal)
             else:
-                signal = Signal(mac, index, now + each.delay, end + each.delay, each.power * self.gain)
+                signal = Signal(mac, index, now + each.delay, end + each.delay, each.power * gain)
             signal.bits, signal.channel, signal.content = bits, channel, content
             if index >= 0 or self._phy is not None:
                 mac._begin_reception(signal, now, end, bits, is_ack and is_target)
@@ -641,14 +666,14 @@ class Mac:
         link = self.wiring.first + to if to >= 0 else -1
         self.medium.airtime.log.append((now, end, self.number, link, *row, power, data, True))
 
-    def _spend(self, now: float, end: float, bits: int, to: int) -> float:
-        """Charge this node for an emission on link ``to`` (−1: all) and return its energy (J)."""
+    def _spend(self, now: float, end: float, bits: int, to: int, watts: float) -> float:
+        """Charge this node for an emission on link ``to`` (−1: all) that takes some watts; return its energy (J)."""
         meter = self.meter
         if meter is None:
             return 0.0
         distances = self.distances
         distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
-        joules = meter.transmit(now, end, bits, distance)
+        joules = meter.transmit(now, end, bits, distance, watts)
         self._watch_battery(now)
         return joules
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from netsim.errors import BadInput
 from netsim.links.link import Link
 from netsim.links.measured import Measured, from_reception
+from netsim.radio.phy import doubt_power
 from netsim.radio.walls import Walls
 from netsim.util import check, draws
 from netsim.util.typing import Array
@@ -86,6 +87,7 @@ class LogDistance:
         check.fields(self, check.finite, "reference_distance", above=0)
         check.fields(self, check.finite, "shadowing", "fading", low=0)
         check.fields(self, check.finite, "reference_loss", "transmit_power", "sensitivity")
+        doubt_power("transmit_power", self.transmit_power)
         check.fields(self, check.flag, "symmetric")
         if self.walls is not None and not isinstance(self.walls, Walls):
             raise check.refuse("walls", self.walls, "a netsim.radio.Walls, such as Walls.from_csv(path)")

@@ -24,6 +24,9 @@ DEFAULT_LOSS = 60.0
 WEAKEST = 20.0
 """What arrives so many dB under the noise floor is left out: it changes a SINR by less than 0.05 dB."""
 
+USUAL_DBM, USUAL_RECEIVED_DBM = 60.0, 30.0
+"""A kilowatt, and a watt: more is hardly ever sent, and received."""
+
 # Thermal noise at 290 K, in dBm per Hz.
 _THERMAL = -174.0
 # Powers that no radio has, in dBm, and ratios, in dB.
@@ -32,6 +35,14 @@ _MOST_DBM, _MOST_DB = 200.0, 200.0
 _MOST_GAIN = 2 * _MOST_DBM
 # (−1)^k C(16, k) for k = 2 … 16.
 _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
+
+
+def doubt_power(name: str, dbm: float, usual: float = USUAL_DBM) -> None:
+    """Warn of a power that hardly any radio has: its sign, or its unit, is another."""
+    if dbm > usual:
+        check.doubt(
+            f"{name} = {dbm:g} dBm: is {10.0 ** (dbm / 10.0 - 3.0):.2g} W; was {-dbm:g} dBm meant, or milliwatts?"
+        )
 
 
 # --- bit errors -------------------------------------------------------------------------------------------------------
@@ -175,6 +186,7 @@ class Phy:
         check.fields(self, check.finite, "concurrent_s", low=0)
         check.fields(self, check.finite, "noise_figure", "lock_db", "interference_db", low=-_MOST_DB, high=_MOST_DB)
         check.fields(self, check.finite, "sense_dbm", "transmit_dbm", low=-_MOST_DBM, high=_MOST_DBM)
+        doubt_power("transmit_dbm", self.transmit_dbm)
         check.one_of("cca", self.cca, get_args(Cca))
         check.one_of("chunks", self.chunks, get_args(Chunks))
         for name, method in (("fading", "gain_db"), ("noise", "noise_dbm")):

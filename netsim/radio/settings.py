@@ -10,7 +10,7 @@ import networkx as nx
 from netsim.errors import BadInput
 from netsim.links.link import Link
 from netsim.radio.energy import DutyCycle, Energy
-from netsim.radio.phy import WEAKEST, Phy
+from netsim.radio.phy import USUAL_RECEIVED_DBM, WEAKEST, Phy, doubt_power
 from netsim.util import check
 
 __all__ = ["Airtime", "LoRaAirtime", "Radio"]
@@ -246,6 +246,9 @@ class Radio:
             limits = {"low": -MOST_DBM, "high": MOST_DBM}
             powers = {ends: check.number(f"powers[{ends}]", each, **limits) for ends, each in self.powers.items()}
             check.put(self, powers=powers)
+            if powers:
+                ends = max(powers, key=powers.__getitem__)
+                doubt_power(f"powers[{ends}]", powers[ends], USUAL_RECEIVED_DBM)
 
     def _check_phy(self, phy: Phy) -> None:
         if not isinstance(phy, Phy):

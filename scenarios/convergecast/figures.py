@@ -1,9 +1,10 @@
 """The figures of convergecast: delivery, latency and energy by hops; the tree on the map."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -13,9 +14,12 @@ from netsim.studies.figures import drawing, legend_below
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
+# Share of a field's side around it beyond which a mote is drawn at the edge; metres between the heights of two floors.
+_MARGIN, _STOREY = 0.3, 2.0
 
 
 def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
@@ -52,20 +56,30 @@ def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
 
 
 def draw_tree(
-    motes: pd.DataFrame, layout: Layout, title: str, parents: Mapping[str, Mapping[Any, Any]] = MappingProxyType({})
+    motes: pd.DataFrame,
+    layout: Layout,
+    title: str,
+    parents: Mapping[str, Mapping[Any, Any]] = MappingProxyType({}),
+    lost: Mapping[str, Collection[Any]] = MappingProxyType({}),
 ) -> "Figure":
     """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale.
 
-    ``parents`` are those of a run, by its name, if they are not the layout's.
+    ``parents`` are those of a run, by its name, if they are not the layout's; ``lost`` the motes that had them only
+    before the end.
     """
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
+    view = _View(layout)
     figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names))
     most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")
         tree = parents.get(name, layout.parents)
-        _map(row[0], layout, tree, part["delivered_%"], "readings that arrive (%)", "cividis", (0.0, 100.0))
-        _map(row[1], layout, tree, 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", (0.0, most))
+        before = lost.get(name, ())
+        for panel, values, label, colours, high in (
+            (row[0], part["delivered_%"], "readings that arrive (%)", "cividis", 100.0),
+            (row[1], 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", most),
+        ):
+            _map(panel, view, layout, tree, before, values, label, colours, (0.0, high))
         for panel in row:
             panel.set_title(name, fontsize=10)
     figure.suptitle(f"Convergecast: {title}; the star is the sink")
@@ -74,26 +88,117 @@ def draw_tree(
 
 def _map(
     panel: "Axes",
+    view: "_View",
     layout: Layout,
     tree: Mapping[Any, Any],
+    before: Collection[Any],
     values: "pd.Series[float]",
     label: str,
     colours: str,
     limits: tuple[float, float],
 ) -> None:
-    at: dict[Any, tuple[float, ...]] = dict(layout.graph.nodes(data="pos"))
-    places = {node: place[:2] for node, place in at.items()}
+    places = view.places
     for mote, parent in tree.items():
         if parent is None:
             continue
-        panel.plot(*np.transpose([places[mote], places[parent]]), color="0.6", linewidth=1, zorder=1)
+        line = "--" if mote in before else "-"
+        panel.plot(*np.transpose([places[mote], places[parent]]), line, color="0.6", linewidth=1, zorder=1)
     x, y = np.transpose([places[mote] for mote in values.index])
     low, high = limits
     drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=low, vmax=high, s=60, edgecolors="0.3", zorder=2)
     x, y = places[layout.sink]
     panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
+    for mote, at in view.far.items():
+        x, y = places[mote]
+        where = ", ".join(f"{each:g}" for each in at)
+        aside = ("right", -6) if x > view.middle[0] else ("left", 6)
+        panel.annotate(
+            f"{mote}: far off, at ({where})",
+            (x, y),
+            (aside[1], 0),
+            textcoords="offset points",
+            ha=aside[0],
+            va="center",
+            fontsize=7,
+        )
     # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
     panel.set_aspect("equal", adjustable="datalim")
     panel.set_xlabel("x (m)")
     panel.set_ylabel("y (m)")
+    view.mark_floors(panel)
     panel.figure.colorbar(drawn, ax=panel, label=label)
+
+
+class _View:
+    """Where motes are drawn: floors beside each other, and who stands far from all others at the edge.
+
+    ``places`` are those on the panel, ``far`` those in metres of the motes at its edge.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        graph, sink = layout.graph, layout.sink
+        at = {node: tuple(map(float, place)) for node, place in graph.nodes(data="pos")}
+        together = nx.node_connected_component(graph, sink) if graph.number_of_edges() else set(graph)
+        low, high = (bound([at[node][:2] for node in together], axis=0) for bound in (np.min, np.max))
+        side = max(*(high - low), 1.0)
+        low, high = low - _MARGIN * side, high + _MARGIN * side
+        self.middle = (low + high) / 2
+        self.far = {
+            node: place for node, place in at.items() if not (low <= place[:2]).all() or not (place[:2] <= high).all()
+        }
+        inside = {node: np.clip(place[:2], low, high) for node, place in at.items()}
+        self.low, self.high = (bound(list(inside.values()), axis=0) for bound in (np.min, np.max))
+        self.floors = _floors({place[2] for place in at.values() if len(place) > 2})
+        # Floors lie along the shorter side, so that the panel is filled.
+        width, height = self.high - self.low
+        self.axis = int(width > height)
+        self.step = 1.25 * max(self.high[self.axis] - self.low[self.axis], 0.2 * max(width, height), 1.0)
+        self.places = {node: tuple(place + self._moved(at[node])) for node, place in inside.items()}
+
+    def _moved(self, at: tuple[float, ...]) -> "NDArray[np.float64]":
+        """Return by how much a mote is drawn beside its place, because of its floor."""
+        moved = np.zeros(2)
+        if len(at) > 2:
+            moved[self.axis] = self.step * next(k for k, (low, high) in enumerate(self.floors) if low <= at[2] <= high)
+        return moved
+
+    def mark_floors(self, panel: "Axes") -> None:
+        """Write the height of each floor beside it, and the places on each along the axis."""
+        if len(self.floors) < 2:
+            return
+        low, high = self.low[self.axis], self.high[self.axis]
+        # No negative zero.
+        ticks = [tick + 0.0 for tick in np.linspace(low, high, 3).round() if low <= tick <= high] or [low]
+        moved = [(tick + self.step * k, f"{tick:g}") for k in range(len(self.floors)) for tick in ticks]
+        (panel.set_yticks if self.axis else panel.set_xticks)([each for each, _ in moved], [text for _, text in moved])
+        panel.margins(0.08)
+        for k, (bottom, top) in enumerate(self.floors):
+            height = f"z = {bottom:g} m" if bottom == top else f"z = {bottom:g} to {top:g} m"
+            corner = self.low.copy()
+            corner[self.axis] = high + self.step * k
+            corner[1] = corner[1] if self.axis else self.high[1]
+            panel.annotate(
+                height,
+                corner,
+                (0, 7),
+                textcoords="offset points",
+                fontsize=8,
+                color="0.35",
+                va="bottom",
+                zorder=4,
+                bbox={"pad": 0.5, "fc": "w", "ec": "none"},
+            )
+            if k:
+                line = low + self.step * k - (self.step - (high - low)) / 2
+                (panel.axhline if self.axis else panel.axvline)(line, color="0.85", linewidth=0.8, zorder=0)
+
+
+def _floors(heights: Collection[float]) -> list[tuple[float, float]]:
+    """Return the least and the largest height (m) on each floor, from below: between two floors is nobody."""
+    floors: list[tuple[float, float]] = []
+    for height in sorted(heights):
+        if floors and height - floors[-1][1] < _STOREY:
+            floors[-1] = floors[-1][0], height
+        else:
+            floors.append((height, height))
+    return floors

@@ -263,15 +263,21 @@ def _report(study: Study, found: "_Found", layout: Layout, use: RadioUse, title:
     )
     study.figure(
         "tree",
-        draw_tree(motes, layout, title, _parents(study) if routed else {}),
+        draw_tree(motes, layout, title, *(_parents(study) if routed else ())),
         f"{'The routes at the end' if routed else 'The tree'} on the map for the first and the last run, coloured by "
-        "what arrives and by the energy of frames.",
+        f"what arrives and by the energy of frames{'; dashed where a mote had lost its route' if routed else ''}.",
     )
 
 
-def _parents(study: Study) -> dict[str, dict[Any, Any]]:
-    """Return the parents that motes had at the end, by run."""
-    return {name: {mote: each.parent for mote, each in _agents(run).items()} for name, run in study.runs.items()}
+def _parents(study: Study) -> tuple[dict[str, dict[Any, Any]], dict[str, set[Any]]]:
+    """Return the parents to which motes sent last, by run, and the motes that had lost theirs at the end."""
+    parents: dict[str, dict[Any, Any]] = {}
+    lost: dict[str, set[Any]] = {}
+    for name, run in study.runs.items():
+        motes = _agents(run)
+        lost[name] = {mote for mote, each in motes.items() if each.parent is None and not each.is_sink}
+        parents[name] = {mote: each.last_parent if mote in lost[name] else each.parent for mote, each in motes.items()}
+    return parents, lost
 
 
 def _agents(run: Run) -> Mapping[Any, Any]:

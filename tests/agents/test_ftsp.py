@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import BadInput, Network, presets
+from netsim import BadInput, Deployment, Network, presets
 from netsim.agents import FTSP
 from netsim.faults import ClockSkew, Crash
 
@@ -77,3 +77,97 @@ def test_drift_is_estimated_not_only_offset() -> None:
 def test_a_table_has_a_size(settings: Any, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         FTSP(**settings)
+
+
+# --- cold starts ------------------------------------------------------------------------------------------------------
+
+
+def sparse(seed: int, motes: int = 25) -> Deployment:
+    """Return motes at random places, up to seven hops from each other or more, with clocks of 40 ppm and 2 s."""
+    rng = np.random.default_rng(seed)
+    while True:
+        places = {node: tuple(rng.uniform(0.0, 100.0, 2).tolist()) for node in range(motes)}
+        preset = presets.ieee802154(acks=False, power_dbm=-10)
+        site = Deployment(places, preset=preset, drift_ppm=40, offset=2.0, connected=False, seed=seed)
+        if nx.is_connected(site.graph) and nx.diameter(site.graph) >= 7:
+            return site
+
+
+def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any:
+    """Return, each 10 s, the times that synchronised nodes tell."""
+    agents = {node: FTSP(**kwargs) for node in site.positions}
+    radio = replace(site.preset.radio, access="aloha")  # type: ignore[type-var]
+    network = site.network(radio=radio, faults=faults, seed=1)
+    said: list[dict[Any, float]] = []
+
+    def look() -> None:
+        said.append({node: agent.global_time() for node, agent in agents.items() if agent.is_synchronised})
+
+    for k in range(int(until // 10)):
+        network.at(10.0 * k + 9.999, look)
+    network.run(agents, until=until)
+    return said, agents
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -> None:
+    """Whoever says that it is synchronised tells the same time as all others who say so, at every moment."""
+    said, agents = play(sparse(seed), 720.0)
+    assert {agent.root for agent in agents.values()} == {0}
+    assert max(max(times.values()) - min(times.values()) for times in said if times) < 2e-6
+    all_from = next(k for k, times in enumerate(said) if len(times) == 25)
+    assert 10 * all_from <= 600
+    assert all(len(times) == 25 for times in said[all_from:])
+
+
+def test_time_goes_on_without_a_jump_when_a_root_is_gone() -> None:
+    """Stamps of the dead root and of the next one are of one time; nobody follows a name that others only repeat."""
+    site = sparse(1)
+    said, agents = play(site, 1500.0, [Crash(0, at=700.0)])
+    alive = [{node: time for node, time in times.items() if node} for times in said[72:]]
+    assert max(max(times.values()) - min(times.values()) for times in alive) < 1e-5
+    assert min(len(times) for times in alive) >= 20
+    assert len(alive[-1]) == 24
+    left = site.graph.subgraph(range(1, 25))
+    for part in nx.connected_components(left):
+        assert {agents[node].root for node in part} == {min(part)}
+
+
+def test_stamps_of_another_time_leave_the_regression() -> None:
+    agent = FTSP(least=2)
+    agent._netsim = type("Context", (), {"name": 5})()  # type: ignore[assignment]
+    for k in range(8):
+        agent._hear(3, k + 1, 100.0 + 30 * k, 30.0 * k)
+    agent._settled = 9
+    assert agent.is_synchronised
+    assert agent.global_time(300.0) == pytest.approx(400.0)
+    # The better root's clock is another, and the old root's numbers no longer count.
+    agent._hear(1, 4, 7000.0, 240.0)
+    assert not agent.is_synchronised
+    assert agent.root == 1
+    agent._hear(1, 5, 7030.0, 270.0)
+    assert agent.global_time(300.0) == pytest.approx(7060.0)
+    agent._hear(3, 9, 370.0, 270.0)
+    assert agent.root == 1
+
+
+def test_a_root_that_has_gone_is_not_followed_by_its_name() -> None:
+    agent = FTSP(least=2)
+    agent._netsim = type("Context", (), {"name": 5})()  # type: ignore[assignment]
+    agent._hear(1, 4, None, 0.0)
+    agent._hear(1, 4, 10.0, 1.0)
+    agent.root = 5
+    agent._hear(1, 4, 40.0, 31.0)
+    assert agent.root == 5
+    agent._hear(1, 5, None, 40.0)
+    assert agent.root == 1
+
+
+@pytest.mark.parametrize("names", [[3, "a", (1, 2)], ["b", 2.5], [(1, "x"), (1, 2), 7]])
+def test_names_of_all_kinds_have_an_order(names: list[Any]) -> None:
+    graph = nx.complete_graph(len(names))
+    network = Network(nx.relabel_nodes(graph, dict(enumerate(names))), PRESET.link, medium=RADIO, seed=1)
+    agents = {name: FTSP(period=2.0) for name in names}
+    network.run(agents, until=60.0)
+    assert len({agent.root for agent in agents.values()}) == 1
+    assert all(agent.is_synchronised for agent in agents.values())

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import netsim
 from netsim import BadInput, Link, Network, Radio, topology
 from netsim.agents import CTP, LPL, RPL, TSCH, Collector, ContikiMAC, XMac
 from netsim.agents.protocols.collector import Packet
+from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.faults import Crash, LinkDown
 
 BOTH = pytest.mark.parametrize("protocol", [CTP, RPL])
@@ -323,3 +325,71 @@ def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], m
     missing = [reading for reading in due if reading not in agents[0].heard]
     assert len(missing) <= 1
     assert all(heard.hops == origin for (origin, _), heard in agents[0].heard.items() if origin)
+
+
+# --- sparse sites, and parts that are cut off -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_rpl_starts_cold_on_a_sparse_site(seed: int) -> None:
+    """Its bad links are the only ones that some motes have: before, 26 % and 86 % of the readings arrived."""
+    outcome = netsim.studies.find_study("convergecast").execute(
+        agents=25, routing="rpl", acks=True, awake="1", seed=seed, readings=12
+    )
+    assert outcome.tables["by_run"].iloc[0]["delivered_%"] > 95.0
+
+
+def test_rpl_takes_a_bad_link_where_there_is_no_better_one() -> None:
+    links = {(0, 1): LINK.with_loss(netsim.loss.bernoulli(0.7)), (1, 0): LINK.with_loss(netsim.loss.bernoulli(0.6))}
+    run = collect(RPL, topology.path(2), 900.0, links=links, every=15.0, attempts=30)
+    assert run.agents[1].estimator.etx(0) > 4.0
+    assert run.agents[1].parent == 0
+    assert len(run.agents[0].heard) > 0.9 * run.agents[1].taken
+
+
+def test_an_estimate_that_is_not_measured_fades() -> None:
+    """After a bad start a link is probed five times, seldom: the one sample is worth more than the old estimate."""
+    links = LinkEstimator(np.random.default_rng(1))
+    links.sent("a", 5, False)
+    links.sent("a", 5, False)
+    bad = links.etx("a")
+    for _ in range(5):
+        links.sent("a", 1, True)
+    steady = links.etx("a")
+    for _ in range(5):
+        links.sent("a", 1, True, age=5.0)
+    assert bad > steady > 4.0
+    assert 1.0 < links.etx("a") < 1.5
+
+
+def spun(run: Any) -> list[str]:
+    return [reason for each in run.agents.values() for reason in each.lost.values() if reason in ("hop limit", "loop")]
+
+
+@pytest.mark.parametrize("graph", [nx.Graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]), field(2)])
+def test_ctp_in_a_part_that_is_cut_off_waits(graph: "nx.Graph[Any]") -> None:
+    """No packet goes round to the hop limit; all learn that there is no route, and are quiet; later all find one."""
+    cuts = [LinkDown(0, node, at=100.0, until=300.0) for node in graph[0]]
+    cut = collect(CTP, graph, 290.0, faults=cuts)
+    assert not spun(cut)
+    assert all(each.parent is None for each in cut.agents.values())
+    sent = sum(each.beacons for each in collect(CTP, graph, 200.0, faults=cuts).agents.values())
+    more = sum(each.beacons for each in cut.agents.values()) - sent
+    assert more < 90 / 8 * len(graph) * 1.3
+    found = collect(CTP, graph, 420.0, faults=cuts)
+    assert all(each.parent is not None for node, each in found.agents.items() if node)
+    assert not spun(found)
+    late = [(name, each.taken) for name, each in found.agents.items() if name]
+    assert sum((name, number - 1) in found.agents[0].heard for name, number in late) >= 0.9 * len(late)
+
+
+def test_a_packet_that_comes_round_ends_the_route() -> None:
+    agent = CTP()
+    agent._netsim = type("Context", (), {"name": 5, "shared": None})()  # type: ignore[assignment]
+    agent.trickle = type("Timer", (), {"reset": lambda self: None})()
+    agent.estimator = LinkEstimator(np.random.default_rng(1))
+    agent._known.append((1, 1, 0))
+    assert agent.has_come_round(Packet(1, 1, None, hops=4))
+    assert not agent.has_come_round(Packet(1, 1, None, hops=1))
+    assert agent.has_come_round(Packet(5, 9, None, hops=3))
+    assert not agent.has_come_round(Packet(2, 1, None, hops=4))

@@ -13,6 +13,7 @@ import pytest
 import netsim
 from netsim import Network, Run, presets
 from netsim.agents import TSCH
+from netsim.agents.protocols.mac import ALL
 from netsim.agents.protocols.tsch import HOPPING
 from netsim.faults import ClockSkew
 from netsim.testing import Actor
@@ -145,7 +146,7 @@ def test_a_message_to_all_is_sent_once_in_a_shared_cell() -> None:
         assert took == sorted(set(took))
         assert run.agents[node].joins == 1  # type: ignore[attr-defined]
         assert 0 < run.agents[node].joined_at < 100  # type: ignore[attr-defined]
-    assert run.ledger.table(["kind"]).set_index("kind")["offered"]["a"] == 40
+    assert run.ledger.table(["kind"]).set_index("kind")["offered"][ALL] == 40
 
 
 @pytest.mark.parametrize(

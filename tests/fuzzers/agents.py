@@ -65,6 +65,8 @@ class Habits:
     counts: bool = True
     # Whether all say the same.
     alike: bool = False
+    # On a radio, whether it changes channel and power behind its messages.
+    retunes: bool = False
 
 
 @dataclass
@@ -98,6 +100,8 @@ class Noting(netsim.Agent):
         self.notes = Notes()
         self.mood = 0
         self.moods = Log([(0.0, 0)])
+        # On a radio that it tunes, the channel of each message as it was asked for.
+        self.channels = Log()
 
     def feel(self) -> int:
         """Get into another mood; return it."""
@@ -213,6 +217,8 @@ class Noting(netsim.Agent):
         raw = bool(self.rng.random() < 0.2) and not is_special
         call = Call(self.name, to, kind, self.round, self.now, copy.deepcopy(payload), raw, is_special=is_special)
         call.mood = self.feel()
+        if self.habits.retunes:
+            self.channels.append((self.now, self.radio.channel))
         self.notes.calls.append(call)
         return call, payload
 
@@ -229,6 +235,10 @@ class Noting(netsim.Agent):
         call.took, call.finished = int(took), True
         self.feel()
         payloads.spoil(payload)
+        if self.habits.retunes and self.rng.random() < 0.5:
+            # The message may still be in the queue, which it leaves as it was asked for.
+            self.radio.channel = int(self.rng.integers(3)) // 2
+            self.radio.power_dbm -= float(self.rng.integers(-3, 4))
 
     async def ask(self) -> None:
         """Ask a neighbour, and wait for the reply for a time."""

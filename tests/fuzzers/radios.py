@@ -170,6 +170,9 @@ class RadioCase(Case):
         medium = self.network.medium
         if isinstance(medium, Radio) and medium.phy is not None and medium.phy.concurrent_s > 0.0:
             self.habits = {node: replace(habits, alike=True) for node, habits in self.habits.items()}
+        self.retunes = generator(seed, "retunes", "case").random() < 0.3
+        if self.retunes:
+            self.habits = {node: replace(habits, retunes=True) for node, habits in self.habits.items()}
 
 
 def check_seed(seed: int) -> Played:
@@ -183,18 +186,31 @@ def check_seed(seed: int) -> Played:
     if not (played.run.air and any(spent and spent[3] < np.inf for spent in played.run.air.spent)):
         # A node that dies may hold unread frames.
         received_is_what_was_delivered(played)
-    check_air(played)
+    check_air(played, case.retunes)
     check_same(played, RadioCase(seed).play(watched=True))
     return played
 
 
-def check_air(played: Played) -> None:
+def check_air(played: Played, retunes: bool = False) -> None:
     """Check what holds of the air, and of what it costs."""
+    if retunes:
+        what_was_on_the_air_was_asked_for(played)
     what_was_on_the_air_is_what_was_counted(played)
     what_was_on_the_air_was_paid_for(played)
     one_frame_at_a_time_is_received(played)
     what_a_cut_link_ends_was_sent(played)
-    energy_is_power_times_time(played.run, played.network)
+    if not retunes:
+        # When a radio changes its channel behind a frame is not in the log of the air.
+        energy_is_power_times_time(played.run, played.network)
+
+
+def what_was_on_the_air_was_asked_for(played: Played) -> None:
+    """Each frame left on the channel that its agent had set when it sent it, though it may have set another since."""
+    assert played.run.air is not None
+    names, acks = list(played.run.agents), ack_kind(played.run)
+    for _, _, sender, _, kind, message, _, _, _, channel, *_ in played.run.air.log or ():
+        if kind != acks:
+            assert channel == played.agents[names[sender]].channels[message][1], (names[sender], message)
 
 
 def what_was_on_the_air_is_what_was_counted(played: Played) -> None:

@@ -1,11 +1,13 @@
 """Convergecast: what arrives against closed forms, the tree against a search of all paths, refusals, what it leaves."""
 
 import inspect
+import itertools
 import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -362,3 +364,43 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
 def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         run(**parameters)
+
+
+def mapped(places: dict[Any, tuple[float, ...]], edges: list[tuple[Any, Any]], **options: Any) -> Any:
+    """Return the first panel of a tree's figure, drawn, and where its motes are on it, in order."""
+    motes = pd.DataFrame(
+        {"algorithm": "CTP, awake 1", "mote": [node for node in places if node], "delivered_%": 50.0, "frames_j": 1e-3}
+    )
+    graph = nx.Graph(edges)
+    graph.add_nodes_from(places)
+    nx.set_node_attributes(graph, places, "pos")
+    parents = {b: a for a, b in edges}
+    layout = SimpleNamespace(graph=graph, parents=parents, sink=0)
+    figure = draw_tree(motes, layout, "", **options)  # type: ignore[arg-type]
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    return panel, panel.transData.transform(panel.collections[0].get_offsets())
+
+
+def test_a_mote_far_off_leaves_the_others_their_room() -> None:
+    places = {0: (0.0, 0.0), 1: (10.0, 20.0), 2: (20.0, 0.0), 3: (9000.0, 10.0)}
+    panel, at = mapped(places, [(0, 1), (0, 2)])
+    assert np.ptp(at[:2], axis=0).max() > 0.25 * panel.get_window_extent().width
+    assert [text.get_text() for text in panel.texts] == ["3: far off, at (9000, 10)"]
+
+
+def test_floors_are_drawn_apart_and_named() -> None:
+    places = {k: (float(10 * (k % 3)), 5.0 * (k % 2), 3.5 * (k // 3)) for k in range(9)}
+    panel, at = mapped(places, [(0, k) for k in range(1, 9)])
+    gaps = [math.dist(a, b) for a, b in itertools.combinations(at.tolist(), 2)]
+    assert min(gaps) > 10.0
+    assert [text.get_text() for text in panel.texts] == ["z = 0 m", "z = 3.5 m", "z = 7 m"]
+
+
+def test_the_tree_has_the_last_parents_of_motes_that_lost_them() -> None:
+    places = {0: (0.0, 0.0), 1: (10.0, 20.0), 2: (20.0, 0.0)}
+    parents = {"CTP, awake 1": {1: 0, 2: 1}}
+    panel, _ = mapped(places, [(0, 1), (0, 2)], parents=parents, lost={"CTP, awake 1": {2}})
+    assert [line.get_linestyle() for line in panel.lines] == ["-", "--"]
+    study = run(agents=6, radius=60.0, model="disk", routing="ctp", awake="1", readings=3, seed=1)
+    assert all(mote.last_parent is not None for mote in study.runs["CTP, awake 1"].agents.values() if not mote.is_sink)

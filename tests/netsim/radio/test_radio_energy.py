@@ -105,7 +105,7 @@ def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cy
         if now >= asked:
             break
         if sends:
-            meter.transmit(now, now + length, 1, 0.0)
+            meter.transmit(now, now + length, 1, 0.0, POWERS.transmit)
         else:
             meter.receive(now, now + length, 1)
         if sends:

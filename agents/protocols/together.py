@@ -1,0 +1,38 @@
+"""What must hold for all nodes of a protocol together, looked at before a run."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+
+from netsim import BadInput
+from netsim.util import check
+
+__all__ = ["must_agree", "roots_of"]
+
+
+def roots_of(
+    agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, is_root: Callable[[Any], bool], why: str
+) -> list[Sequence[Hashable]]:
+    """Return, for each connected part of the graph with several roots, these; raise BadInput if there is none at all.
+
+    ``flag`` is the argument that makes a root, ``why`` what happens without one.
+    """
+    roots = [name for name, agent in agents.items() if is_root(agent)]
+    if not roots:
+        raise BadInput(f"{flag} = False: must be True for one agent; without one {why}")
+    if len(roots) == 1:
+        return []
+    parts = nx.weakly_connected_components(graph) if graph.is_directed() else nx.connected_components(graph)
+    several = [[name for name in roots if name in part] for part in parts]
+    return [each for each in several if len(each) > 1]
+
+
+def must_agree(agents: Mapping[Any, Any], *names: str) -> None:
+    """Raise BadInput unless an attribute is the same at all agents."""
+    first, one = next(iter(agents.items()))
+    for name, agent in agents.items():
+        for each in names:
+            value, usual = getattr(agent, each), getattr(one, each)
+            if value != usual:
+                raise check.refuse(f"agents[{name!r}]: {each}", value, f"{usual!r}, as agent {first!r} has it")
