@@ -110,7 +110,7 @@ def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
 def _shown(cell: object) -> str:
     try:
         return repr(cell) if isinstance(cell, str) else f"{float(cell):g}"  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return " ".join(repr(cell).split())[:40]
 
 
