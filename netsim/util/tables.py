@@ -141,7 +141,9 @@ def rows(
     (line, columns), where = found[0], Path(path).name
     missing = [name for name in needed if name not in columns]
     if missing:
-        raise BadInput(f"{where}, line {line}: must have a column {missing[0]!r}; it has {', '.join(columns)}")
+        raise BadInput(
+            f"{where}, line {line}: must have a column {missing[0]!r}; it has {' '.join(', '.join(columns).split())}"
+        )
     for name in columns:
         check.one_of(f"{where}, line {line}: column", name, [*needed, *optional])
         if columns.count(name) > 1:

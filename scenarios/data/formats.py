@@ -77,7 +77,14 @@ def as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
         return pd.to_numeric(column, errors="coerce")
     except OverflowError:
         # As text, such numbers become infinite.
-        return pd.to_numeric(column.map(str, na_action="ignore"), errors="coerce")
+        return column.map(_as_number).astype(float)
+
+
+def _as_number(cell: object) -> float:
+    try:
+        return float(str(cell))
+    except ValueError:
+        return float("nan")
 
 
 def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.float64]:
@@ -103,7 +110,7 @@ def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
 def _shown(cell: object) -> str:
     try:
         return repr(cell) if isinstance(cell, str) else f"{float(cell):g}"  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return " ".join(repr(cell).split())[:40]
 
 
