@@ -453,7 +453,7 @@ def _show_sweep(folder: Path) -> None:
         reporter.table(*compare.titled(table, [], "mean", False))
         for note in compare.diverged([str(folder)]):
             reporter.line(note)
-        measure = table.columns[list(table.columns).index("payload_bits") + 1 :]
+        measure = compare.measures_of(table)[2:]
         if len(measure):
             reporter.line(f"with intervals: netsim compare {where} --metric {measure[0]}")
         reporter.line(f"one point: netsim show {shlex.quote(str(done[0]))}")
@@ -574,20 +574,29 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
     "where test_mse is, from then on, at most 10 % above the centralised one.",
 )
 @click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
-@click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
+@click.option("--against", help="What to draw it against: a setting, or round (default, where it has rounds).")
+@click.option("--only", help="Only these algorithms, with commas between.")
+@click.option("--where", multiple=True, help="Only runs with SETTING=VALUE, as loss=0,0.1; several times.")
 @click.option("--statistic", default="mean", show_default=True, help="Of the seeds of a sweep: mean or median.")
 @click.option("--each", is_flag=True, help="A row for each seed of a sweep, not for all of them together.")
 @click.option(
     "--over", default="seed", show_default=True, help="Which seeds: seed, data_seed, graph_seed or loss_seed."
 )
 @click.option("--paired", help="Differences of the first metric, seed by seed, from this algorithm, or loss=0.")
-@click.option("--test", default="t", show_default=True, help="Of --paired: t (Student's) or wilcoxon (signed ranks).")
+@click.option(
+    "--test",
+    default="t",
+    show_default=True,
+    help="Of --paired: t (Student's), wilcoxon (signed ranks), or ratio (t of the logarithms, for errors).",
+)
 @click.option("--style", default="usual", show_default=True, help="Of --out: usual, or paper (a column, 3.5 inches).")
 def compare_them(
     folders: tuple[str, ...],
     metrics: tuple[str, ...],
     out: str | None,
-    against: str,
+    against: str | None,
+    only: str | None,
+    where: tuple[str, ...],
     statistic: str,
     each: bool,
     over: str,
@@ -602,12 +611,12 @@ def compare_them(
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
-    found = compare.table(folders, metrics)
+    found = compare.filtered(compare.table(folders, metrics), only, where)
     for line in compare.conditions(folders):
         reporter.line(line)
     measures = compare.measures_of(found) if metrics else []
     reporter.table(*compare.titled(found, measures, statistic, each, over))
-    metric = measures[0] if measures else str(found.columns[-1])
+    metric = measures[0] if measures else compare.measures_of(found)[-1]
     if paired is not None:
         reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
     for note in [*compare.diverged(folders), *compare.unreached(found, over)]:

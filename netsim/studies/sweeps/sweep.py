@@ -204,6 +204,14 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
             yield point.name, dict(point.settings), place
 
 
+def read_failures(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and settings of each point of a sweep that failed; raises BadInput as `read_points` does."""
+    found = read_sweep(folder)
+    for point in found.grid.points():
+        if point.name in found.failed and not (folder / "points" / point.name / "summary.json").is_file():
+            yield point.name, dict(point.settings)
+
+
 def _settings_of(place: Path) -> Mapping[str, Any]:
     """Return the content of a run folder's settings.json; an empty mapping if it is missing or damaged."""
     with suppress(OSError, ValueError):
