@@ -173,8 +173,8 @@ def interval(
     Returns
     -------
     DataFrame
-        ``by``, then count, survived, mean, median, low, high; the last two are empty where there are too few values, or a
-        mean is not finite, and lie within what the column can be (`netsim.studies.columns.bounds`). The text
+        ``by``, then count, survived, mean, median, low, high; the last two are empty where there are too few values, or
+        a mean is not finite, and lie within what the column can be (`netsim.studies.columns.bounds`). The text
         ``attrs["interval"]`` is that of `interval_text`.
 
     Raises

@@ -173,9 +173,8 @@ def error_of(names: Iterable[str]) -> str | None:
 def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
     """Return the rows in which a column counts, dead runs at its worst value, and which rows are of runs that survived.
 
-    A dead run is one whose ``outcome`` is in `DEAD`; where the table has no outcomes, one whose value is ∞. Columns that
-    count what was spent keep a dead run's value. A run that survived and has no value was not measured: its row is left
-    out.
+    A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent keep a dead
+    run's value. A run that survived and has no value was not measured: its row is left out.
 
     Parameters
     ----------

@@ -79,8 +79,8 @@ def paired(
     -------
     DataFrame
         ``by`` and ``within``, then ``count``: pairs, ``missing``: seeds without a pair, since one of its two runs was
-        not measured, ``survived``: pairs of which both runs survived; ``difference``: the mean (pseudomedian) of value −
-        reference, or ``ratio``; ``low``, ``high``: its interval; ``p``: two-sided, that there is no difference;
+        not measured, ``survived``: pairs of which both runs survived; ``difference``: the mean (pseudomedian) of
+        value − reference, or ``ratio``; ``low``, ``high``: its interval; ``p``: two-sided, that there is no difference;
         ``p_holm``: the same for all rows together, after Holm. A row whose
         ``p_holm`` is under 0.05 differs, with a risk of 5 % that one of all rows does so by chance. The text
         ``attrs["interval"]`` says so in words.
@@ -117,6 +117,7 @@ def paired(
     keys = settings_of(frame, over) if by is None else list(by)
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
+    same: list[bytes | None] = []
     rows, labelled = [], _with_worst(frame, value).assign(**{label: labels})
     if test == "ratio" and (labelled[value] <= 0.0).any():
         least = f"{value} = {labelled[value].min():g}"
@@ -127,6 +128,7 @@ def paired(
         dead = part.pivot(index=over, columns=label, values=_DEAD)
         about = dict(zip(keys, key, strict=True))
         others = [other for other in part[label].unique() if other != own]
+        same += [_runs_of(table[each], table.get(own)) for each in others]
         rows += [
             about | {within: known[each]} | _row(table[each], table.get(own), dead[each], dead.get(own), test, share)
             for each in others
@@ -134,10 +136,10 @@ def paired(
     result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS]).rename(
         columns=dict(zip(_COLUMNS, own_columns, strict=True))
     )
-    result["p_holm"] = holm(result["p"])
+    result["p_holm"], compared = _holm_once(result["p"].to_numpy(dtype=np.float64), same)
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)
     named = shown if within == ALGORITHM else f"{within} = {shown}"
-    result.attrs["interval"] = paired_text(result, named, over=over, test=test, share=share)
+    result.attrs["interval"] = paired_text(result, named, over=over, test=test, share=share, compared=compared)
     return result
 
 
@@ -211,10 +213,16 @@ def least_p(count: int, test: str) -> float:
 
 
 def paired_text(
-    table: "pd.DataFrame", reference: str, *, over: str = "seed", test: str = "t", share: float = SHARE
+    table: "pd.DataFrame",
+    reference: str,
+    *,
+    over: str = "seed",
+    test: str = "t",
+    share: float = SHARE,
+    compared: int | None = None,
 ) -> str:
     """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much; and
-    whether any of its differences could be significant.
+    whether any of its differences could be significant. ``compared``: how many comparisons they are, if rows are alike.
     """
     counts = sorted({int(each) for each in table["count"]}) or [0]
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
@@ -226,23 +234,47 @@ def paired_text(
     else:
         few = f"; none where n < {needed}" if counts[0] < needed else ""
         interval = f"{kind} ({TESTS[test]}, {n}{few})"
-    compared = int(table["p"].notna().sum())
+    compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
     what = "ratio to" if test == "ratio" else "difference from"
     parts = [f"{what} {reference}, {over_text(over)} by {over_text(over)}", interval, corrected]
-    return "; ".join([*parts, *_doubts(table, test)])
+    return "; ".join([*parts, *_doubts(table, test, compared)])
 
 
-def _doubts(table: "pd.DataFrame", test: str) -> Iterator[str]:
+def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
     """Yield that no difference of a table can be significant, and what its test does not take."""
     tested = table[table["p"].notna()]
     if len(tested):
-        least = float(np.nanmin(holm([least_p(int(count), test) for count in tested["count"]])))
+        # Holm's least p is that of the smallest one, times the number of comparisons.
+        least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
         if least >= _LEVEL:
             n = sizes_text(sorted({int(each) for each in tested["count"]}))
             yield f"with {n} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
     if test != "wilcoxon" and (table["survived"] < table["count"]).any():
         yield "no p where a run died, whose difference is infinite: --test wilcoxon ranks it worst"
+
+
+def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -> bytes | None:
+    """Return what tells the runs of a comparison: their values, seed by seed; None if others may have the same ones.
+
+    Runs of a setting that does not concern them are equal to the last bit, as those at another burst length where
+    nothing is lost. Whole numbers may be equal by chance.
+    """
+    if reference is None:
+        return None
+    both = np.array([values.to_numpy(dtype=np.float64), reference.to_numpy(dtype=np.float64)])
+    finite = both[np.isfinite(both)]
+    return both.tobytes() if (finite != np.round(finite)).any() else None
+
+
+def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[NDArray[np.float64], int]:
+    """Return p values after Holm, where comparisons of the same runs count once, and how many those are."""
+    firsts: dict[Any, int] = {}
+    place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
+    once = np.full(len(p), math.nan)
+    for number in set(place):
+        once[number] = p[number]
+    return holm(once)[place] if len(p) else once, int(np.count_nonzero(~np.isnan(once)))
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:

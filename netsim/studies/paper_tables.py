@@ -57,8 +57,8 @@ def latex(
     cells : str, optional
         The column of the numbers in the cells, "mean", "median" or "difference". A cell is ``$m \pm h$`` where ``low``
         and ``high`` are m ∓ h, else ``$m\ [low, high]$``; a number without an interval, as of one seed, stands alone,
-        and one that is missing is a dash. Where fewer than all runs survived, their number follows, as (2/6). Small and large numbers have a power of ten, the same in the whole table
-        unless they are far apart.
+        and one that is missing is a dash. Where fewer than all runs survived, their number follows, as (2/6). Small and
+        large numbers have a power of ten, the same in the whole table unless they are far apart.
     rows : str or sequence of str
         The columns whose values begin the rows.
     columns : str, optional

@@ -61,6 +61,7 @@ _MEASURED = ("count", "survived", "mean", "median", "low", "high")
 _FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
 _MOST_WITHIN = 6  # lines whose legend stands among them
 _MOST_NAMED = 24  # lines that a legend names
+_MOST_TOLD = 6  # lines that a panel says of how many runs survived
 _MOST_DECADES = 12  # of an axis of values: what differs by more is zero up to rounding
 
 
@@ -311,8 +312,8 @@ def bands(
     There is a line for each combination of the columns ``by``, which the legend names, with (2/6) where fewer than all
     runs survived. Where a mean is infinite the line ends, and what diverged does not set the axis: it shows all lines
     that survive, and others up to ten times (`netsim.studies.outcome.Ending`) where lines begin. The arguments
-    are those of `interval`, which raises what this raises: only seeds are put together. Sizes, fonts and colours are those of
-    matplotlib's ``rcParams`` where they are not its usual ones (`style`, or your own).
+    are those of `interval`, which raises what this raises: only seeds are put together. Sizes, fonts and colours are
+    those of matplotlib's ``rcParams`` where they are not its usual ones (`style`, or your own).
 
     Parameters
     ----------
@@ -340,7 +341,10 @@ def bands(
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None)))
     styles = dict(zip(keys, _styles(keys), strict=True))
-    labels = {key: _label(table, names, key, x) for key in keys}
+    labels = {key: _named(names, key) or Axis(y).text for key in keys}
+    if facets is None:
+        shares = {key: share for key, share in _shares(table, names).items() if share}
+        labels |= {key: f"{labels[key]} {share}" for key, share in shares.items()}
     parts = [("", table)] if facets is None else list(table.groupby(facets, sort=False, dropna=False))
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
@@ -350,7 +354,8 @@ def bands(
         about = about.replace(" (", "\n(", 1)
     for panel, (value, part) in zip(panels, parts, strict=True):
         _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
-        _scale(panel, table, of, log, x)
+        if facets:
+            _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
         panel.set_ylabel(Axis(y).text if panel.get_subplotspec().is_first_col() or ax is not None else "")
         if panel_title := about if facets is None else _named([facets], (value,)):
@@ -358,6 +363,11 @@ def bands(
         if x == "round":
             whole_rounds(panel)
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
+    for panel in panels:
+        # Panels share their axes: all must be drawn before one is limited.
+        _scale(panel, table, of, log, x)
+        if table[x].dtype == object:
+            panel.tick_params(axis="x", labelrotation=20)
     small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
     if ax is not None or not (beside or facets):
         panels[0].legend(**small)
@@ -368,15 +378,23 @@ def bands(
     return figure
 
 
-def _label(table: "pd.DataFrame", names: Sequence[str], key: tuple[Any, ...], x: str) -> str:
-    """Return what the legend calls a line, with how many of its runs survived where they are fewest."""
-    same = np.ones(len(table), dtype=bool)
-    for name, value in zip(names, key, strict=True):
-        same &= (table[name].isna() if value is None or value != value else table[name] == value).to_numpy()
-    part = table[same]
-    least = part.loc[(part["survived"] / part["count"]).idxmin()]
-    share = share_text(int(least["survived"]), int(least["count"]))
-    return " ".join(filter(None, [_named(names, key) or Axis(str(table.columns[0])).text, share]))
+def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
+    found = {}
+    for key, part in table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]:
+        least = part.loc[(part["survived"] / part["count"]).idxmin()]
+        found[key] = share_text(int(least["survived"]), int(least["count"]))
+    return found
+
+
+def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> None:
+    """Write into a panel of several which of its lines not all runs survived: the legend is that of all panels."""
+    dead = [f"{_named(names, key)} {share}" for key, share in _shares(part, names).items() if share]
+    if dead:
+        shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
+        where = {"transform": panel.transAxes, "ha": "right", "va": "top", "zorder": 5}
+        box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1.5}
+        panel.text(0.98, 0.97, shown, fontsize=7, color="0.3", bbox=box, **where)
 
 
 def _legend_outside(
@@ -451,41 +469,40 @@ def _draw_bands(
 def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> None:
     """Make a panel's axis of values logarithmic if it is wanted and they are all above 0, and limit it.
 
-    What did not survive does not set the upper limit, nor does a band that is wider than its line is high.
+    What did not survive does not set its end, nor does a band that reaches zero or below its beginning.
     """
-    if table[x].dtype == object:
-        panel.tick_params(axis="x", labelrotation=30)
-    finite = table[np.isfinite(table[of])]
+    finite = table.loc[np.isfinite(table[of]), of]
     if finite.empty:
         return
-    most = _highest(finite, of, x)
-    if log and (table[of] > 0).all():
+    most, least, logarithmic = _highest(table, of, x), float(finite.min()), log and bool((table[of] > 0).all())
+    if logarithmic:
         panel.set_yscale("log")
-        least = float(finite[of].min())
-        if (table["low"] <= 0).any():
-            # A band that reaches zero or below leaves the figure.
-            panel.set_ylim(bottom=least / 2)
-        if most > 0.0 and least < most * 10.0**-_MOST_DECADES and most < float(finite[of].max()):
-            panel.set_ylim(bottom=max(least, most * 10.0**-_MOST_DECADES) / 2)
-        if most < float(finite[of].max()):
-            panel.set_ylim(top=2 * most)
-    elif most < float(finite[of].max()):
-        panel.set_ylim(top=most + 0.05 * abs(most - float(finite[of].min())))
+    if (cut := most < float(finite.max())) or (logarithmic and (table["low"] <= 0).any()):
+        highs = table["high"].where(table["high"] <= most if cut else np.isfinite(table["high"]))
+        top = most if math.isnan(highs.max()) else max(most, float(highs.max()))
+        if logarithmic:
+            panel.set_ylim(max(least, top * 10.0**-_MOST_DECADES if cut else 0.0) / 2, 1.5 * top)
+        else:
+            lows = table["low"].where(table[of] <= most)
+            bottom = least if math.isnan(lows.min()) else min(least, float(lows.min()))
+            panel.set_ylim(bottom - 0.05 * (top - bottom or 1.0), top + 0.05 * (top - bottom or 1.0))
 
 
-def _highest(finite: "pd.DataFrame", of: str, x: str) -> float:
-    """Return up to where values are shown: all of lines that survive, and of others what has not yet diverged."""
-    highest, alive = float(finite[of].max()), finite["survived"] == finite["count"]
+def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
+    """Return up to where values are shown: all of lines that survive, and ten times where lines mostly begin."""
+    finite = table[np.isfinite(table[of])]
+    highest, alive = float(finite[of].max()), table["survived"] == table["count"]
     if alive.all():
         return highest
-    names = [name for name in finite.columns if name not in (x, *_MEASURED)]
-    safe = alive
+    safe, limits = alive, []
     if x == "round":
-        # A line ends in the round in which it died, but was on its way there before.
-        safe = alive.groupby([finite[name] for name in names] or 0, dropna=False).transform("all")
-    limits = [float(finite.loc[safe, of].max())] if safe.any() else []
-    if x == "round":
-        limits.append(Ending().factor * float(finite.loc[finite["round"] == finite["round"].min(), of].max()))
+        # A line ends in the round in which a run of it died, and was on its way there before.
+        names = [name for name in table.columns if name not in (x, *_MEASURED)]
+        safe = alive.groupby([table[name] for name in names], dropna=False).transform("all")
+        firsts = finite.loc[finite["round"] == finite["round"].min(), of]
+        limits.append(Ending().factor * float(firsts.median()))
+    values = table.loc[safe & np.isfinite(table[of]), of]
+    limits += [float(values.max())] if len(values) else []
     return min(highest, max(limits)) if limits and max(limits) > 0.0 else highest
 
 
