@@ -327,7 +327,15 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     "--per", default="method", show_default=True, help="method, or with parameters of the study: method,loss."
 )
 @click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
-@click.option("--budget", type=int, default=100, show_default=True, help="The most runs, of all conditions together.")
+@click.option(
+    "--validation",
+    default="200:205",
+    show_default=True,
+    help="Further seeds on which each winner must survive, or the runner-up is taken; none: no validation.",
+)
+@click.option(
+    "--budget", type=int, default=100, show_default=True, help="The most runs of the search, in all conditions."
+)
 @click.option(
     "--metric",
     default="train_mse",
@@ -339,7 +347,14 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def tune_it(
-    scenario: str, flags: tuple[str, ...], over: tuple[str, ...], out: str, per: str, seeds: str, **more: Any
+    scenario: str,
+    flags: tuple[str, ...],
+    over: tuple[str, ...],
+    out: str,
+    per: str,
+    seeds: str,
+    validation: str,
+    **more: Any,
 ) -> None:
     """Search the best parameters of each method of a scenario, on seeds that its results do not use.
 
@@ -352,10 +367,13 @@ def tune_it(
 
     found = catalogue.find_study(scenario)
     reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
+    later = [] if validation == "none" else values_of(Parameter("validation", int, False, None, ""), [validation])
     names = [each.strip() for each in per.split(",")]
     try:
         given: dict[str, Any] = _listed(found, flags)
-        done = tune(scenario, over=over, out=out, per=names, seeds=numbers, reporter=reporter, **more, **given)
+        done = tune(
+            scenario, over=over, out=out, per=names, seeds=numbers, validation=later, reporter=reporter, **more, **given
+        )
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     reporter.line(f"{done.folder}: tuning.csv ({len(done.table)} trials), tuned.json")
