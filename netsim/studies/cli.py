@@ -329,9 +329,8 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 @click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
 @click.option(
     "--validation",
-    default="200:205",
-    show_default=True,
-    help="Further seeds on which each winner must survive, or the runner-up is taken; none: no validation.",
+    help="Further seeds on which each winner must survive, or the runner-up is taken; none: no validation. "
+    "Default: the five after --seeds.",
 )
 @click.option(
     "--budget", type=int, default=100, show_default=True, help="The most runs of the search, in all conditions."
@@ -353,7 +352,7 @@ def tune_it(
     out: str,
     per: str,
     seeds: str,
-    validation: str,
+    validation: str | None,
     **more: Any,
 ) -> None:
     """Search the best parameters of each method of a scenario, on seeds that its results do not use.
@@ -367,7 +366,9 @@ def tune_it(
 
     found = catalogue.find_study(scenario)
     reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
-    later = [] if validation == "none" else values_of(Parameter("validation", int, False, None, ""), [validation])
+    later = None if validation is None else []
+    if validation not in (None, "none"):
+        later = values_of(Parameter("validation", int, False, None, ""), [str(validation)])
     names = [each.strip() for each in per.split(",")]
     try:
         given: dict[str, Any] = _listed(found, flags)

@@ -193,6 +193,20 @@ def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
     return counted, ~died[kept]
 
 
+def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
+    """Return a table of runs or rounds with the worst value of some columns where a run had not survived.
+
+    Columns that count what was spent keep theirs, and so do columns that are no numbers.
+    """
+    if COLUMN not in frame:
+        return frame
+    died = frame[COLUMN].isin(DEAD)
+    chosen = [name for name in names if name in frame and frame[name].dtype.kind in "fiu" and not columns.counts(name)]
+    if not died.any() or not chosen:
+        return frame
+    return frame.assign(**{name: frame[name].astype(float).mask(died, columns.worst(name)) for name in chosen})
+
+
 def share_text(survived: int, count: int) -> str:
     """Return how many runs survived as tables show it, "(2/6)"; empty if all did."""
     return "" if survived == count else f"({survived}/{count})"

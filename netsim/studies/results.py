@@ -25,7 +25,7 @@ from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHE
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown
 from netsim.studies.reach import Target
-from netsim.studies.sweeps.sweep import free, read_failures, read_points
+from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         places = [*read_points(path)]
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
+    twins = read_sweep(path).grid.twins() if (path / "sweep.json").is_file() else {}
     found = []
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
@@ -141,6 +142,8 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         if tables is None:
             rows = _with_outcomes(rows, ended, rounds, None if target is None else target.column)
         found.append(_Run(rows, place, name, given))
+        # Combinations that are the same run have its results, so that each setting has a row.
+        found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
     return [*found, *_failed(path, found)] if tables is None else found
 
 

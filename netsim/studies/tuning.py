@@ -175,8 +175,8 @@ class Tuned:
     best : list of dict
         ``when``, a condition, and ``methods``, the best values by method and parameter; none if the study's own are.
     checked : list of dict
-        For each of ``best``, by method: ``candidate``, ``survived`` of ``runs`` on the validation seeds, ``passed_over``
-        (better candidates that lost more runs there), and ``nearest_diverged``: the values of the nearest candidate
+        For each of ``best``, by method: ``candidate``, ``survived`` of ``runs`` on the validation seeds,
+        ``passed_over`` (better candidates that lost more runs there), and ``nearest_diverged``: the values of the nearest candidate
         that lost a run anywhere, and its ``distance`` (`netsim.studies.selection.Margin`); None if all survived.
     notes : list of str
         Best values at an end of their range, methods that always diverged, and the like.
