@@ -215,7 +215,9 @@ class _Found:
         )
 
     def _unused(self) -> set[str]:
-        """Return the parameters that methods have, too, and none had the study's value: other ones were given."""
+        """Return the parameters that methods have, too, and none had the study's value, as others were given to all."""
+        if not any(each["parameters"].get(name) for each in self.settings for name in ("set", "settings")):
+            return set()
         used: dict[str, list[Any]] = {}
         for each in self.settings:
             for arguments in each.get("methods", {}).values():

@@ -19,6 +19,7 @@ from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
+from netsim.studies.columns import bounds
 from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unless_set, whole_rounds
 from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
@@ -342,7 +343,7 @@ def bands(
     for each in (of, "low", "high"):
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
-    keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None)))
+    keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
     styles = dict(zip(keys, _styles(keys), strict=True))
     labels = {key: _named(names, key) or Axis(y).text for key in keys}
     if facets is None:
@@ -368,11 +369,14 @@ def bands(
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
     for panel in panels:
         # Panels share their axes: all must be drawn before one is limited.
-        _scale(panel, table, of, log, x)
-        if table[x].dtype == object:
+        # A share is read against its whole.
+        _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
+        if not _is_number(table[x]):
             panel.tick_params(axis="x", labelrotation=20)
     small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
-    if ax is not None or not (beside or facets):
+    if not names:
+        pass
+    elif ax is not None or not (beside or facets):
         panels[0].legend(**small)
     else:
         _legend_outside(figure, keys, labels, below=not beside, **small)
@@ -453,19 +457,19 @@ def _draw_bands(
     """Draw a line with its band for each combination of ``names``."""
     lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
     for key, part in lines:
-        rows = part if table[x].dtype == object else part.sort_values(x)
-        at = rows[x].map(_shown) if table[x].isna().any() or table[x].dtype == object else rows[x]
+        rows = part.sort_values(x) if _is_number(table[x]) else part
+        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(_shown)
         # A curve over the rounds has marks at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
         how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
         # A line between names would say that there is something between them.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
         (line,) = panel.plot(at, rows[of], **styles[key] | how)
-        if len(rows) > 1:
+        if len(rows) > 1 and x != ALGORITHM:
             filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
             panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)
         else:
-            # A band over one point would be invisible.
+            # A band over one point would be invisible, and one between names would say nothing.
             panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
 
 
@@ -509,6 +513,11 @@ def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
     return min(highest, max(limits)) if limits and max(limits) > 0.0 else highest
 
 
+def _is_number(column: "pd.Series[Any]") -> bool:
+    """Return whether a column has numbers, so that its values have an order and a distance."""
+    return column.dtype.kind in "fiu"
+
+
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
     """Return what the legend calls a combination: "loss 0.1, COKE"."""
     return ", ".join(
@@ -528,11 +537,11 @@ def _shown(value: Any) -> str:
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Return how each combination is drawn: a colour for the last column, a mark for the others, if they last."""
-    last, others = dict.fromkeys(key[-1] for key in keys), dict.fromkeys(key[:-1] for key in keys)
+    last, others = dict.fromkeys(key[-1:] for key in keys), dict.fromkeys(key[:-1] for key in keys)
     both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []
     for number, key in enumerate(keys):
-        colour, mark = (list(last).index(key[-1]), list(others).index(key[:-1])) if both else (number, number)
+        colour, mark = (list(last).index(key[-1:]), list(others).index(key[:-1])) if both else (number, number)
         styles.append(
             {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
         )

@@ -73,6 +73,14 @@ def ranked(errors: Errors, candidates: Sequence[int]) -> list[int]:
     return sorted(candidates, key=lambda each: key(each) if errors[each] else (0, 0.0, each))
 
 
+def by_rung(errors: Errors) -> list[int]:
+    """Return all candidates of a halving from best to worst: those that came furthest first, each rung ranked."""
+    order: list[int] = []
+    for count in sorted({len(each) for each in errors.values()}, reverse=True):
+        order += ranked(errors, [each for each, some in errors.items() if len(some) == count])
+    return order
+
+
 @dataclass(frozen=True)
 class Validated:
     """What validation chose.

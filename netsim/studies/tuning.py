@@ -29,6 +29,7 @@ from netsim.studies.reserve import locked, refusals
 from netsim.studies.selection import (
     Rung,
     Validated,
+    by_rung,
     finalist,
     mean,
     most_candidates,
@@ -52,9 +53,7 @@ METHOD = "method"
 _TAKEN = {"set", "settings", "seed"}
 _PLAN, _TRIALS, _BEST = "tune.json", "tuning.csv", "tuned.json"
 _VALIDATION_SEEDS = 5  # by default
-_FINALISTS = 3  # of each method, whose validation may take so many times the seeds
-VALIDATION = "validation"
-"""What tuning.csv calls the rung of validation."""
+_FINALISTS = 5  # of each method at most, each of which takes the validation's seeds
 
 
 @dataclass(frozen=True)
@@ -171,13 +170,14 @@ class Tuned:
         Holds ``tuning.csv``, ``tuned.json``, ``tune.json`` and the runs.
     table : DataFrame
         A row for each trial: rung, condition, method, candidate, its parameters, seed and metric; no metric if the
-        method diverged.
+        method diverged. Rungs after the last of the search are validation.
     best : list of dict
         ``when``, a condition, and ``methods``, the best values by method and parameter; none if the study's own are.
     checked : list of dict
         For each of ``best``, by method: ``candidate``, ``survived`` of ``runs`` on the validation seeds,
-        ``passed_over`` (better candidates that lost more runs there), and ``nearest_diverged``: the values of the nearest candidate
-        that lost a run anywhere, and its ``distance`` (`netsim.studies.selection.Margin`); None if all survived.
+        ``passed_over`` (better candidates that lost more runs there), and ``nearest_diverged``: the values of the
+        nearest candidate that lost a run anywhere, and its ``distance`` (`netsim.studies.selection.Margin`); None if
+        all survived.
     notes : list of str
         Best values at an end of their range, methods that always diverged, and the like.
     """
@@ -223,7 +223,7 @@ def tune(
         The seeds of the trials. A run with the resulting file and one of these seeds is refused.
     validation : sequence of int, optional
         Other seeds, refused likewise; by default the five after the last of the trials. Each method's winner runs on
-        them, and if it does not survive all, the runner-up does, up to three candidates. Empty: no validation.
+        them, and if it does not survive all, the runner-up does, up to five candidates. Empty: no validation.
     budget : int
         The most runs of the study that the search may take, for all conditions together. Under each condition the
         validation adds as many as it has seeds, and as many again for each runner-up.
@@ -349,7 +349,7 @@ class _Search:
                         error = found[place, seed].get(method, math.inf)
                         errors[method][each].append(error)
                         part.rows.append(self._row(rung, when, method, each, candidates[method][each], seed, error))
-        orders = {method: ranked(errors[method], chosen) for method, chosen in left.items()}
+        orders = {method: by_rung(errors[method]) for method in left}
         checks = self._validated(number, orders, errors, candidates, part)
         for method, check_ in checks.items():
             best = check_.candidate
@@ -367,7 +367,7 @@ class _Search:
 
     def _row(
         self,
-        rung: int | str,
+        rung: int,
         when: Mapping[str, Any],
         method: str,
         candidate: int,
@@ -402,7 +402,7 @@ class _Search:
                 found[method][each] = own
                 for seed, error in zip(self.plan.validation, own, strict=True):
                     values = candidates[method][each]
-                    part.rows.append(self._row(VALIDATION, part.when, method, each, values, seed, error))
+                    part.rows.append(self._row(len(self.rungs) + step, part.when, method, each, values, seed, error))
         return {method: validated(alive[method] or order, found[method]) for method, order in orders.items()}
 
     def _checked(
