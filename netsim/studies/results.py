@@ -374,11 +374,9 @@ def bands(
         if not _is_number(table[x]):
             panel.tick_params(axis="x", labelrotation=20)
     small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
-    if not names:
-        pass
-    elif ax is not None or not (beside or facets):
+    if names and (ax is not None or not (beside or facets)):
         panels[0].legend(**small)
-    else:
+    elif names:
         _legend_outside(figure, keys, labels, below=not beside, **small)
     if ax is None:
         figure.suptitle("\n".join(filter(None, (title, about if facets else ""))))
