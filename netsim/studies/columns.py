@@ -21,7 +21,7 @@ LABELS: Mapping[str, str] = {
 """Axis labels by column; other columns are called by their names in words (`label`)."""
 
 ERRORS = ("train_mse", "train_loss", "test_mse", "test_loss", "error", "mse", "gap", "excess")
-"""The errors by which a run is judged if its study names none (`netsim.studies.study.Study.error`): the first of them.
+"""The errors of which the first judges a run, if its study names none (``error`` of `netsim.studies.study.Study`).
 
 Regret, bits and transmissions grow by nature, and agents that start alike have no consensus error at first: by those no
 run is judged.

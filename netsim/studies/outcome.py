@@ -79,7 +79,7 @@ class Ending:
     The first error is the first that was measured. If that is 0 (agents that start at the solution), no factor of it
     says anything, and the run diverged only if its last error is no finite number. An error that was never a number
     diverged from the start. Columns that grow by nature (regret, bits, transmissions) judge no run: a study names the
-    one that does (`netsim.studies.study.Study.error`), and without one a run has *ended*.
+    one that does (``error`` of `netsim.studies.study.Study`), and without one a run has *ended*.
 
     Parameters
     ----------

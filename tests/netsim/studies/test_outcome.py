@@ -237,7 +237,8 @@ def test_points_that_failed_count_where_others_of_their_condition_ended(tmp_path
         "def mine(study, *, seed: int = 0):\n"
         "    if seed == 2:\n        raise RuntimeError('no')\n"
         "    network = Network(topology.path(2))\n"
-        "    study.run('A', network, {i: Talker([]) for i in range(2)}, [lambda agents: {'error': 1.0}], 1, sample=1.0)\n"
+        "    agents = {i: Talker([]) for i in range(2)}\n"
+        "    study.run('A', network, agents, [lambda agents: {'error': 1.0}], 1, sample=1.0)\n"
     )
     netsim.studies.sweep(str(tmp_path / "mine.py"), out=tmp_path / "out", seed=range(4))
     loaded = results.load(tmp_path / "out")
