@@ -366,7 +366,7 @@ def tune_it(
 
     found = catalogue.find_study(scenario)
     reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
-    later = None if validation is None else []
+    later: list[Any] | None = None if validation is None else []
     if validation not in (None, "none"):
         later = values_of(Parameter("validation", int, False, None, ""), [str(validation)])
     names = [each.strip() for each in per.split(",")]
@@ -612,16 +612,13 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 def compare_them(
     folders: tuple[str, ...],
     metrics: tuple[str, ...],
-    out: str | None,
-    against: str | None,
     only: str | None,
     where: tuple[str, ...],
+    out: str | None,
     statistic: str,
     each: bool,
     over: str,
-    paired: str | None,
-    test: str,
-    style: str,
+    **more: Any,
 ) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
@@ -636,12 +633,12 @@ def compare_them(
     measures = compare.measures_of(found) if metrics else []
     reporter.table(*compare.titled(found, measures, statistic, each, over))
     metric = measures[0] if measures else compare.measures_of(found)[-1]
-    if paired is not None:
-        reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
+    if more["paired"] is not None:
+        reporter.table(*compare.paired(found, metric, more["paired"], over=over, test=more["test"]))
     for note in [*compare.diverged(folders), *compare.unreached(found, over)]:
         reporter.line(note)
     if out is not None:
-        warned = compare.draw(found, metric, out, against, statistic, over=over, style=style)
+        warned = compare.draw(found, metric, out, more["against"], statistic, over=over, style=more["style"])
         reporter.line(f"{out}: {warned}" if warned else out)
 
 

@@ -199,7 +199,7 @@ def in_latex(cell: str) -> str:
     return cell.translate(_SPECIAL)
 
 
-def _share_of(row: Mapping[str, Any]) -> str:
+def _share_of(row: Mapping[Any, Any]) -> str:
     """Return how many runs of a row survived, "(2/6)"; empty if all did, or the row does not say."""
     if "survived" not in row or "count" not in row:
         return ""

@@ -356,12 +356,12 @@ def bands(
     if ax is not None:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
-    for panel, (value, part) in zip(panels, parts, strict=True):
+    for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
         _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
         if facets:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
-        panel.set_ylabel(Axis(y).text if panel.get_subplotspec().is_first_col() or ax is not None else "")
+        panel.set_ylabel(Axis(y).text if number % _columns(len(parts)) == 0 or ax is not None else "")
         if panel_title := about if facets is None else _named([facets], (value,)):
             panel.set_title(panel_title, fontsize=unless_set("axes.titlesize", 9))
         if x == "round":
@@ -387,7 +387,7 @@ def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...]
     """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
     found = {}
     for key, part in table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]:
-        least = part.loc[(part["survived"] / part["count"]).idxmin()]
+        least = part.iloc[int((part["survived"] / part["count"]).argmin())]
         found[key] = share_text(int(least["survived"]), int(least["count"]))
     return found
 
@@ -397,7 +397,7 @@ def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> Non
     dead = [f"{_named(names, key)} {share}" for key, share in _shares(part, names).items() if share]
     if dead:
         shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
-        where = {"transform": panel.transAxes, "ha": "right", "va": "top", "zorder": 5}
+        where: dict[str, Any] = {"transform": panel.transAxes, "ha": "right", "va": "top", "zorder": 5}
         box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1.5}
         panel.text(0.98, 0.97, shown, fontsize=7, color="0.3", bbox=box, **where)
 
@@ -408,7 +408,7 @@ def _legend_outside(
     """Put one legend of all panels' lines beside them, or below them; of many lines it names the first."""
     from matplotlib.lines import Line2D
 
-    handles = {}
+    handles: dict[str, Any] = {}
     for panel in figure.axes:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
@@ -422,6 +422,11 @@ def _legend_outside(
         figure.legend(list(shown.values()), list(shown), loc="outside right center", **how)
 
 
+def _columns(count: int) -> int:
+    """Return how many panels stand side by side."""
+    return count if count <= 3 else math.ceil(math.sqrt(count))
+
+
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
     """Return a figure and a panel for each facet: those given, or new ones."""
     from matplotlib.figure import Figure
@@ -431,7 +436,7 @@ def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tu
         if len(given) != count:
             raise BadInput(f"ax = {len(given)} axes: must be {count}, one for each facet")
         return given[0].figure, given
-    columns = count if count <= 3 else math.ceil(math.sqrt(count))
+    columns = _columns(count)
     rows = math.ceil(count / columns)
     size = sized(9.0 if beside else 6.5, 4.4) if count == 1 else sized(3.6 * columns + 1.6, 3.2 * rows + 0.4, columns)
     figure = Figure(figsize=size, layout="constrained")
@@ -462,7 +467,7 @@ def _draw_bands(
         how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
         # A line between names would say that there is something between them.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
-        (line,) = panel.plot(at, rows[of], **styles[key] | how)
+        (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
         if len(rows) > 1 and x != ALGORITHM:
             filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
             panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)

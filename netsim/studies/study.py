@@ -330,7 +330,7 @@ class Study:
         if not column or column not in rounds:
             return Outcome(ENDED)
         optimum = self.centralised.get(column)
-        return Ending().judge(rounds[column], rounds.get("round"), optimum=optimum)
+        return Ending().judge(rounds[column], rounds["round"].tolist() if "round" in rounds else None, optimum=optimum)
 
     def summary(self) -> dict[str, Any]:
         """Return the last value of each column by algorithm and how it ended, the reference measures, the trace hash

@@ -196,7 +196,6 @@ def tune(
     out: str | Path,
     per: Sequence[str] = (METHOD,),
     seeds: Sequence[int] = range(100, 105),
-    validation: Sequence[int] | None = None,
     budget: int = 100,
     metric: str = "train_mse",
     jobs: int = 1,
@@ -221,9 +220,6 @@ def tune(
         "method", and the parameters of the study for each of whose values the methods are tuned apart.
     seeds : sequence of int
         The seeds of the trials. A run with the resulting file and one of these seeds is refused.
-    validation : sequence of int, optional
-        Other seeds, refused likewise; by default the five after the last of the trials. Each method's winner runs on
-        them, and if it does not survive all, the runner-up does, up to five candidates. Empty: no validation.
     budget : int
         The most runs of the study that the search may take, for all conditions together. Under each condition the
         validation adds as many as it has seeds, and as many again for each runner-up.
@@ -235,8 +231,11 @@ def tune(
         Number of processes.
     redo : bool
         Rerun what ran with other code or data.
+    validation : sequence of int, optional
+        Other seeds, refused likewise; by default the five after the last of the trials. Each method's winner runs on
+        them, and if it does not survive all, the runner-up does, up to five candidates. Empty: no validation.
     **parameters
-        The study's parameters; one of ``per`` may have several values.
+        The study's parameters; one of ``per`` may have several values. Among them is ``validation``, above.
 
     Raises
     ------
@@ -247,7 +246,7 @@ def tune(
         If no run ended.
     """
     study, show = catalogue.find_study(scenario), reporter or Reporter(quiet=True)
-    plan = _plan(study, over, per, seeds, validation, budget, metric, parameters)
+    plan = _plan(study, over, per, seeds, parameters.pop("validation", None), budget, metric, parameters)
     steps = plan.rungs()
     known = _known(study, plan)
     ranges = _ranges(plan, known)

@@ -56,8 +56,8 @@ def may_diverge() -> Iterator[Outcome]:
 def outgrown(error: AgentError) -> ending.Outcome:
     """Return how a run ended whose model outgrew its coder: it diverged, in the last of the rounds that it has."""
     run = getattr(error, "run", None)
-    rounds = 0 if run is None or "round" not in run.rounds else len(run.rounds)
-    return ending.Outcome(ending.DIVERGED, int(run.rounds["round"].iloc[-1]) if rounds else None, one_line(error))
+    rounds = [] if run is None or "round" not in run.rounds else run.rounds["round"].tolist()
+    return ending.Outcome(ending.DIVERGED, int(rounds[-1]) if rounds else None, one_line(error))
 
 
 def missed(run: Run) -> str:
