@@ -169,7 +169,7 @@ def test_all_methods_begin_without_diverging() -> None:
 
 def test_tuning_has_the_candidates_that_the_docs_tell() -> None:
     plan = Plan("bench_case", (), ("network",), ({"network": "ideal"},), {}, tuple(TUNING_SEEDS), "score", BUDGET)
-    assert [(count, len(seeds)) for count, seeds in plan.rungs()] == [(12, 1), (6, 1), (3, 1)]
+    assert [(rung.count, len(rung.seeds)) for rung in plan.rungs()] == [(12, 1), (6, 1), (3, 1)]
     assert not set(TUNING_SEEDS) & set(SEEDS)
 
 
