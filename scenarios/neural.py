@@ -178,6 +178,7 @@ def _tensors(shapes: Mapping[str, Sequence[int]]) -> str:
 
 def _report(study: Study, task: NeuralTask, about: str, *, timed: bool) -> None:
     """Leave the study's tables, notes and figures; ``about`` says of which data, model and links."""
+    study.error = "train_loss"
     rounds = study.rounds
     known = rounds[np.isfinite(rounds["train_loss"])]
     study.table("ends", "At the end (mean_model: the mean of all agents' models)", _ends(rounds, task))

@@ -89,6 +89,14 @@ class Scenario:
         """Its parameters, and that of every study: `AT`."""
         return (*self.parameters, AT)
 
+    @property
+    def idle(self) -> dict[str, tuple[str, Any]]:
+        """Parameters that change nothing where another has a value, as ``{"burst": ("loss", 0.0)}``.
+
+        They are the class attribute ``IDLE`` of its groups.
+        """
+        return {name: each for _, group in self.groups for name, each in getattr(group, "IDLE", {}).items()}
+
     def execute(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Run it and return the study; raises BadInput for an unknown parameter."""
         study = self.prepare(trace, reporter, **parameters)

@@ -356,7 +356,14 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     "--per", default="method", show_default=True, help="method, or with parameters of the study: method,loss."
 )
 @click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
-@click.option("--budget", type=int, default=100, show_default=True, help="The most runs, of all conditions together.")
+@click.option(
+    "--validation",
+    help="Further seeds on which each winner must survive, or the runner-up is taken; none: no validation. "
+    "Default: the five after --seeds.",
+)
+@click.option(
+    "--budget", type=int, default=100, show_default=True, help="The most runs of the search, in all conditions."
+)
 @click.option(
     "--metric",
     default="train_mse",
@@ -368,7 +375,14 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def tune_it(
-    scenario: str, flags: tuple[str, ...], over: tuple[str, ...], out: str, per: str, seeds: str, **more: Any
+    scenario: str,
+    flags: tuple[str, ...],
+    over: tuple[str, ...],
+    out: str,
+    per: str,
+    seeds: str,
+    validation: str | None,
+    **more: Any,
 ) -> None:
     """Search the best parameters of each method of a scenario, on seeds that its results do not use.
 
@@ -381,10 +395,15 @@ def tune_it(
 
     found = catalogue.find_study(scenario)
     reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
+    later: list[Any] | None = None if validation is None else []
+    if validation not in (None, "none"):
+        later = values_of(Parameter("validation", int, False, None, ""), [str(validation)])
     names = [each.strip() for each in per.split(",")]
     try:
         given: dict[str, Any] = _listed(found, flags)
-        done = tune(scenario, over=over, out=out, per=names, seeds=numbers, reporter=reporter, **more, **given)
+        done = tune(
+            scenario, over=over, out=out, per=names, seeds=numbers, validation=later, reporter=reporter, **more, **given
+        )
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     reporter.line(f"{done.folder}: tuning.csv ({len(done.table)} trials), tuned.json")
@@ -482,7 +501,7 @@ def _show_sweep(folder: Path) -> None:
         reporter.table(*compare.titled(table, [], "mean", False))
         for note in compare.diverged([str(folder)]):
             reporter.line(note)
-        measure = table.columns[list(table.columns).index("payload_bits") + 1 :]
+        measure = compare.measures_of(table)[2:]
         if len(measure):
             reporter.line(f"with intervals: netsim compare {where} --metric {measure[0]}")
         reporter.line(f"one point: netsim show {shlex.quote(str(done[0]))}")
@@ -599,26 +618,32 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
     "where test_mse is, from then on, at most 10 % above the centralised one.",
 )
 @click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
-@click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
+@click.option("--against", help="What to draw it against: a setting, or round (default, where it has rounds).")
+@click.option("--only", help="Only these algorithms, with commas between.")
+@click.option("--where", multiple=True, help="Only runs with SETTING=VALUE, as loss=0,0.1; several times.")
 @click.option("--statistic", default="mean", show_default=True, help="Of the seeds of a sweep: mean or median.")
 @click.option("--each", is_flag=True, help="A row for each seed of a sweep, not for all of them together.")
 @click.option(
     "--over", default="seed", show_default=True, help="Which seeds: seed, data_seed, graph_seed or loss_seed."
 )
 @click.option("--paired", help="Differences of the first metric, seed by seed, from this algorithm, or loss=0.")
-@click.option("--test", default="t", show_default=True, help="Of --paired: t (Student's) or wilcoxon (signed ranks).")
+@click.option(
+    "--test",
+    default="t",
+    show_default=True,
+    help="Of --paired: t (Student's), wilcoxon (signed ranks), or ratio (t of the logarithms, for errors).",
+)
 @click.option("--style", default="usual", show_default=True, help="Of --out: usual, or paper (a column, 3.5 inches).")
 def compare_them(
     folders: tuple[str, ...],
     metrics: tuple[str, ...],
+    only: str | None,
+    where: tuple[str, ...],
     out: str | None,
-    against: str,
     statistic: str,
     each: bool,
     over: str,
-    paired: str | None,
-    test: str,
-    style: str,
+    **more: Any,
 ) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
@@ -627,18 +652,18 @@ def compare_them(
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
-    found = compare.table(folders, metrics)
+    found = compare.filtered(compare.table(folders, metrics), only, where)
     for line in compare.conditions(folders):
         reporter.line(line)
     measures = compare.measures_of(found) if metrics else []
     reporter.table(*compare.titled(found, measures, statistic, each, over))
-    metric = measures[0] if measures else str(found.columns[-1])
-    if paired is not None:
-        reporter.table(*compare.paired(found, metric, paired, over=over, test=test))
+    metric = measures[0] if measures else compare.measures_of(found)[-1]
+    if more["paired"] is not None:
+        reporter.table(*compare.paired(found, metric, more["paired"], over=over, test=more["test"]))
     for note in [*compare.diverged(folders), *compare.unreached(found, over)]:
         reporter.line(note)
     if out is not None:
-        warned = compare.draw(found, metric, out, against, statistic, over=over, style=style)
+        warned = compare.draw(found, metric, out, more["against"], statistic, over=over, style=more["style"])
         reporter.line(f"{out}: {warned}" if warned else out)
 
 

@@ -4,22 +4,27 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netsim.core.records import TOTALS
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
 from netsim.studies.formats import FIGURES, write_figure
 from netsim.studies.intervals import over_text
+from netsim.studies.outcome import COLUMN, DEAD, DIVERGED, NOT_REACHED, share_text, worst_of_dead
+from netsim.studies.paper_tables import with_shares
 from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import runs_of
+from netsim.studies.terminal import text
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUND = "round"
+_MOST_LINES, _MOST_PANELS = 8, 6  # of a figure, before its lines are spread over panels
 _COSTS = ("transmissions", "payload_bits")
+_LOST = "did not arrive in time"  # of notes that blame lost frames
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
 
@@ -29,8 +34,8 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
     study's tables (`netsim.studies.own_tables.resolve`): there is a row for each of its rows then, and what tells its
     rows apart comes before the algorithm. Of COLUMN@TARGET the value is that of the round in which the target is
-    reached (``reach`` of `netsim.studies.results.load`), not the last. Raises BadInput for a folder that is neither or
-    not whole, a metric that none has, or several targets.
+    reached (``reach`` of `netsim.studies.results.load`), not the last. Where a run did not survive, the last column is
+    ``outcome``. Raises BadInput for a folder that is neither or not whole, a metric that none has, or several targets.
     """
     reach = target_of(metrics)
     last = results.compare(*places, reach=reach)
@@ -41,14 +46,15 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
         holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
         last = results.compare(*places, table=holder)
     names = [str(name) for name in last.columns]
-    settings, measures = names[: names.index("algorithm")], names[names.index("algorithm") + 1 :]
+    settings, measures = names[: names.index("algorithm")], measures_of(last)
     there = [name for name in measures if last[name].notna().any()]
     after = there.index(TOTALS[-1]) + 1 if TOTALS[-1] in there else len(there)
     own = [name for name in _USUAL if name in there] or there[after:]
     chosen = list(dict.fromkeys(metrics)) or [*_COSTS, *own]
     for name in chosen:
         check.one_of("metric", name, measures)
-    return last[[*(name for name in settings if name != "point"), "algorithm", *chosen]]
+    ended = [COLUMN] if COLUMN in last and last[COLUMN].isin(DEAD).any() else []
+    return last[[*(name for name in settings if name != "point"), "algorithm", *chosen, *ended]]
 
 
 def target_of(metrics: Sequence[str]) -> str | None:
@@ -62,7 +68,7 @@ def target_of(metrics: Sequence[str]) -> str | None:
 def measures_of(found: "pd.DataFrame") -> list[str]:
     """Return the measures of a `table`."""
     names = [str(name) for name in found.columns]
-    return names[names.index("algorithm") + 1 :]
+    return [name for name in names[names.index("algorithm") + 1 :] if name != COLUMN]
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str = "seed") -> "pd.DataFrame | None":
@@ -71,7 +77,8 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str
     ``over`` is the seed that is meant, one of `netsim.studies.results.SEEDS`.
 
     For a single metric it has the mean, the median and the interval (`netsim.studies.results.interval`), else the
-    statistic ``of`` each column, "mean" or "median"; raises BadInput for another statistic.
+    statistic ``of`` each column, "mean" or "median", with (2/6) where fewer than all survived; raises BadInput for
+    another statistic.
     """
     import pandas as pd
 
@@ -82,17 +89,26 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str
     if over not in found or not found.duplicated(by).any():
         return None
     if len(metrics) == 1:
-        return results.interval(found, metrics[0], by, of=of, over=over).rename(columns={"count": "seeds"})
-    measures, rows = names[names.index("algorithm") + 1 :], []
+        together = results.interval(found, metrics[0], by, of=of, over=over)
+        return with_shares(together, text).rename(columns={"count": "seeds"})
+    measures, rows = measures_of(found), []
     for key, part in found.groupby(by, sort=False, dropna=False):
-        values = {name: results.statistic(part[name], of=of) for name in measures}
+        values = {name: _cell(part, name, of) for name in measures}
         rows.append(dict(zip(by, key, strict=True)) | {"seeds": _seeds(part, measures, over)} | values)
     return pd.DataFrame(rows, columns=[*by, "seeds", *measures])
 
 
+def _cell(part: "pd.DataFrame", name: str, of: str) -> float | str:
+    """Return a column's statistic over some runs; as text with (2/6) where fewer than all survived."""
+    counted, survived = worst_of_dead(part, name)
+    value = results.statistic(counted[name], of=of)
+    share = share_text(int(survived.sum()), len(counted))
+    return f"{text(value)} {share}" if share else value
+
+
 def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | str:
     """Return the number of seeds with a value, or its range where measures differ; one without any does not count."""
-    counts = {int(part.loc[part[name].notna(), over].nunique()) for name in measures} - {0} or {0}
+    counts = {int(worst_of_dead(part, name)[0][over].nunique()) for name in measures} - {0} or {0}
     return max(counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
@@ -169,22 +185,70 @@ def conditions(places: Sequence[str]) -> list[str]:
     return lines
 
 
+def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "pd.DataFrame":
+    """Return the rows of some algorithms, and of some values of settings.
+
+    Parameters
+    ----------
+    found : DataFrame
+        A `table`.
+    only : str, optional
+        Algorithms, with commas between.
+    where : sequence of str
+        SETTING=VALUE; several values with commas between.
+
+    Raises
+    ------
+    BadInput
+        For an algorithm, a setting or a value that is not there.
+    """
+    names = [str(name) for name in found.columns]
+    settings = names[: names.index("algorithm")]
+    wanted = [("only", "algorithm", only)] if only is not None else []
+    for each in where:
+        name, equals, values = each.partition("=")
+        if not equals:
+            raise check.refuse("where", each, "SETTING=VALUE, several values with commas between")
+        wanted.append(("where", check.one_of("where", name.strip(), settings), values))
+    for argument, name, values in wanted:
+        by_text = {_text(value): value for value in found[name].unique()}
+        chosen = [by_text[check.one_of(argument, each.strip(), by_text)] for each in values.split(",")]
+        open_ones = found[name].isna() if any(value is None or value != value for value in chosen) else False
+        found = found[found[name].isin(chosen) | open_ones]
+    if found.empty:
+        raise BadInput(f"where = {', '.join(where)}: must leave a run; none has all of these")
+    return found
+
+
 def diverged(places: Sequence[str]) -> list[str]:
-    """Return a line for each algorithm that diverged: in how many of the runs, and why."""
+    """Return a line for each algorithm that diverged: in how many of the runs, and why.
+
+    The reason is that of a run which lost no frames, if one diverged: then losses are not to blame.
+    """
     runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
     found: dict[str, list[tuple[Path, str]]] = {}
     for run in runs:
-        for note in json.loads((run / "summary.json").read_text(encoding="utf-8"))["notes"]:
-            name, diverged, why = note.partition(" diverged")
-            if diverged:
-                found.setdefault(name, []).append((run, why))
+        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+        notes = {
+            name: why for name, told, why in (str(note).partition(" diverged") for note in summary["notes"]) if told
+        }
+        # Folders of earlier versions have the notes only.
+        dead = [name for name, last in summary["algorithms"].items() if last.get(COLUMN) == DIVERGED]
+        for name in dict.fromkeys([*dead, *notes]):
+            found.setdefault(name, []).append((run, notes.get(name, "").strip(" :.")))
     lines = []
     for name, noted in found.items():
-        (first, why), *others = noted
-        # A reason mostly has numbers of its run in it.
-        alike = all(each == why for _, each in others)
-        reason = f": {why.removeprefix(':').strip()}" if alike else f"; why: netsim show {shlex.quote(str(first))}"
-        lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs, {first.name} first{reason}")
+        first = noted[0][0]
+        lossless = [why for _, why in noted if _LOST not in why]
+        reasons = set(lossless or [why for _, why in noted])
+        # A reason that names losses has numbers of its run in it.
+        why = (
+            f": {reasons.pop()}.".replace(": .", ".")
+            if len(reasons) == 1
+            else f"; why: netsim show {shlex.quote(str(first))}"
+        )
+        also = ", also where no frame was lost" if 0 < len(lossless) < len(noted) else ""
+        lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs{also}, {first.name} first{why}")
     return lines
 
 
@@ -198,7 +262,7 @@ def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
     if reach is None:
         return lines
     for key, part in found.groupby(by, sort=False, dropna=False):
-        if missing := int(part[column].isna().sum()):
+        if missing := int((part[column].isna() & (part[COLUMN] == NOT_REACHED if COLUMN in part else True)).sum()):
             where = [f"{name}={_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
             which = ", ".join([*where, str(key[-1])])
             lines.append(f"{which}: not there in {missing} of {len(part)} runs ({Target.of(reach)})")
@@ -209,7 +273,7 @@ def draw(
     found: "pd.DataFrame",
     metric: str,
     out: str,
-    against: str = ROUND,
+    against: str | None = None,
     of: str = "mean",
     *,
     over: str = "seed",
@@ -218,21 +282,29 @@ def draw(
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
 
     There is a line for each algorithm and combination of the settings that differ, except the seed. Folders have lines
-    of their own, unless each has one value of the setting ``against``: then they make the lines together. Return
-    matplotlib's warnings in one line. Raises BadInput for a wrong argument, NetsimError if writing fails.
+    of their own, unless each has one value of the setting ``against``: then they make the lines together. More lines
+    than a panel can show are spread over panels by a setting. Without ``against`` it is the rounds; a metric that has
+    one value a run, as one of a study's own table, is drawn against the first setting that differs, else by algorithm.
+    Return matplotlib's warnings in one line. Raises BadInput for a wrong argument, NetsimError if writing fails.
     """
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
     if not path.parent.is_dir():
         raise BadInput(f"out = {out!r}: must be in a folder that exists")
     names = [str(name) for name in found.columns]
-    check.one_of("against", against, [ROUND, *names[1 : names.index("algorithm")]])
-    rows = results.compare(*found["folder"].unique(), rounds=True) if against == ROUND else found
-    if metric not in rows:
-        raise check.refuse(
-            "against", against, f"one of {', '.join(names[1 : names.index('algorithm')])}: {metric} has one value a run"
-        )
     differing = names[1 : names.index("algorithm")]
+    possible = [name for name in differing if name != over]
+    check.one_of("against", against or ROUND, [ROUND, *differing, "algorithm"])
+    rows = found
+    if against in (None, ROUND):
+        # A target's column (COLUMN@TARGET) and those of tables have one value a run.
+        whole = results.compare(*found["folder"].unique(), rounds=True) if "@" not in metric else found
+        if metric in whole and whole is not found:
+            rows, against = _same_runs(whole, found, differing), ROUND
+        elif against is None:
+            against = next((name for name in possible if name != "scenario"), "algorithm")
+        else:
+            raise check.refuse("against", against, f"one of {', '.join(differing)}: {metric} has one value a run")
     settings = [name for name in differing if name not in (against, over)]
     apart = found["folder"].nunique() > 1
     # Rows that two folders share would be drawn twice.
@@ -245,12 +317,33 @@ def draw(
         rows, by = found.drop(columns="folder"), settings
     else:
         by = [*(["folder"] if apart else []), *_differ_within(found, settings)]
+    by = [name for name in [*by, "algorithm"] if name != against]
+    facets = _facets(rows, by)
     try:
         with results.style(style):
-            figure = results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of, over=over)
+            how: dict[str, Any] = {"by": [name for name in by if name != facets], "of": of, "over": over}
+            figure = results.bands(rows, x=against, y=metric, facets=facets, **how)
             return write_figure(path, figure)
     except OSError as error:
         raise NetsimError(f"out = {out!r}: could not be written ({error.strerror or one_line(error)})") from None
+
+
+def _same_runs(rounds: "pd.DataFrame", found: "pd.DataFrame", settings: Sequence[str]) -> "pd.DataFrame":
+    """Return the rounds of the runs that are in a `table`, from which some may be left out (`filtered`)."""
+    keys = ["folder", *settings, "algorithm"]
+    if len(rounds[keys].drop_duplicates()) == len(found):
+        return rounds
+    chosen = set(map(repr, found[keys].itertuples(index=False, name=None)))
+    return rounds[[repr(key) in chosen for key in rounds[keys].itertuples(index=False, name=None)]]
+
+
+def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:
+    """Return the column whose values have panels of their own, where one panel would have too many lines; else None."""
+    if rows[list(by)].drop_duplicates().shape[0] <= _MOST_LINES:
+        return None
+    sizes = {name: rows[name].nunique(dropna=False) for name in by if name != "algorithm"}
+    possible = [name for name, size in sizes.items() if 2 <= size <= _MOST_PANELS]
+    return max(possible, key=lambda name: sizes[name], default=None)
 
 
 def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:

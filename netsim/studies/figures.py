@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim._former import former_names
+from netsim.studies import columns as known
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -19,14 +20,8 @@ if TYPE_CHECKING:
 
 __getattr__ = former_names(__name__)
 
-LABELS = {
-    "round": "round",
-    "time_s": "simulated time (s)",
-    "transmissions": "transmissions (broadcasts)",
-    "payload_bits": "payload (bits)",
-    "wire_bits": "bits on the wire",
-}
-"""Axis labels of the columns that every run has."""
+LABELS = known.LABELS
+"""Axis labels by column (`netsim.studies.columns`)."""
 
 _COUNTS = {"transmissions", "delivered", "payload_bits", "wire_bits"}
 
@@ -58,7 +53,7 @@ class Axis:
     @property
     def text(self) -> str:
         """The axis's label: by default the column's name in words."""
-        return self.label or LABELS.get(self.column, self.column.replace("_", " "))
+        return self.label or known.label(self.column)
 
 
 def curves(
@@ -194,9 +189,13 @@ def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
     return page, max(float(found[1]), page * height / width)
 
 
-def legend_below(figure: "Figure", columns: int | None = None) -> None:
-    """Put the first panel's legend below the figure, by default in as many columns as fit its width."""
+def legend_below(figure: "Figure", columns: int | None = None, entries: "Mapping[str, Any] | None" = None) -> None:
+    """Put a legend below the figure, by default in as many columns as fit its width: that of the first panel, or of
+    ``entries``, handles by label.
+    """
     handles, labels = figure.axes[0].get_legend_handles_labels()
+    if entries is not None:
+        handles, labels = list(entries.values()), list(entries)
     columns = _columns_of(figure, labels) if columns is None else min(columns, len(labels))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from netsim.errors import BadInput
+from netsim.studies import columns
+from netsim.studies.outcome import worst_of_dead
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statist
 
 SEEDS = ("seed", "data_seed", "graph_seed", "loss_seed")
 """The parameters over whose values results may be put together, one of them at a time."""
+
+_SURVIVED = "run survived"
 
 ALGORITHM = "algorithm"
 """The column before which a table has settings, and after which it has measures."""
@@ -154,7 +158,8 @@ def interval(
     frame : DataFrame
         As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
     value : str
-        The measure's column; rows where it is empty are left out.
+        The measure's column. A run that did not survive counts with the worst value, ∞ of an error
+        (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out.
     by : sequence of str
         Columns by which groups differ: all settings with several values, except the seed.
     of : {"mean", "median"}
@@ -168,7 +173,8 @@ def interval(
     Returns
     -------
     DataFrame
-        ``by``, then count, mean, median, low, high; the last two are empty where there are too few values. The text
+        ``by``, then count, survived, mean, median, low, high; the last two are empty where there are too few values, or
+        a mean is not finite, and lie within what the column can be (`netsim.studies.columns.bounds`). The text
         ``attrs["interval"]`` is that of `interval_text`.
 
     Raises
@@ -182,16 +188,18 @@ def interval(
     for name in (value, *by):
         check.one_of("column", name, [str(each) for each in frame.columns])
     fewest(of, share)
-    kept = frame.dropna(subset=[value])
+    kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
-    rows = []
-    for key, part in kept.groupby(list(by), sort=False, dropna=False)[value]:
-        values = part.to_numpy(dtype=np.float64)
-        low, high = confidence(values, of=of, share=share)
-        found = {"count": len(values)} | {name: statistic(values, of=name) for name in STATISTICS}
+    rows, limits = [], columns.bounds(value)
+    for key, part in kept.assign(**{_SURVIVED: survived}).groupby(list(by), sort=False, dropna=False):
+        values = part[value].to_numpy(dtype=np.float64)
+        low, high = limits.clip(*confidence(values, of=of, share=share))
+        found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
+            name: statistic(values, of=name) for name in STATISTICS
+        }
         found |= {"low": low, "high": high}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
-    table = pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
+    table = pd.DataFrame(rows, columns=[*by, "count", "survived", "mean", "median", "low", "high"])
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
     table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
     return table

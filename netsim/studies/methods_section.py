@@ -65,6 +65,7 @@ class _Found:
         yield self._what()
         yield from self._seeds()
         yield self._algorithms(papers)
+        yield from self._tuning()
         yield from self._files()
         yield self._parameters()
         yield self._versions()
@@ -113,12 +114,13 @@ class _Found:
     def _algorithms(self, papers: Sequence[str]) -> str:
         names = dict.fromkeys(name for each in self.summaries for name in each["algorithms"])
         made = {name: _together(each.get("methods", {}).get(name, {}) for each in self.settings) for name in names}
-        cited, parts = self.papers(), []
+        cited: dict[str, list[str]] = self.papers()
+        parts = []
         for name in names:
             arguments = dict(made[name])
             kind = _listed(map(str, arguments.pop("class", [])))
             given = [
-                f"{key} {_listed(map(_value, each))}"
+                f"{key} {self._by_condition(name, key, each)}"
                 for key, each in arguments.items()
                 if each not in ([None], [False])
             ]
@@ -129,6 +131,56 @@ class _Found:
             after = " after" if references and name in self._own_methods() else ""
             parts.append(f"{name}{inside}{after}{references}")
         return f"{'Algorithms' if len(parts) > 1 else 'Algorithm'}: {'; '.join(parts)}."
+
+    def _by_condition(self, method: str, key: str, values: Sequence[Any]) -> str:
+        """Return the values of a method's parameter; of several, which belongs to which of the swept settings."""
+        swept = list(self._several())
+        if len(values) < 2 or not swept:
+            return _listed(map(_value, values))
+        runs = [
+            (each["parameters"], each["methods"][method].get(key))
+            for each in self.settings
+            if method in each.get("methods", {})
+        ]
+
+        def at(names: Sequence[str]) -> dict[tuple[Any, ...], list[Any]]:
+            found: dict[tuple[Any, ...], list[Any]] = {}
+            for given, value in runs:
+                several = found.setdefault(tuple(given.get(name) for name in names), [])
+                several += [] if value in several else [value]
+            return found
+
+        # One setting tells mostly, as the share of lost frames for which a step was tuned.
+        names = next((each for each in [*([name] for name in swept), swept] if _is_function(at(each))), None)
+        if names is None:
+            return _listed(map(_value, values))
+        by_value: dict[str, list[str]] = {}
+        for where, (value,) in at(names).items():
+            shown = ", ".join(f"{name} = {_value(each)}" for name, each in zip(names, where, strict=True))
+            by_value.setdefault(_value(value), []).append(shown)
+        return _listed(f"{value} (at {' and '.join(where)})" for value, where in by_value.items())
+
+    def _tuning(self) -> Iterator[str]:
+        """Yield how methods were tuned, a sentence for each file of settings, as the runs recorded it."""
+        for file, (first, *others) in _tunings(self.settings).items():
+            methods = list(dict.fromkeys(name for each in (first, *others) for name in each["methods"]))
+            if not methods:
+                continue
+            searched = dict.fromkeys(
+                f"`{parameter}` of {_listed(who)} in {text}"
+                for (parameter, text), who in _searched(first, others).items()
+            )
+            per = [name for name in first.get("per", []) if name != "method"]
+            apart = f", for each {_listed(f'`{each}`' for each in per)} apart" if per else ""
+            least = f" for the least `{first['metric']}`" if "metric" in first else ""
+            budget = f" in {first['budget']:,} runs at most" if "budget" in first else ""
+            later = first.get("validation")
+            on = f" and validated on {_listed_seeds(later)}" if later else ""
+            yield (
+                f"The settings of {_listed(methods)} were chosen by successive halving{least}{budget}{apart}, over "
+                f"{_listed(searched) or 'ranges that were not recorded'}, on {_listed_seeds(first['seeds'])}{on} "
+                f"(`{file}`)."
+            )
 
     def _own_methods(self) -> set[str]:
         """Return the names of the methods that come from files of the user's."""
@@ -149,13 +201,33 @@ class _Found:
             yield f"Files that were read, with the first {_DIGITS} digits of their SHA-256: {'; '.join(files)}."
 
     def _parameters(self) -> str:
-        others = {name: each for name, each in self.parameters.items() if name not in _SAID | self._several().keys()}
+        unused = self._unused()
+        others = {
+            name: each
+            for name, each in self.parameters.items()
+            if name not in _SAID | self._several().keys() and name not in unused
+        }
         shown = [f"{name} = {_listed(map(_value, values))}" for name, values in others.items() if values != [None]]
         return (
             f"The parameters were {', '.join(f'`{each}`' for each in shown)}; all others were left open."
             if shown
             else ""
         )
+
+    def _unused(self) -> set[str]:
+        """Return the parameters that methods have, too, and none had the study's value, as others were given to all."""
+        if not any(each["parameters"].get(name) for each in self.settings for name in ("set", "settings")):
+            return set()
+        used: dict[str, list[Any]] = {}
+        for each in self.settings:
+            for arguments in each.get("methods", {}).values():
+                for name, value in arguments.items():
+                    used.setdefault(name, []).append(value)
+        return {
+            name
+            for name, values in self.parameters.items()
+            if name in used and not any(_same(value, each) for value in values for each in used[name])
+        }
 
     def _versions(self) -> str:
         packages = _together(each.get("packages", {}) for each in self.settings)
@@ -215,6 +287,42 @@ def _together(several: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
             if value not in found.setdefault(name, []):
                 found[name].append(value)
     return found
+
+
+def _tunings(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return what the runs recorded of each file of tuned settings."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in settings:
+        if (tuning := each.get("tuning")) is not None and tuning not in found.setdefault(str(tuning["file"]), []):
+            found[str(tuning["file"])].append(tuning)
+    return found
+
+
+def _searched(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Return the methods that searched each parameter in each range."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for tuning in (first, *others):
+        for method, ranges in tuning.get("over", {}).items():
+            for each in ranges.items():
+                if method not in found.setdefault(each, []):
+                    found[each].append(method)
+    return found
+
+
+def _is_function(found: Mapping[tuple[Any, ...], Sequence[Any]]) -> bool:
+    """Return whether each place has one value."""
+    return all(len(values) == 1 for values in found.values())
+
+
+def _same(value: Any, used: Any) -> bool:
+    """Return whether a method used a value; a schedule that begins with it is recorded as its text."""
+    return bool(value == used) or (
+        isinstance(used, str) and f"{value:g}" in used if isinstance(value, float) else False
+    )
+
+
+def _listed_seeds(seeds: Sequence[int]) -> str:
+    return f"{'the seeds' if len(seeds) > 1 else 'the seed'} {_ranges(seeds)}"
 
 
 def _value(value: Any) -> str:

@@ -1,13 +1,14 @@
 """Differences in pairs: two algorithms, or two values of a setting, seed by seed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
+from netsim.studies import columns
 from netsim.studies.intervals import (
     ALGORITHM,
     SHARE,
@@ -19,13 +20,21 @@ from netsim.studies.intervals import (
     sizes_text,
     statistic,
 )
+from netsim.studies.outcome import COLUMN, DEAD
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TESTS: Mapping[str, str] = {"t": "Student's t", "wilcoxon": "Wilcoxon's signed ranks"}
+TESTS: Mapping[str, str] = {
+    "t": "Student's t",
+    "wilcoxon": "Wilcoxon's signed ranks",
+    "ratio": "Student's t of the logarithms",
+}
 """The tests of differences, which give their intervals, too."""
+
+_LEVEL = 0.05  # under which a p is called significant
+_ROUNDING = 1e-12  # differences that are closer than this share of them are the same
 
 
 def paired(
@@ -58,26 +67,36 @@ def paired(
         values, and the algorithm.
     over : str
         The seed over which there are pairs (`interval`).
-    test : {"t", "wilcoxon"}
+    test : {"t", "wilcoxon", "ratio"}
         Student's t: the interval is of the mean difference, and exact where differences are normal. Wilcoxon's signed
         ranks: of the pseudomedian, the median of the means of any two differences, whatever symmetric distribution
-        they have; at 95 % it takes six pairs.
+        they have; at 95 % it takes six pairs. "ratio", for errors and costs above 0: Student's t of the logarithms, of
+        the geometric mean of value / reference.
     share : float
         In (0, 1), the interval's.
 
     Returns
     -------
     DataFrame
-        ``by`` and ``within``, then ``count``: pairs, ``missing``: seeds without a pair, since one of its two runs has
-        no value; ``difference``: the mean (pseudomedian) of value − reference; ``low``, ``high``: its interval; ``p``:
-        two-sided, that there is no difference; ``p_holm``: the same for all rows together, after Holm. A row whose
+        ``by`` and ``within``, then ``count``: pairs, ``missing``: seeds without a pair, since one of its two runs was
+        not measured, ``survived``: pairs of which both runs survived; ``difference``: the mean (pseudomedian) of
+        value − reference, or ``ratio``; ``low``, ``high``: its interval; ``p``: two-sided, that there is no difference;
+        ``p_holm``: the same for all rows together, after Holm. A row whose
         ``p_holm`` is under 0.05 differs, with a risk of 5 % that one of all rows does so by chance. The text
         ``attrs["interval"]`` says so in words.
 
     Raises
     ------
     BadInput
-        For an unknown column, reference or test, settings that differ within pairs, or a seed that is there twice.
+        For an unknown column, reference or test, settings that differ within pairs, a seed that is there twice, or a
+        ratio of numbers that are not above 0.
+
+    Notes
+    -----
+    A run that diverged or failed is the worst (`netsim.studies.outcome`). Signed ranks take it so: the difference is
+    infinite and has the largest rank, and two dead runs are a tie. A mean of differences that are not finite says
+    nothing, so Student's t gives no interval and no p there. Differences that are all the same have no spread to
+    estimate: their p is that of their signs, 2^(1−n), and there is no interval.
     """
     import pandas as pd
 
@@ -98,53 +117,164 @@ def paired(
     keys = settings_of(frame, over) if by is None else list(by)
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
-    rows, labelled = [], pd.DataFrame(frame).assign(**{label: labels})
+    same: list[bytes | None] = []
+    rows, labelled = [], _with_worst(frame, value).assign(**{label: labels})
+    if test == "ratio" and (labelled[value] <= 0.0).any():
+        least = f"{value} = {labelled[value].min():g}"
+        raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")
+    own_columns = [*_COLUMNS[:3], "ratio" if test == "ratio" else "difference", *_COLUMNS[4:]]
     for key, part in labelled.groupby(keys, sort=False, dropna=False) if keys else [((), labelled)]:
         table = part.pivot(index=over, columns=label, values=value)
+        dead = part.pivot(index=over, columns=label, values=_DEAD)
         about = dict(zip(keys, key, strict=True))
         others = [other for other in part[label].unique() if other != own]
-        rows += [about | {within: known[each]} | _row(table[each], table.get(own), test, share) for each in others]
-    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS])
-    result["p_holm"] = holm(result["p"])
+        same += [_runs_of(table[each], table.get(own)) for each in others]
+        rows += [
+            about | {within: known[each]} | _row(table[each], table.get(own), dead[each], dead.get(own), test, share)
+            for each in others
+        ]
+    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS]).rename(
+        columns=dict(zip(_COLUMNS, own_columns, strict=True))
+    )
+    result["p_holm"], compared = _holm_once(result["p"].to_numpy(dtype=np.float64), same)
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)
     named = shown if within == ALGORITHM else f"{within} = {shown}"
-    result.attrs["interval"] = paired_text(result, named, over=over, test=test, share=share)
+    result.attrs["interval"] = paired_text(result, named, over=over, test=test, share=share, compared=compared)
     return result
 
 
-_COLUMNS = ("count", "missing", "difference", "low", "high", "p")
+_COLUMNS = ("count", "missing", "survived", "difference", "low", "high", "p")
+_DEAD = "run died"
 
 
-def _row(values: "pd.Series[float]", reference: "pd.Series[float] | None", test: str, share: float) -> dict[str, Any]:
+def _with_worst(frame: "pd.DataFrame", value: str) -> "pd.DataFrame":
+    """Return a table with the worst value for each run that did not survive, and a column that says which."""
+    import pandas as pd
+
+    values = frame[value].to_numpy(dtype=np.float64)
+    died = np.isinf(values)
+    if COLUMN in frame:
+        died |= frame[COLUMN].isin(DEAD).to_numpy()
+    spent = columns.counts(value) & np.isfinite(values)
+    kept = np.where(died & ~spent, columns.worst(value), values)
+    return pd.DataFrame(frame).assign(**{value: kept, _DEAD: died})
+
+
+def _row(
+    values: "pd.Series[float]",
+    reference: "pd.Series[float] | None",
+    dead: "pd.Series[bool]",
+    reference_dead: "pd.Series[bool] | None",
+    test: str,
+    share: float,
+) -> dict[str, Any]:
     """Return the pairs of two columns by seed, their difference, interval and p."""
-    if reference is None:
-        return {"count": 0, "missing": len(values), "difference": math.nan} | dict.fromkeys(_COLUMNS[3:], math.nan)
+    if reference is None or reference_dead is None:
+        return {"count": 0, "missing": len(values), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
     both = values.notna() & reference.notna()
+    ours, theirs = (each[both].to_numpy(dtype=np.float64) for each in (values, reference))
+    alive = ~(dead[both].astype(bool) | reference_dead[both].astype(bool))
+    if test == "ratio":
+        ours, theirs = np.log(ours), np.log(theirs)
     with np.errstate(invalid="ignore"):
-        apart = (values[both] - reference[both]).to_numpy(dtype=np.float64)
-    low, high = (confidence if test == "t" else signed_rank_interval)(apart, share=share)
-    middle = statistic(apart) if test == "t" else pseudomedian(apart)
-    found = {"count": len(apart), "missing": int(len(both) - len(apart)), "difference": middle}
-    return found | {"low": low, "high": high, "p": p_value(apart, test=test)}
+        # Two runs that died are a tie.
+        apart = np.where(ours == theirs, 0.0, ours - theirs)
+    found = {"count": len(apart), "missing": int(len(both) - len(apart)), "survived": int(alive.sum())}
+    if test == "wilcoxon":
+        middle, (low, high) = pseudomedian(apart), signed_rank_interval(apart, share=share)
+        return found | {"difference": middle, "low": low, "high": high, "p": p_value(apart, test=test)}
+    whole = np.isfinite(ours).all() and np.isfinite(theirs).all()
+    middle = statistic(apart) if whole else _endless(apart)
+    low, high = confidence(apart, share=share) if whole and not _constant(apart) else (math.nan, math.nan)
+    ends = [float(np.exp(each)) if test == "ratio" else each for each in (middle, low, high)]
+    p = p_value(apart) if whole else math.nan
+    return found | dict(zip(("difference", "low", "high"), ends, strict=True)) | {"p": p}
+
+
+def _endless(apart: NDArray[np.float64]) -> float:
+    """Return the mean of differences of which some are infinite, or of runs that both died: NaN unless all infinite
+    ones have one sign.
+    """
+    signs = set(np.sign(apart[np.isinf(apart)]).tolist())
+    return signs.pop() * math.inf if len(signs) == 1 else math.nan
+
+
+def _constant(apart: NDArray[np.float64]) -> bool:
+    """Return whether differences are not zero, and all the same but for rounding."""
+    largest = float(np.abs(apart).max()) if len(apart) > 1 else 0.0
+    return bool(0.0 < largest < math.inf and np.ptp(apart) <= _ROUNDING * largest)
+
+
+def least_p(count: int, test: str) -> float:
+    """Return the least p that a test can give to so many pairs: 2^(1−n) of signed ranks, 0 of Student's t; else NaN."""
+    if test == "wilcoxon":
+        return 2.0 ** (1 - count) if count else math.nan
+    return 0.0 if count > 1 else math.nan
 
 
 def paired_text(
-    table: "pd.DataFrame", reference: str, *, over: str = "seed", test: str = "t", share: float = SHARE
+    table: "pd.DataFrame",
+    reference: str,
+    *,
+    over: str = "seed",
+    test: str = "t",
+    share: float = SHARE,
+    compared: int | None = None,
 ) -> str:
-    """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much."""
+    """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much; and
+    whether any of its differences could be significant. ``compared``: how many comparisons they are, if rows are alike.
+    """
     counts = sorted({int(each) for each in table["count"]}) or [0]
-    of = "mean" if test == "t" else "pseudomedian"
-    needed = fewest("mean" if test == "t" else "median", share)
-    kind = f"{100 * share:g} % interval of the {of} difference"
+    of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
+    needed = fewest("median" if test == "wilcoxon" else "mean", share)
+    kind = f"{100 * share:g} % interval of the {of}"
     n = sizes_text(counts)
     if counts[-1] < needed:
         interval = f"no {kind}, which takes {needed} pairs ({n})"
     else:
         few = f"; none where n < {needed}" if counts[0] < needed else ""
         interval = f"{kind} ({TESTS[test]}, {n}{few})"
-    compared = int(table["p"].notna().sum())
+    compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
-    return f"difference from {reference}, {over_text(over)} by {over_text(over)}; {interval}; {corrected}"
+    what = "ratio to" if test == "ratio" else "difference from"
+    parts = [f"{what} {reference}, {over_text(over)} by {over_text(over)}", interval, corrected]
+    return "; ".join([*parts, *_doubts(table, test, compared)])
+
+
+def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
+    """Yield that no difference of a table can be significant, and what its test does not take."""
+    tested = table[table["p"].notna()]
+    if len(tested):
+        # Holm's least p is that of the smallest one, times the number of comparisons.
+        least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
+        if least >= _LEVEL:
+            n = sizes_text(sorted({int(each) for each in tested["count"]}))
+            yield f"with {n} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
+    if test != "wilcoxon" and (table["survived"] < table["count"]).any():
+        yield "no p where a run died, whose difference is infinite: --test wilcoxon ranks it worst"
+
+
+def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -> bytes | None:
+    """Return what tells the runs of a comparison: their values, seed by seed; None if others may have the same ones.
+
+    Runs of a setting that does not concern them are equal to the last bit, as those at another burst length where
+    nothing is lost. Whole numbers may be equal by chance.
+    """
+    if reference is None:
+        return None
+    both = np.array([values.to_numpy(dtype=np.float64), reference.to_numpy(dtype=np.float64)])
+    finite = both[np.isfinite(both)]
+    return both.tobytes() if (finite != np.round(finite)).any() else None
+
+
+def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[NDArray[np.float64], int]:
+    """Return p values after Holm, where comparisons of the same runs count once, and how many those are."""
+    firsts: dict[Any, int] = {}
+    place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
+    once = np.full(len(p), math.nan)
+    for number in set(place):
+        once[number] = p[number]
+    return holm(once)[place] if len(p) else once, int(np.count_nonzero(~np.isnan(once)))
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:
@@ -169,10 +299,13 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 def p_value(differences: ArrayLike, *, test: str = "t") -> float:
     """Return the two-sided p of no difference; NaN of fewer than two (t) or no (wilcoxon) differences.
 
+    Differences that are all the same have no spread, and the p of their signs, 2^(1−n).
+
     Parameters
     ----------
     differences : array, shape (n,)
-    test : {"t", "wilcoxon"}
+        "ratio": logarithms of ratios.
+    test : {"t", "wilcoxon", "ratio"}
     """
     apart = np.asarray(differences, dtype=np.float64)
     count = len(apart)
@@ -184,10 +317,12 @@ def p_value(differences: ArrayLike, *, test: str = "t") -> float:
         return float(wilcoxon(apart).pvalue)
     if count < 2 or not np.isfinite(apart).all():
         return math.nan
+    if _constant(apart):
+        return float(2.0 ** (1 - count))
     with np.errstate(over="ignore", invalid="ignore"):
         mean, error = float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(count)
     if not error:
-        return 0.0 if mean else 1.0
+        return 1.0
     return float(2.0 * stdtr(count - 1, -abs(mean) / error))
 
 
@@ -226,4 +361,6 @@ def _means_of_two(differences: ArrayLike) -> NDArray[np.float64]:
     apart = np.asarray(differences, dtype=np.float64)
     first, second = np.triu_indices(len(apart))
     with np.errstate(invalid="ignore"):
-        return (apart[first] + apart[second]) / 2.0
+        means = (apart[first] + apart[second]) / 2.0
+    # Of a pair that one method won by a dead run and a pair that the other won so.
+    return np.where(np.isnan(means), 0.0, means)

@@ -2,16 +2,19 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.errors import BadInput
+from netsim.studies.outcome import share_text
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SHARED = ("mean", "median", "difference", "ratio")  # columns of numbers over several runs
 
 BEST = ("least", "greatest")
 """Which values are the best ones."""
@@ -54,16 +57,16 @@ def latex(
     cells : str, optional
         The column of the numbers in the cells, "mean", "median" or "difference". A cell is ``$m \pm h$`` where ``low``
         and ``high`` are m ∓ h, else ``$m\ [low, high]$``; a number without an interval, as of one seed, stands alone,
-        and one that is missing is a dash. Small and large numbers have a power of ten, the same in the whole table
-        unless they are far apart.
+        and one that is missing is a dash. Where fewer than all runs survived, their number follows, as (2/6). Small and
+        large numbers have a power of ten, the same in the whole table unless they are far apart.
     rows : str or sequence of str
         The columns whose values begin the rows.
     columns : str, optional
         The column whose values are the table's columns, such as "loss"; without it there is one.
     best : {"least", "greatest"}, optional
         In each column the best number with an interval is bold, and so is each other that lies within that interval,
-        which this interval alone does not tell apart; differences in pairs (`paired`) may. What has no interval is
-        never bold.
+        which this interval alone does not tell apart; differences in pairs (`paired`) may. What has no interval, and
+        what not all runs survived, is never bold.
 
     Returns
     -------
@@ -104,6 +107,7 @@ def _pivoted(
             number = float("nan") if row[cells] is None else float(row[cells])
             cell = in_math(number, float(row["low"]), float(row["high"]), digits, power)
             shown = rf"$\mathbf{{{cell}}}$" if strong else f"${cell}$" if cell else _NONE
+            shown = " ".join(filter(None, [shown, _share_of(row)]))
             texts[tuple(row[key] for key in keys)][name] = shown
     about = str(frame.attrs.get("interval", ""))
     about = "; ".join(filter(None, (cells if not about.startswith(cells) else "", about)))
@@ -132,6 +136,8 @@ def _groups(frame: "pd.DataFrame", columns: str | None) -> "list[tuple[Any, pd.D
 def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
     """Return which numbers of a column are the best one, or within its interval."""
     known = part[cells].notna() & part["low"].notna() & part["high"].notna()
+    if "survived" in part and "count" in part:
+        known &= part["survived"] == part["count"]
     if best is None or not known.any():
         return [False] * len(part)
     numbers = part[cells].where(known)
@@ -193,8 +199,35 @@ def in_latex(cell: str) -> str:
     return cell.translate(_SPECIAL)
 
 
+def _share_of(row: Mapping[Any, Any]) -> str:
+    """Return how many runs of a row survived, "(2/6)"; empty if all did, or the row does not say."""
+    if "survived" not in row or "count" not in row:
+        return ""
+    return share_text(int(row["survived"]), int(row["count"]))
+
+
+def with_shares(frame: "pd.DataFrame", write: Callable[[Any], str]) -> "pd.DataFrame":
+    """Return a table of `interval` or `paired` to be shown: (2/6) in its cells where fewer than all runs survived.
+
+    Other tables stay as they are. ``write`` writes a number.
+    """
+    if "survived" not in frame or "count" not in frame:
+        return frame
+    shown = frame.drop(columns="survived")
+    shares = [_share_of(row) for row in frame.to_dict("records")]
+    for name in _SHARED if any(shares) else ():
+        if name in shown:
+            cells = [
+                f"{write(value)} {share}".strip() if share else value
+                for value, share in zip(frame[name], shares, strict=True)
+            ]
+            shown[name] = cells if all(isinstance(each, float) for each in cells) else np.array(cells, dtype=object)
+    return shown
+
+
 def _plain(frame: "pd.DataFrame", digits: int) -> str:
     cells = _cells(frame, digits)
+    frame = with_shares(frame, str)
     columns = "".join("l" if frame.dtypes.iloc[i].kind not in "iuf" else "r" for i in range(len(cells[0])))
     rows = [" & ".join(in_latex(cell) for cell in row) + r" \\" for row in cells]
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
@@ -211,7 +244,6 @@ def _text(value: Any) -> str:
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
     """Return a table's texts, its line of names first."""
     check.integer("digits", digits, low=1)
-    names: Mapping[int, str] = dict(enumerate(map(str, frame.columns)))
 
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating):
@@ -221,4 +253,6 @@ def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
             return f"{float(value):.{digits}g}"
         return "" if value is None else str(value)
 
+    frame = with_shares(frame, text)
+    names: Mapping[int, str] = dict(enumerate(map(str, frame.columns)))
     return [list(names.values()), *[[text(value) for value in row] for row in frame.itertuples(index=False)]]

@@ -19,12 +19,14 @@ from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
+from netsim.studies.columns import bounds
 from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unless_set, whole_rounds
-from netsim.studies.intervals import SEEDS, STATISTICS, confidence, interval, interval_text, statistic
+from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
+from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown
 from netsim.studies.reach import Target
-from netsim.studies.sweeps.sweep import free, read_points
+from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -56,8 +58,12 @@ __all__ = [
 
 __getattr__ = former_names(__name__)
 
+_MEASURED = ("count", "survived", "mean", "median", "low", "high")
 _FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
 _MOST_WITHIN = 6  # lines whose legend stands among them
+_MOST_NAMED = 24  # lines that a legend names
+_MOST_TOLD = 6  # lines that a panel says of how many runs survived
+_MOST_DECADES = 12  # of an axis of values: what differs by more is zero up to rounding
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -80,7 +86,9 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     -------
     DataFrame
         Of a sweep: the point's name, the parameters that were given (``given_NAME`` where a column has that name), the
-        algorithm, its columns. Of a run folder: the algorithm and its columns.
+        algorithm, its columns. Of a run folder: the algorithm and its columns. The last column, ``outcome``, is how the
+        run ended (`netsim.studies.outcome.Outcome`), or with ``rounds`` how it stood in that round. A run that diverged
+        before it had results, and one that failed while others of its condition ended, have a row without values.
 
     Raises
     ------
@@ -121,16 +129,78 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         places = [*read_points(path)]
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
+    twins = read_sweep(path).grid.twins() if (path / "sweep.json").is_file() else {}
     found = []
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
-        rows = folders.load(place, every=False)["rounds"] if tables is None else tables[number]
+        whole = folders.load(place, every=False)
+        rows = whole["rounds"] if tables is None else tables[number]
         if target is not None:
             rows = target.rows(rows, place)
         elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
+        ended = {str(name): _outcome(last) for name, last in whole["summary"]["algorithms"].items()}
+        if tables is None:
+            rows = _with_outcomes(rows, ended, rounds, None if target is None else target.column)
         found.append(_Run(rows, place, name, given))
+        # Combinations that are the same run have its results, so that each setting has a row.
+        found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
+    return [*found, *_failed(path, found)] if tables is None else found
+
+
+def _outcome(last: Mapping[str, Any]) -> Outcome:
+    """Return how a run ended, as summary.json has it; folders of earlier versions do not say."""
+    return Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round"))
+
+
+def _with_outcomes(
+    rows: "pd.DataFrame", ended: Mapping[str, Outcome], rounds: bool, target: str | None
+) -> "pd.DataFrame":
+    """Return rows with the outcome of their runs, and a row for each run that has no results.
+
+    With ``rounds``, the outcome counts from its round on. With a ``target``, runs that did not reach it say so.
+    """
+    import pandas as pd
+
+    without = [name for name, each in ended.items() if not each.survived and name not in set(rows["algorithm"])]
+    if without:
+        rows = pd.concat([rows, pd.DataFrame({"algorithm": without})], ignore_index=True)
+    of = [ended.get(str(name), Outcome(ENDED)) for name in rows["algorithm"]]
+    states = [each.state for each in of]
+    if rounds and "round" in rows:
+        at = rows["round"].to_numpy(dtype=np.float64)
+        states = [
+            UNFINISHED if each.round is not None and number < each.round else each.state
+            for each, number in zip(of, at, strict=True)
+        ]
+    if target is not None:
+        missing = rows[target].isna().to_numpy()
+        states = [NOT_REACHED if lacks else state for state, lacks in zip(states, missing, strict=True)]
+    return rows.assign(**{COLUMN: states})
+
+
+def _failed(folder: Path, done: Sequence[_Run]) -> list[_Run]:
+    """Return a sweep's failed points as runs without values, of the algorithms that ran at the same condition.
+
+    A condition is all settings but the seeds. Where none of its points ended, its algorithms are not known.
+    """
+    import pandas as pd
+
+    if not (folder / "sweep.json").is_file():
+        return []
+    known: dict[str, dict[str, None]] = {}
+    for run in done:
+        known.setdefault(_condition(run.given), {}).update(dict.fromkeys(map(str, run.rows["algorithm"])))
+    found = []
+    for point, given in read_failures(folder):
+        if names := list(known.get(_condition(given), {})):
+            rows = pd.DataFrame({"algorithm": names, COLUMN: FAILED}).reindex(columns=done[0].rows.columns)
+            found.append(_Run(rows, folder / "points" / point, point, given))
     return found
+
+
+def _condition(given: Mapping[str, Any]) -> str:
+    return repr({name: value for name, value in given.items() if name not in SEEDS})
 
 
 def _beside(settings: Mapping[str, Any], rows: "pd.DataFrame") -> "pd.DataFrame":
@@ -187,8 +257,12 @@ def compare(
 def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
     """Return the scenario and parameters of the runs of one folder."""
     swept = _differing([run.given for run in runs])
-    recorded = []
+    recorded: list[dict[str, Any]] = []
     for run in runs:
+        if not (run.place / "settings.json").is_file():
+            # A point that failed has none; its condition's other points do.
+            recorded.append(recorded[0])
+            continue
         settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
         recorded.append({"scenario": settings["scenario"], **settings["parameters"]})
     # Other differences follow from the swept parameters.
@@ -239,9 +313,11 @@ def bands(
 ) -> "Figure":
     """Draw a measure's mean (median) against a parameter, with its interval (`confidence`) over the seeds.
 
-    There is a line for each combination of the columns ``by``, which the legend names. The arguments are those of
-    `interval`, which raises what this raises: only seeds are put together. Sizes, fonts and colours are those of
-    matplotlib's ``rcParams`` where they are not its usual ones (`style`, or your own).
+    There is a line for each combination of the columns ``by``, which the legend names, with (2/6) where fewer than all
+    runs survived. Where a mean is infinite the line ends, and what diverged does not set the axis: it shows all lines
+    that survive, and others up to ten times (`netsim.studies.outcome.Ending`) where lines begin. The arguments
+    are those of `interval`, which raises what this raises: only seeds are put together. Sizes, fonts and colours are
+    those of matplotlib's ``rcParams`` where they are not its usual ones (`style`, or your own).
 
     Parameters
     ----------
@@ -267,8 +343,12 @@ def bands(
     for each in (of, "low", "high"):
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
-    keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None)))
+    keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
     styles = dict(zip(keys, _styles(keys), strict=True))
+    labels = {key: _named(names, key) or Axis(y).text for key in keys}
+    if facets is None:
+        shares = {key: share for key, share in _shares(table, names).items() if share}
+        labels |= {key: f"{labels[key]} {share}" for key, share in shares.items()}
     parts = [("", table)] if facets is None else list(table.groupby(facets, sort=False, dropna=False))
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
@@ -276,26 +356,75 @@ def bands(
     if ax is not None:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
-    for panel, (value, part) in zip(panels, parts, strict=True):
-        _draw_bands(panel, part, x, names, of, styles, jumps=x == "round" and Axis(y).jumps)
-        _scale(panel, table, of, log)
+    for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
+        _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
+        if facets:
+            _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
-        panel.set_ylabel(Axis(y).text if panel is panels[0] or ax is not None else "")
+        panel.set_ylabel(Axis(y).text if number % _columns(len(parts)) == 0 or ax is not None else "")
         if panel_title := about if facets is None else _named([facets], (value,)):
             panel.set_title(panel_title, fontsize=unless_set("axes.titlesize", 9))
         if x == "round":
             whole_rounds(panel)
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
-    small = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
-    if ax is not None or not (beside or facets):
+    for panel in panels:
+        # Panels share their axes: all must be drawn before one is limited.
+        # A share is read against its whole.
+        _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
+        if not _is_number(table[x]):
+            panel.tick_params(axis="x", labelrotation=20)
+    small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
+    if names and (ax is not None or not (beside or facets)):
         panels[0].legend(**small)
-    elif facets:
-        legend_below(figure)
-    else:
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", **small)
+    elif names:
+        _legend_outside(figure, keys, labels, below=not beside, **small)
     if ax is None:
         figure.suptitle("\n".join(filter(None, (title, about if facets else ""))))
     return figure
+
+
+def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
+    found = {}
+    for key, part in table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]:
+        least = part.iloc[int((part["survived"] / part["count"]).argmin())]
+        found[key] = share_text(int(least["survived"]), int(least["count"]))
+    return found
+
+
+def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> None:
+    """Write into a panel of several which of its lines not all runs survived: the legend is that of all panels."""
+    dead = [f"{_named(names, key)} {share}" for key, share in _shares(part, names).items() if share]
+    if dead:
+        shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
+        where: dict[str, Any] = {"transform": panel.transAxes, "ha": "right", "va": "top", "zorder": 5}
+        box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1.5}
+        panel.text(0.98, 0.97, shown, fontsize=7, color="0.3", bbox=box, **where)
+
+
+def _legend_outside(
+    figure: "Figure", keys: Sequence[tuple[Any, ...]], labels: Mapping[tuple[Any, ...], str], *, below: bool, **how: Any
+) -> None:
+    """Put one legend of all panels' lines beside them, or below them; of many lines it names the first."""
+    from matplotlib.lines import Line2D
+
+    handles: dict[str, Any] = {}
+    for panel in figure.axes:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    ordered = [labels[key] for key in keys if labels[key] in handles]
+    shown = {name: handles[name] for name in ordered[:_MOST_NAMED]}
+    if len(ordered) > _MOST_NAMED:
+        shown[f"and {len(ordered) - _MOST_NAMED} more"] = Line2D([], [], linestyle="")
+    if below:
+        legend_below(figure, entries=shown)
+    else:
+        figure.legend(list(shown.values()), list(shown), loc="outside right center", **how)
+
+
+def _columns(count: int) -> int:
+    """Return how many panels stand side by side."""
+    return count if count <= 3 else math.ceil(math.sqrt(count))
 
 
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
@@ -307,9 +436,14 @@ def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tu
         if len(given) != count:
             raise BadInput(f"ax = {len(given)} axes: must be {count}, one for each facet")
         return given[0].figure, given
-    width, height = sized(9.0 if beside else 6.5, 4.4) if count == 1 else sized(3.6 * count + 1.6, 3.6, count)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False, sharey=True)[0])
+    columns = _columns(count)
+    rows = math.ceil(count / columns)
+    size = sized(9.0 if beside else 6.5, 4.4) if count == 1 else sized(3.6 * columns + 1.6, 3.2 * rows + 0.4, columns)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel())
+    for panel in panels[count:]:
+        panel.set_visible(False)
+    return figure, panels[:count]
 
 
 def _draw_bands(
@@ -319,38 +453,80 @@ def _draw_bands(
     names: Sequence[str],
     of: str,
     styles: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    labels: Mapping[tuple[Any, ...], str],
     *,
     jumps: bool,
 ) -> None:
     """Draw a line with its band for each combination of ``names``."""
-    for key, part in table.groupby(list(names), sort=False, dropna=False):
-        rows = part.sort_values(x)
-        at = rows[x].map(_shown) if table[x].isna().any() else rows[x]
+    lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
+    for key, part in lines:
+        rows = part.sort_values(x) if _is_number(table[x]) else part
+        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(_shown)
         # A curve over the rounds has marks at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
-        how |= {"label": _named(names, key), "drawstyle": "steps-post" if jumps else "default"}
-        (line,) = panel.plot(at, rows[of], **styles[key], **how)
-        if len(rows) > 1:
+        how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
+        # A line between names would say that there is something between them.
+        how |= {"linestyle": ""} if x == ALGORITHM else {}
+        (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
+        if len(rows) > 1 and x != ALGORITHM:
             filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
             panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)
         else:
-            # A band over one point would be invisible.
+            # A band over one point would be invisible, and one between names would say nothing.
             panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
 
 
-def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool) -> None:
-    """Make a panel's axis of values logarithmic if it is wanted and they are all above 0."""
-    if log and (table[of] > 0).all():
+def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> None:
+    """Make a panel's axis of values logarithmic if it is wanted and they are all above 0, and limit it.
+
+    What did not survive does not set its end, nor does a band that reaches zero or below its beginning.
+    """
+    finite = table.loc[np.isfinite(table[of]), of]
+    if finite.empty:
+        return
+    most, least, logarithmic = _highest(table, of, x), float(finite.min()), log and bool((table[of] > 0).all())
+    if logarithmic:
         panel.set_yscale("log")
-        if (table["low"] <= 0).any() and np.isfinite(table[of].min()):
-            # A band that reaches zero or below leaves the figure.
-            panel.set_ylim(bottom=table[of].min() / 2)
+    if (cut := most < float(finite.max())) or (logarithmic and (table["low"] <= 0).any()):
+        highs = table["high"].where(table["high"] <= most if cut else np.isfinite(table["high"]))
+        top = most if math.isnan(highs.max()) else max(most, float(highs.max()))
+        if logarithmic:
+            panel.set_ylim(max(least, top * 10.0**-_MOST_DECADES if cut else 0.0) / 2, 1.5 * top)
+        else:
+            lows = table["low"].where(table[of] <= most)
+            bottom = least if math.isnan(lows.min()) else min(least, float(lows.min()))
+            panel.set_ylim(bottom - 0.05 * (top - bottom or 1.0), top + 0.05 * (top - bottom or 1.0))
+
+
+def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
+    """Return up to where values are shown: all of lines that survive, and ten times where lines mostly begin."""
+    finite = table[np.isfinite(table[of])]
+    highest, alive = float(finite[of].max()), table["survived"] == table["count"]
+    if alive.all():
+        return highest
+    safe, limits = alive, []
+    if x == "round":
+        # A line ends in the round in which a run of it died, and was on its way there before.
+        names = [name for name in table.columns if name not in (x, *_MEASURED)]
+        safe = alive.groupby([table[name] for name in names], dropna=False).transform("all")
+        firsts = finite.loc[finite["round"] == finite["round"].min(), of]
+        limits.append(Ending().factor * float(firsts.median()))
+    values = table.loc[safe & np.isfinite(table[of]), of]
+    limits += [float(values.max())] if len(values) else []
+    return min(highest, max(limits)) if limits and max(limits) > 0.0 else highest
+
+
+def _is_number(column: "pd.Series[Any]") -> bool:
+    """Return whether a column has numbers, so that its values have an order and a distance."""
+    return column.dtype.kind in "fiu"
 
 
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
     """Return what the legend calls a combination: "loss 0.1, COKE"."""
     return ", ".join(
-        _shown(value) if name in ("algorithm", "folder") else f"{name.replace('_', ' ')} {_shown(value)}"
+        _shown(value).lstrip("_")
+        if name in ("algorithm", "folder")
+        else f"{name.removeprefix('given_').replace('_', ' ')} {_shown(value)}"
         for name, value in zip(names, key, strict=True)
     )
 
@@ -364,11 +540,11 @@ def _shown(value: Any) -> str:
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Return how each combination is drawn: a colour for the last column, a mark for the others, if they last."""
-    last, others = dict.fromkeys(key[-1] for key in keys), dict.fromkeys(key[:-1] for key in keys)
+    last, others = dict.fromkeys(key[-1:] for key in keys), dict.fromkeys(key[:-1] for key in keys)
     both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []
     for number, key in enumerate(keys):
-        colour, mark = (list(last).index(key[-1]), list(others).index(key[:-1])) if both else (number, number)
+        colour, mark = (list(last).index(key[-1:]), list(others).index(key[:-1])) if both else (number, number)
         styles.append(
             {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
         )

@@ -20,6 +20,7 @@ from netsim.run import Probe, Run
 from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
+from netsim.studies.outcome import ENDED, Ending, Outcome, error_of
 from netsim.studies.reserve import Reservation, reserve
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -75,6 +76,11 @@ class Study:
         Server that shows the runs live.
     question, answer : str
         What the study asks, and what its results answer, a sentence each; "" if that is not said (see `ask`).
+    error : str or None
+        The column by which runs are judged (`netsim.studies.outcome.Ending`): an error that starts above 0 and should
+        fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
+    lost : dict
+        How runs without results ended, by algorithm, as those of a model that outgrew its coder.
     begin : callable
         Called before the first run.
     partial : dict or None
@@ -104,6 +110,8 @@ class Study:
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
         self.question = self.answer = ""
+        self.error: str | None = None
+        self.lost: dict[str, Outcome] = {}
         self.begin: Callable[[], object] = lambda: None
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
@@ -313,16 +321,31 @@ class Study:
         """A single hash over the trace hashes of all runs."""
         return hashlib.sha256("".join(run.trace_hash for run in self.runs.values()).encode()).hexdigest()[:32]
 
+    def outcome(self, algorithm: str) -> Outcome:
+        """Return how an algorithm's run ended, by the study's error (`error`)."""
+        if algorithm in self.lost:
+            return self.lost[algorithm]
+        rounds = self.runs[algorithm].rounds
+        column = error_of(rounds.columns) if self.error is None else self.error
+        if not column or column not in rounds:
+            return Outcome(ENDED)
+        optimum = self.centralised.get(column)
+        return Ending().judge(rounds[column], rounds["round"].tolist() if "round" in rounds else None, optimum=optimum)
+
     def summary(self) -> dict[str, Any]:
-        """Return the last value of each column by algorithm, the reference measures, the trace hash and the notes."""
+        """Return the last value of each column by algorithm and how it ended, the reference measures, the trace hash
+        and the notes.
+        """
         rounds = self.rounds
         algorithms = {}
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
             last: dict[Any, Any] = {} if rows.empty else rows.iloc[-1].drop("algorithm").to_dict()
             algorithms[name] = {key: _summary_value(value) for key, value in last.items()} | {
-                "trace_hash": run.trace_hash
+                "trace_hash": run.trace_hash,
+                **self.outcome(name).recorded(),
             }
+        algorithms |= {name: outcome.recorded() for name, outcome in self.lost.items() if name not in algorithms}
         constant = {str(name): _summary_value(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
             "scenario": self.scenario,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from netsim._former import former_names
+from netsim.studies.paper_tables import with_shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,7 @@ class Reporter:
         """Print a table under its title."""
         if self.quiet or not self._texts or sys.stdout is None:
             return
+        frame = with_shares(frame, text)
         columns = [str(name) for name in frame.columns]
         cells = [[text(value) for value in row] for row in frame.itertuples(index=False)]
         with self._output(sys.stdout):

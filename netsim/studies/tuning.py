@@ -3,7 +3,8 @@
 One run of the study tries one candidate of each of its methods at once, on the same data, graph and losses. A rung adds
 seeds for the candidates that are left, and keeps the better half of each method's: n candidates see 1 seed, n/2 see 2,
 n/4 see 4, and so on to all seeds (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and
-hyperparameter optimization", with seeds as the resource).
+hyperparameter optimization", with seeds as the resource). Each method's winner then runs on seeds of the validation,
+and where it does not survive, the runner-up does (`netsim.studies.selection`).
 """
 
 import itertools
@@ -11,7 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,22 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.folder import load
+from netsim.studies.outcome import COLUMN as OUTCOME
+from netsim.studies.outcome import DEAD
 from netsim.studies.reach import Target
 from netsim.studies.reserve import locked, refusals
+from netsim.studies.selection import (
+    Rung,
+    Validated,
+    by_rung,
+    finalist,
+    mean,
+    most_candidates,
+    nearest_dead,
+    ranked,
+    rungs,
+    validated,
+)
 from netsim.studies.sweeps.grid import grid
 from netsim.studies.sweeps.sweep import Sweep, sweep
 from netsim.studies.terminal import Reporter
@@ -37,6 +52,8 @@ if TYPE_CHECKING:
 METHOD = "method"
 _TAKEN = {"set", "settings", "seed"}
 _PLAN, _TRIALS, _BEST = "tune.json", "tuning.csv", "tuned.json"
+_VALIDATION_SEEDS = 5  # by default
+_FINALISTS = 5  # of each method at most, each of which takes the validation's seeds
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,13 @@ class Range:
             found = [self.low, *spaced(self.low, self.high, count)[1:-1].tolist(), self.high]
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
+    def place(self, value: Any) -> float:
+        """Return where a value lies, 0 at the low end and 1 at the high one; NaN of what is no number."""
+        if isinstance(value, bool | str) or value is None or (self.log and value <= 0):
+            return math.nan
+        low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
+        return (at - low) / (high - low)
+
     def __str__(self) -> str:
         return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
 
@@ -101,7 +125,9 @@ class Plan:
         The column of rounds.csv whose last value, as a mean over the seeds, is to be small, or COLUMN@TARGET: its value
         in the round in which the target is reached.
     budget : int
-        The most runs.
+        The most runs of the search.
+    validation : tuple of int
+        The seeds on which winners are validated; none if they are not.
     """
 
     scenario: str
@@ -112,41 +138,26 @@ class Plan:
     seeds: tuple[int, ...]
     metric: str
     budget: int
+    validation: tuple[int, ...] = ()
 
     @property
     def failed(self) -> str:
         """What a run without a value did, in words."""
         return "diverged or never reached the target" if "@" in self.metric else "diverged"
 
-    def rungs(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Return, for each rung, the number of candidates of each method and the seeds that are new to them.
+    def rungs(self) -> list[Rung]:
+        """Return the steps of the halving, of as many candidates of each method as the budget allows.
 
-        Their number is the largest that the budget allows. Raises BadInput if it does not suffice for two.
+        Raises BadInput if it does not suffice for two.
         """
-        each = self.budget // len(self.conditions)
-        if _cost(_rungs(2, self.seeds)) > each:
-            least = _cost(_rungs(2, self.seeds)) * len(self.conditions)
+        count = most_candidates(self.budget // len(self.conditions), self.seeds)
+        if not count:
+            least = sum(each.runs for each in rungs(2, self.seeds)) * len(self.conditions)
             raise BadInput(
                 f"budget = {self.budget}: must be at least {least} runs, to compare two candidates on "
                 f"{len(self.seeds)} seeds under {len(self.conditions)} conditions"
             )
-        count = 2
-        while _cost(_rungs(count + 1, self.seeds)) <= each:
-            count += 1
-        return _rungs(count, self.seeds)
-
-
-def _rungs(count: int, seeds: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
-    found, done = [], 0
-    while done < len(seeds):
-        upto = min(len(seeds), max(1, 2 * done))
-        found.append((count, tuple(seeds[done:upto])))
-        done, count = upto, -(-count // 2)
-    return found
-
-
-def _cost(rungs: Sequence[tuple[int, Sequence[int]]]) -> int:
-    return sum(count * len(seeds) for count, seeds in rungs)
+        return rungs(count, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -159,9 +170,14 @@ class Tuned:
         Holds ``tuning.csv``, ``tuned.json``, ``tune.json`` and the runs.
     table : DataFrame
         A row for each trial: rung, condition, method, candidate, its parameters, seed and metric; no metric if the
-        method diverged.
+        method diverged. Rungs after the last of the search are validation.
     best : list of dict
         ``when``, a condition, and ``methods``, the best values by method and parameter; none if the study's own are.
+    checked : list of dict
+        For each of ``best``, by method: ``candidate``, ``survived`` of ``runs`` on the validation seeds,
+        ``passed_over`` (better candidates that lost more runs there), and ``nearest_diverged``: the values of the
+        nearest candidate that lost a run anywhere, and its ``distance`` (`netsim.studies.selection.Margin`); None if
+        all survived.
     notes : list of str
         Best values at an end of their range, methods that always diverged, and the like.
     """
@@ -170,6 +186,7 @@ class Tuned:
     table: "pd.DataFrame"
     best: list[dict[str, Any]]
     notes: list[str]
+    checked: list[dict[str, Any]] = field(default_factory=list)
 
 
 def tune(
@@ -204,7 +221,8 @@ def tune(
     seeds : sequence of int
         The seeds of the trials. A run with the resulting file and one of these seeds is refused.
     budget : int
-        The most runs of the study, for all conditions together.
+        The most runs of the study that the search may take, for all conditions together. Under each condition the
+        validation adds as many as it has seeds, and as many again for each runner-up.
     metric : str
         A column of rounds.csv; its last value is to be small. "wire_bits@test_mse=0.1" or "wire_bits@test_mse=+10%":
         its value in the round from which on the error stays at or below that, or 10 % above the centralised one; so the
@@ -213,8 +231,11 @@ def tune(
         Number of processes.
     redo : bool
         Rerun what ran with other code or data.
+    validation : sequence of int, optional
+        Other seeds, refused likewise; by default the five after the last of the trials. Each method's winner runs on
+        them, and if it does not survive all, the runner-up does, up to five candidates. Empty: no validation.
     **parameters
-        The study's parameters; one of ``per`` may have several values.
+        The study's parameters; one of ``per`` may have several values. Among them is ``validation``, above.
 
     Raises
     ------
@@ -225,25 +246,29 @@ def tune(
         If no run ended.
     """
     study, show = catalogue.find_study(scenario), reporter or Reporter(quiet=True)
-    plan = _plan(study, over, per, seeds, budget, metric, parameters)
-    rungs = plan.rungs()
+    plan = _plan(study, over, per, seeds, parameters.pop("validation", None), budget, metric, parameters)
+    steps = plan.rungs()
     known = _known(study, plan)
     if plan.fixed.get("set") == ASK:
         raise Asked(known)
     ranges = _ranges(plan, known)
     folder = Path(out)
     with _held(folder, plan):
-        search = _Search(plan, known, ranges, rungs, folder, {"jobs": jobs, "redo": redo, "reporter": show})
+        search = _Search(plan, known, ranges, steps, folder, {"jobs": jobs, "redo": redo, "reporter": show})
         parts = [search.condition(number) for number in range(len(plan.conditions))]
         import pandas as pd
 
         table = pd.DataFrame(list(itertools.chain(*(part.rows for part in parts))))
         best = [{"when": dict(part.when), "methods": part.best} for part in parts]
+        checked = [part.checked for part in parts]
         notes = list(dict.fromkeys(itertools.chain(_untuned(known, ranges), *(part.notes for part in parts))))
         kept = {
             "scenario": plan.scenario,
             "metric": metric,
             "seeds": list(plan.seeds),
+            "validation": list(plan.validation),
+            "budget": plan.budget,
+            "over": {method: {each.parameter: str(each) for each in own} for method, own in ranges.items()},
             "per": list(plan.per),
             "parameters": {
                 name: value
@@ -251,6 +276,7 @@ def tune(
                 if name not in (*plan.per, "seed", "set", "settings")
             },
             "best": best,
+            "checked": checked,
             "notes": notes,
         }
         _write(folder / _TRIALS, table.to_csv(index=False))
@@ -259,7 +285,7 @@ def tune(
         show.table(f"Best settings{_at(part.when)}: mean {metric} over {len(plan.seeds)} seeds", part.shown())
     for note in notes:
         show.line(note)
-    return Tuned(folder, table, best, notes)
+    return Tuned(folder, table, best, notes, checked)
 
 
 # --- one condition ----------------------------------------------------------------------------------------------------
@@ -274,6 +300,7 @@ class _Part:
     best: dict[str, dict[str, Any]]
     ends: dict[str, tuple[float, int]]
     notes: list[str]
+    checked: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def shown(self) -> "pd.DataFrame":
         """Return a row for each method."""
@@ -281,9 +308,17 @@ class _Part:
 
         rows = []
         for method, (error, candidate) in self.ends.items():
-            values = ", ".join(f"{name} = {value:g}" for name, value in self.best.get(method, {}).items())
+            values = _values_text(self.best.get(method, {}))
             settings = values or ("the study's own" if math.isfinite(error) else "none: all diverged")
-            rows.append({"method": method, "settings": settings, "candidate": candidate, "mean": error})
+            row = {"method": method, "settings": settings, "candidate": candidate, "mean": error}
+            about = self.checked.get(method, {})
+            if about.get("runs"):
+                row["validated"] = f"{about['survived']}/{about['runs']}"
+            near = about.get("nearest_diverged")
+            row["nearest diverged"] = (
+                "" if near is None else f"{_values_text(near['values'])}, at {near['distance']:.2g}"
+            )
+            rows.append(row)
         return pd.DataFrame(rows)
 
 
@@ -294,39 +329,103 @@ class _Search:
     plan: Plan
     known: Known
     ranges: Mapping[str, Sequence[Range]]
-    rungs: Sequence[tuple[int, tuple[int, ...]]]
+    rungs: Sequence[Rung]
     folder: Path
     how: Mapping[str, Any]
 
     def condition(self, number: int) -> _Part:
         """Search under one condition."""
-        when, count = self.plan.conditions[number], self.rungs[0][0]
+        when, count = self.plan.conditions[number], self.rungs[0].count
         candidates = {method: self._candidates(method, count) for method in self.ranges}
         left = {method: list(range(count)) for method in self.ranges}
         errors: dict[str, dict[int, list[float]]] = {m: {each: [] for each in range(count)} for m in self.ranges}
         part = _Part(when, [], {}, {}, [])
-        for rung, (size, seeds) in enumerate(self.rungs):
-            left = {method: sorted(_ranked(errors[method], each)[:size]) for method, each in left.items()}
-            found = self._rung(number, rung, left, candidates, seeds)
+        for rung, step in enumerate(self.rungs):
+            seeds = step.seeds
+            left = {method: sorted(ranked(errors[method], each)[: step.count]) for method, each in left.items()}
+            found = self._rung(number, f"rung-{rung}", left, candidates, seeds)
             for method, chosen in left.items():
                 for place, each in enumerate(chosen):
                     for seed in seeds:
                         error = found[place, seed].get(method, math.inf)
                         errors[method][each].append(error)
-                        about = {"rung": rung, **when, METHOD: method, "candidate": each}
-                        values = {name: candidates[method][each].get(name) for name in self._names()}
-                        shown = error if math.isfinite(error) else None
-                        part.rows.append(about | values | {"seed": seed, self.plan.metric: shown})
-        for method, chosen in left.items():
-            best = _ranked(errors[method], chosen)[0]
-            mean = _mean(errors[method][best])
-            part.ends[method] = mean, best
-            if math.isfinite(mean) and best:
+                        part.rows.append(self._row(rung, when, method, each, candidates[method][each], seed, error))
+        orders = {method: by_rung(errors[method]) for method in left}
+        checks = self._validated(number, orders, errors, candidates, part)
+        for method, check_ in checks.items():
+            best = check_.candidate
+            error = mean(errors[method][best])
+            part.ends[method] = error, best
+            if math.isfinite(error) and best:
                 part.best[method] = candidates[method][best]
-            elif math.isfinite(mean):
+            elif math.isfinite(error):
                 part.best[method] = {}
-            part.notes += self._notes(method, best, mean, candidates[method], errors[method], when)
+            part.checked[method] = self._checked(method, check_, candidates[method], errors[method])
+            part.notes += self._notes(method, best, error, candidates[method], errors[method], when)
+            if math.isfinite(error) and (text := check_.tell(lambda each, own=candidates[method]: _named(each, own))):  # type: ignore[misc]
+                part.notes.append(f"{method}{_at(when)}: {text}.")
         return part
+
+    def _row(
+        self,
+        rung: int,
+        when: Mapping[str, Any],
+        method: str,
+        candidate: int,
+        values: Mapping[str, Any],
+        seed: int,
+        error: float,
+    ) -> dict[str, Any]:
+        about = {"rung": rung, **when, METHOD: method, "candidate": candidate}
+        own = {name: values.get(name) for name in self._names()}
+        return about | own | {"seed": seed, self.plan.metric: error if math.isfinite(error) else None}
+
+    def _validated(
+        self,
+        number: int,
+        orders: Mapping[str, Sequence[int]],
+        errors: Mapping[str, Mapping[int, Sequence[float]]],
+        candidates: Mapping[str, Sequence[Mapping[str, Any]]],
+        part: _Part,
+    ) -> dict[str, Validated]:
+        """Validate each method's winner, and where it does not survive its runners-up; all methods in the same runs."""
+        found: dict[str, dict[int, Sequence[float]]] = {method: {} for method in orders}
+        # What did not survive the search is no finalist.
+        alive = {m: [each for each in order if math.isfinite(mean(errors[m][each]))] for m, order in orders.items()}
+        for step in range(_FINALISTS if self.plan.validation else 0):
+            chosen = {method: finalist(alive[method], found[method], _FINALISTS) for method in orders}
+            left = {method: [each] for method, each in chosen.items() if each is not None}
+            if not left:
+                break
+            ends = self._rung(number, f"validation-{step}", left, candidates, self.plan.validation)
+            for method, (each,) in left.items():
+                own = [ends[0, seed].get(method, math.inf) for seed in self.plan.validation]
+                found[method][each] = own
+                for seed, error in zip(self.plan.validation, own, strict=True):
+                    values = candidates[method][each]
+                    part.rows.append(self._row(len(self.rungs) + step, part.when, method, each, values, seed, error))
+        return {method: validated(alive[method] or order, found[method]) for method, order in orders.items()}
+
+    def _checked(
+        self,
+        method: str,
+        check_: Validated,
+        candidates: Sequence[Mapping[str, Any]],
+        errors: Mapping[int, Sequence[float]],
+    ) -> dict[str, Any]:
+        """Return what the validation of a method's best settings showed, as tuned.json has it."""
+        ranges, own = self.ranges[method], self.known[method]
+        whole = [{each.parameter: own.get(each.parameter) for each in ranges} | dict(values) for values in candidates]
+        places = {n: [each.place(values[each.parameter]) for each in ranges] for n, values in enumerate(whole)}
+        margin = nearest_dead(check_.candidate, places, [errors, check_.errors], range(len(candidates)))
+        near = None if margin is None else {"values": whole[margin.candidate], "distance": margin.distance}
+        return {
+            "candidate": check_.candidate,
+            "survived": check_.survived,
+            "runs": check_.runs,
+            "passed_over": [dict(candidates[each]) for each in check_.passed_over()],
+            "nearest_diverged": near,
+        }
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(each.parameter for ranges in self.ranges.values() for each in ranges))
@@ -346,7 +445,7 @@ class _Search:
     def _rung(
         self,
         number: int,
-        rung: int,
+        name: str,
         left: Mapping[str, Sequence[int]],
         candidates: Mapping[str, Sequence[Mapping[str, Any]]],
         seeds: Sequence[int],
@@ -363,7 +462,7 @@ class _Search:
         when = self.plan.conditions[number]
         done = sweep(
             self.plan.scenario,
-            out=self.folder / "runs" / f"condition-{number}-rung-{rung}",
+            out=self.folder / "runs" / f"condition-{number}-{name}",
             **self.how,
             **{**self.plan.fixed, **when, "set": texts, "seed": list(seeds)},
         )
@@ -399,13 +498,14 @@ class _Search:
                 yield f"{method}{at}: the study's own {each.parameter}, {own:g}, is best, and not inside of {each}."
 
 
-def _ranked(errors: Mapping[int, Sequence[float]], candidates: Sequence[int]) -> list[int]:
-    """Return candidates from the best to the worst; of equal ones the one with the smaller number comes first."""
-    return sorted(candidates, key=lambda each: (_mean(errors[each]), each))
+def _values_text(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values.items()
+    )
 
 
-def _mean(errors: Sequence[float]) -> float:
-    return math.fsum(errors) / len(errors) if errors else 0.0
+def _named(candidate: int, candidates: Sequence[Mapping[str, Any]]) -> str:
+    return _values_text(candidates[candidate]) or "the study's own setting"
 
 
 def _shuffled(count: int, name: tuple[str, str]) -> list[int]:
@@ -433,8 +533,9 @@ def _metrics(done: Sweep, plan: Plan) -> dict[tuple[str, int], dict[str, float]]
             reached = Target.of(reach).rows(load(place)["rounds"], place).set_index("algorithm")
             ends = reached.astype(object).where(reached.notna(), None).to_dict("index")
         for method, last in ends.items():
-            diverged = any(str(note).startswith(f"{method} diverged") for note in summary["notes"])
-            if not diverged and last.get(metric) is not None:
+            # Where a target is asked for, whoever reached it has a value.
+            died = not reach and last.get(OUTCOME) in DEAD
+            if not died and last.get(metric) is not None:
                 values[method] = float(last[metric])
     if not ran:
         raise NetsimError(f"{done.folder}: no run ended; {next(iter(done.failed.values()), 'nothing ran')}")
@@ -449,6 +550,7 @@ def _plan(
     over: Sequence[str],
     per: Sequence[str],
     seeds: Sequence[int],
+    validation: Sequence[int] | None,
     budget: int,
     metric: str,
     given: Mapping[str, Any],
@@ -477,6 +579,16 @@ def _plan(
         raise BadInput("seeds = []: must be one seed at least")
     if known["seed"].default in chosen:
         raise check.refuse("seeds", list(chosen), f"other seeds than the study's own, {known['seed'].default}")
+    if validation is None:
+        after = range(max(chosen) + 1, max(chosen) + 2 + _VALIDATION_SEEDS)
+        validation = [each for each in after if each != known["seed"].default][:_VALIDATION_SEEDS]
+    later = tuple(check.integer("validation", each, low=0) for each in dict.fromkeys(validation))
+    if known["seed"].default in later:
+        raise check.refuse("validation", list(later), f"other seeds than the study's own, {known['seed'].default}")
+    if both := sorted({*chosen} & {*later}):
+        raise check.refuse(
+            "validation", list(later), f"other seeds than those of the trials, which have {both[0]}, too"
+        )
     return Plan(
         study.name,
         tuple(Range.of(each) for each in over),
@@ -486,6 +598,7 @@ def _plan(
         chosen,
         metric,
         check.integer("budget", budget, low=1),
+        later,
     )
 
 

@@ -146,10 +146,11 @@ def tuned_for(files: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, A
     names = [each.strip() for each in files.split(",")]
     every = [(name, _read(name)) for name in names]
     for name, tuned in every:
-        if (seed := settings.get("seed")) in tuned["seeds"]:
-            raise BadInput(
-                f"seed = {seed}: must be none on which the settings of {name} were chosen ({_listed(tuned['seeds'])})"
-            )
+        for what, seeds in (("chosen", tuned["seeds"]), ("validated", tuned.get("validation", []))):
+            if (seed := settings.get("seed")) in seeds:
+                raise BadInput(
+                    f"seed = {seed}: must be none on which the settings of {name} were {what} ({_listed(seeds)})"
+                )
     for name, tuned in every:
         here = {each: settings.get(each) for each in tuned["per"]}
         for each in tuned["best"]:
@@ -164,6 +165,7 @@ def _tuned(study: "Study", files: str, known: Known) -> dict[str, dict[str, Any]
     """Return the values of a file for a study's condition, of the methods that it runs; notes what the file lacks."""
     file, tuned, found = tuned_for(files, study.settings)
     study.note(*_doubts(study, file, tuned, [name for name in known if name not in found]))
+    _record(study, file, tuned, [name for name in known if name in found])
     best: dict[str, dict[str, Any]] = {}
     for method in known.keys() & found.keys():
         for name, value in found[method].items():
@@ -171,6 +173,21 @@ def _tuned(study: "Study", files: str, known: Known) -> dict[str, dict[str, Any]
                 raise BadInput(f"settings = {file!r}: must be of methods as they are now; {method} has no {name}")
             best.setdefault(method, {})[name] = value
     return best
+
+
+def _record(study: "Study", file: str, tuned: Mapping[str, Any], methods: Sequence[str]) -> None:
+    """Record in the study's settings.json how its methods were tuned: the file may be gone when somebody asks."""
+    kept = {name: tuned[name] for name in ("seeds", "validation", "metric", "budget", "per") if name in tuned}
+    over = {name: each for name, each in tuned.get("over", {}).items() if name in methods}
+    study.origin["tuning"] = {"file": file, "methods": list(methods), "over": over, **kept}
+    seeds = [f"seeds {_listed(tuned['seeds'])}"]
+    seeds += [f"validated on {_listed(tuned['validation'])}"] if tuned.get("validation") else []
+    searched = {f"{parameter} in {text}" for own in over.values() for parameter, text in own.items()}
+    runs = [f"{tuned['budget']} runs at most"] if "budget" in tuned else []
+    least = [f"least {tuned['metric']}"] if "metric" in tuned else []
+    if methods:
+        how = "; ".join([*sorted(searched), *runs, *seeds, *least])
+        study.note(f"Settings of {', '.join(methods)} from {file}: {how}.")
 
 
 def _read(file: str) -> dict[str, Any]:

@@ -70,6 +70,7 @@ def bench_case(
     study.column("reached_bits", lambda rounds: reached(rounds, **where, cost="wire_bits") / agents)
     study.column("reached_s", lambda rounds: reached(rounds, **where, cost="time_s"))
     study.column("score", lambda rounds: score(rounds, **where, agents=agents))
+    study.error = chosen.error
     for method, place in zip(methods, places, strict=True):
         task = chosen.task(place.graph, seeds.data)
         run = method.run(study, place, task, [task.measure], chosen.rounds)

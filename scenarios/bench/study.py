@@ -153,6 +153,8 @@ def _measured(study: Study, tried: dict[str, Any], over: Sequence[str], folder: 
             out=folder / "tuned",
             per=("method", "network"),
             seeds=TUNING_SEEDS,
+            # The suite's results say on how many of its seeds a method survives: what was chosen is tested there.
+            validation=(),
             budget=BUDGET * len(tried["network"]),
             metric="score",
             **how,

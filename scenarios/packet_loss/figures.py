@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES
@@ -124,8 +125,9 @@ def _limits(rows: pd.DataFrame) -> tuple[float, float]:
     positive = rows["mean"][rows["mean"] > 0.0]
     if positive.empty:
         return 0.1, 10.0
-    low = max(float(positive.min()) / 2.0, 1e-3)
-    return low, max(min(float(rows["high"].max()), _HIGHEST), 2.0 * low)
+    low = min(max(float(positive.min()) / 2.0, 1e-3), _HIGHEST)
+    highs = rows["high"].where(np.isfinite(rows["high"]), rows["mean"])
+    return low, max(min(float(highs.max()), _HIGHEST), 2.0 * low)
 
 
 def _places(rows: pd.DataFrame) -> dict[float, int]:
@@ -204,7 +206,8 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> "Fig
             family, remedy = row["family"], row["remedy"]
             colour = _style(families, family)["color"]
             y = _within(row["mean"], low, high)
-            reach = [[y - _within(row["low"], low, high)], [_within(row["high"], low, high) - y]]
+            ends = (row["low"], row["high"]) if np.isfinite(row["low"]) else (row["mean"], row["mean"])
+            reach = [[y - _within(ends[0], low, high)], [_within(ends[1], low, high) - y]]
             mark = _MARKS[remedies.index(remedy) % 8]
             panel.errorbar(spent[family, remedy], y, yerr=reach, color=colour, marker=mark, markersize=7, alpha=0.85)
         panel.set_title(f"{100 * share:g} % of the frames lost", fontsize=10)

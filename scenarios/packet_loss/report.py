@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from netsim.errors import BadInput
@@ -15,6 +16,8 @@ from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_O
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, OWN_COLUMNS, REMEDIES, LossMeasurements
 from netsim.scenarios.tasks.savings import called, measure
 from netsim.studies import Study
+from netsim.studies.outcome import COLUMN as OUTCOME
+from netsim.studies.outcome import DIVERGED, share_text
 from netsim.studies.results import interval, interval_text
 
 NEAR = 5.0
@@ -98,16 +101,16 @@ def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
 def left_out(
     runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]], error: str = "train_mse"
 ) -> Iterator[str]:
-    """Yield how many runs no mean contains: a line for those that did not end, one for those that diverged."""
+    """Yield how many runs have no mean: a line for those that did not end, one for those that diverged."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
         _, _, point, why = failed[0]
-        yield f"Left out, for they did not end: {_counted(which)}; the first, {point}: {why}"
-    lost = runs[runs[error].map(math.isinf)]
+        yield f"Did not end: {_counted(which)}; the first, {point}: {why}"
+    lost = runs[runs[error].map(math.isinf) | (runs[OUTCOME] == DIVERGED if OUTCOME in runs else False)]
     if len(lost):
         pairs = zip(lost["family"], lost["remedy"], strict=True)
         which = Counter(f"{family} with {REMEDIES[remedy].title}" for family, remedy in pairs)
-        yield f"Left out of means, for they diverged beyond all numbers: {_counted(which)} (which: runs.csv)."
+        yield f"Diverged, so that there is no mean where they are: {_counted(which)} (which: runs.csv)."
 
 
 def _counted(which: Mapping[str, int]) -> str:
@@ -131,7 +134,9 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
         where = f"{row['family']} without loss, seed {row['seed']}, has {row[error]:.4g}"
         raise BadInput(f"{error}: must be above 0, to compare in per cent; {where}")
     base = plain.set_index(["family", "seed"])[error]
-    own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy()
+    own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy(dtype=np.float64)
+    # Nothing is above a run that diverged.
+    own = np.where(np.isfinite(own), own, math.nan)
     return runs.assign(
         **{
             ABOVE_OPTIMUM: 100.0 * (runs[error] / runs["optimum"] - 1.0),
@@ -141,13 +146,15 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
 
 
 def summarised(runs: pd.DataFrame, errors: Sequence[str] = ("train_mse", "test_mse")) -> pd.DataFrame:
-    """Return each measure's mean and its interval over the seeds: a row for each setting and measure."""
+    """Return each measure's mean and its interval over the seeds: a row for each setting and measure.
+
+    The mean is ∞ where a run did not survive.
+    """
     by = ["family", "remedy", "burst", "loss"]
-    ended = runs[~runs[errors[0]].map(math.isinf)]
     parts = [
-        interval(ended, name, by).assign(measure=name)
+        interval(runs, name, by).assign(measure=name)
         for name in (ABOVE_OPTIMUM, ABOVE_LOSS_FREE, *errors, *COLUMNS, *OWN_COLUMNS)
-        if name in ended and ended[name].notna().any()
+        if name in runs and runs[name].notna().any()
     ]
     return pd.concat(parts, ignore_index=True)
 
@@ -190,7 +197,9 @@ def by_share(means: pd.DataFrame, remedy: str) -> pd.DataFrame:
 
 
 def _with_interval(row: Any) -> str:
-    """Return a row's mean with its interval; a single seed has none."""
+    """Return a row's mean with its interval, which a single seed has not, or how many runs survived if not all."""
+    if row.survived < row.count:
+        return f"– {share_text(row.survived, row.count)}"
     return _short(row.mean) + (f" [{_short(row.low)}, {_short(row.high)}]" if row.count > 1 else "")
 
 
@@ -253,7 +262,13 @@ def _off(means: pd.DataFrame, family: str) -> Iterator[str]:
         most = percent(lossy["loss"].max())
         yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free up to {most} loss{doubt}."
         return
+    died = off[off["survived"] < off["count"]]
     first = (off if sure.empty else sure).iloc[0]
+    if len(died) and (sure.empty or died["loss"].min() <= first["loss"]):
+        row = died.iloc[0]
+        alive = f"{int(row['survived'])} of {int(row['count'])} runs"
+        yield f"At {percent(row['loss'])} loss {family} without a remedy survives in {alive}; the others diverged."
+        return
     share = float(first["loss"])
     size = f"{_short(first['mean'])} % above loss-free"
     reach = f"[{_short(first['low'])}, {_short(first['high'])}: {interval_text([first['count']])}]"

@@ -14,6 +14,7 @@ from netsim.scenarios.tasks import baselines
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import catalogue
+from netsim.studies.outcome import COLUMN as OUTCOME
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
@@ -196,7 +197,7 @@ def _read(work: LossWork, place: Path, errors: tuple[str, ...]) -> pd.DataFrame:
         family=frame["algorithm"], remedy=work.remedy, burst=work.burst, optimum=frame["point"].map(optima)
     )
     own = [name for name in OWN_COLUMNS if name in frame]
-    frame = frame.reindex(columns=[*KEYS, *errors, *COLUMNS, *own])
+    frame = frame.reindex(columns=[*KEYS, *errors, *COLUMNS, *own, OUTCOME])
     # Without losses all copies equal the states, and are not measured.
     if work.remedy != "edge-duals":
         frame.loc[frame["loss"] == 0.0, "copy_error"] = 0.0

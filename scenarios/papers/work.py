@@ -13,6 +13,7 @@ import pandas as pd
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import find, find_table
 from netsim.studies.catalogue import flag
+from netsim.studies.outcome import with_worst
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
@@ -64,7 +65,9 @@ class Runs:
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """Every round of every run, with its seed."""
-        return load(self.folder, rounds=True)
+        frame = load(self.folder, rounds=True)
+        names = [str(name) for name in frame.columns]
+        return with_worst(frame, names[names.index("algorithm") + 1 :])
 
     def table(self, name: str) -> pd.DataFrame:
         """Return a study's own table of every run, with its seed; raises BadInput if a run has no such table."""

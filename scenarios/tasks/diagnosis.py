@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from netsim import AgentError, BadInput, Run
 from netsim.agents import Accumulated, EdgeDuals
 from netsim.core.records import CAUSES, DELIVERED, REFUSED
+from netsim.errors import one_line
+from netsim.studies import outcome as ending
 
 Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""
@@ -49,6 +51,13 @@ def may_diverge() -> Iterator[Outcome]:
         if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
             raise
         outcome.error = error
+
+
+def outgrown(error: AgentError) -> ending.Outcome:
+    """Return how a run ended whose model outgrew its coder: it diverged, in the last of the rounds that it has."""
+    run = getattr(error, "run", None)
+    rounds = [] if run is None or "round" not in run.rounds else run.rounds["round"].tolist()
+    return ending.Outcome(ending.DIVERGED, int(rounds[-1]) if rounds else None, one_line(error))
 
 
 def missed(run: Run) -> str:
@@ -207,14 +216,15 @@ def _makes_good(run: Run) -> bool:
 
 
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
-    """Return that a method's error grew tenfold or never was a number, and why if known; else None.
+    """Return that a method diverged (`netsim.studies.outcome.Ending`), and what may be the cause; else None.
 
-    ``steps`` is the flag that sets the method's step; empty if it has none.
+    A single run cannot tell lost frames from a step that is too large, so both are named. ``steps`` is the flag that
+    sets the method's step; empty if it has none.
     """
     errors = run.rounds[column]
     if errors.isna().all():
         return f"{name} has no {column.replace('_', ' ')}: its models hold values that are no numbers (NaN)."
-    if errors.iloc[-1] <= 10 * errors.iloc[0]:
+    if ending.Ending().judge(errors).survived:
         return None
     if frames := missed(run):
         return (

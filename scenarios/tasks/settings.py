@@ -52,6 +52,9 @@ class Channel:
         states now and then.
     """
 
+    IDLE: ClassVar[Mapping[str, tuple[str, Any]]] = {"burst": ("loss", 0.0), "slot": ("loss", 0.0)}
+    """Parameters that change nothing where another one has a value: a sweep runs such points once."""
+
     loss: float = 0.0
     burst: float = 1.0
     slot: float | None = None

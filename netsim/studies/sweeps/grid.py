@@ -4,8 +4,8 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from netsim._former import must_be_current
@@ -32,11 +32,13 @@ class Point:
 class Grid:
     """The values of each given parameter, one or several: the last parameter varies fastest.
 
-    ``scenario`` is the study's name, or the path of its file.
+    ``scenario`` is the study's name, or the path of its file. ``idle`` names parameters that change nothing where
+    another has a value: combinations that differ in these only are one run.
     """
 
     scenario: str
     values: Mapping[str, tuple[Any, ...]]
+    idle: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
     @property
     def swept(self) -> list[str]:
@@ -49,12 +51,31 @@ class Grid:
         return {name: values[0] for name, values in self.values.items() if len(values) == 1}
 
     def points(self) -> list[Point]:
-        """Return all combinations."""
-        found = []
+        """Return all combinations that differ in what they run."""
+        return [point for point, first in self._combinations() if first is None]
+
+    def twins(self) -> dict[str, list[Point]]:
+        """Return, by the name of a point, the other combinations that are the same run."""
+        found: dict[str, list[Point]] = {}
+        for point, first in self._combinations():
+            if first is not None:
+                found.setdefault(first, []).append(point)
+        return found
+
+    def _combinations(self) -> Iterator[tuple[Point, str | None]]:
+        """Yield each combination, with the name of an earlier one that is the same run."""
+        firsts: dict[str, str] = {}
         for chosen in itertools.product(*self.values.values()):
             settings = dict(zip(self.values, chosen, strict=True))
-            found.append(Point(_name({name: settings[name] for name in self.swept}), settings))
-        return found
+            point = Point(_name({name: settings[name] for name in self.swept}), settings)
+            runs = {
+                name: self.values[name][0]
+                if name in self.idle and settings.get(*self.idle[name]) == self.idle[name][1]
+                else value
+                for name, value in settings.items()
+            }
+            first = firsts.setdefault(repr(runs), point.name)
+            yield point, None if first == point.name else first
 
 
 def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
@@ -77,7 +98,12 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
         values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
     if (count := math.prod(map(len, values.values()))) > MOST_POINTS:
         raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
-    return Grid(scenario.name, values)
+    idle = {
+        name: (other, value)
+        for name, (other, value) in scenario.idle.items()
+        if name in values and (other in values or known[other].default == value)
+    }
+    return Grid(scenario.name, values, idle)
 
 
 def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:

@@ -204,6 +204,14 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
             yield point.name, dict(point.settings), place
 
 
+def read_failures(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and settings of each point of a sweep that failed; raises BadInput as `read_points` does."""
+    found = read_sweep(folder)
+    for point in found.grid.points():
+        if point.name in found.failed and not (folder / "points" / point.name / "summary.json").is_file():
+            yield point.name, dict(point.settings)
+
+
 def _settings_of(place: Path) -> Mapping[str, Any]:
     """Return the content of a run folder's settings.json; an empty mapping if it is missing or damaged."""
     with suppress(OSError, ValueError):
@@ -224,7 +232,10 @@ def _read_grid(folder: Path) -> Grid:
     """Read the grid of a sweep from its folder; raises BadInput if sweep.json is missing or damaged."""
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-        return Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
+        values = {name: tuple(several) for name, several in about["values"].items()}
+        return Grid(
+            about["scenario"], values, {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"folder = {str(folder)!r}: must be the folder of a sweep, but its sweep.json is missing or damaged"
@@ -346,7 +357,8 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
             examine(folder)
         with refusals(folder):
             with write_whole(about) as file:
-                settings = {"scenario": chosen.scenario, "values": chosen.values}
+                settings: dict[str, Any] = {"scenario": chosen.scenario, "values": chosen.values}
+                settings |= {"idle": chosen.idle} if chosen.idle else {}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
             running = Path(tempfile.mkdtemp(prefix=_RUNNING_PREFIX, dir=folder))

@@ -35,7 +35,7 @@ def test_a_t_interval_and_its_p_are_those_of_scipys_paired_test() -> None:
     found = frame()
     table = results.paired(found, "error", "A")
     assert list(table.columns) == [
-        "loss", "algorithm", "count", "missing", "difference", "low", "high", "p", "p_holm",
+        "loss", "algorithm", "count", "missing", "survived", "difference", "low", "high", "p", "p_holm",
     ]  # fmt: skip
     assert list(zip(table["loss"], table["algorithm"], strict=True)) == [(0.0, "B"), (0.0, "C"), (0.1, "B"), (0.1, "C")]
     for row in table.itertuples():
@@ -109,7 +109,7 @@ def test_the_correction_bounds_the_risk_of_one_false_finding() -> None:
         ([], math.nan, math.nan),
         ([1.0], math.nan, 1.0),
         ([0.0] * 6, 1.0, 1.0),
-        ([1.0] * 6, 0.0, 0.03125),
+        ([1.0] * 6, 0.03125, 0.03125),
         ([math.inf, 1.0, 2.0, 3.0, 4.0, 5.0], math.nan, 0.03125),
         ([5e300, 1e300, -1e300, 2.0, 3.0, 4.0], 1.0, 0.25),
     ],

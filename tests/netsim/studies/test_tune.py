@@ -63,8 +63,10 @@ def test_momentum_gets_a_best_step_of_its_own(whole: Path) -> None:
 
 def test_each_rung_has_the_better_half_and_new_seeds_and_all_runs_are_within_the_budget(whole: Path) -> None:
     table = pd.read_csv(whole / "tuning.csv")
-    runs = list(whole.rglob("summary.json"))
+    runs = [path for path in whole.rglob("summary.json") if "-validation-" not in str(path)]
     assert len(runs) == 42
+    assert set(table[table["rung"] > 2]["seed"]) == {104, 105, 106, 107, 108}, "validation has seeds of its own"
+    table = table[table["rung"] <= 2]
     for _, part in table.groupby(["scale", "method"]):
         counts = part.groupby("rung")["candidate"].nunique().tolist()
         assert counts == [10, 5, 3]
@@ -77,7 +79,8 @@ def test_each_rung_has_the_better_half_and_new_seeds_and_all_runs_are_within_the
 def test_the_budget_is_the_most_runs_and_too_small_a_one_names_the_least(tmp_path: Path, budget: int) -> None:
     how: dict[str, Any] = {"over": ["eta=0.04:0.36"], "per": ["method", "scale"], "scale": [1.0, 2.0], **SMALL}
     tune(QUADRATIC, out=tmp_path / "tuned", budget=budget, **how)
-    assert budget / 2 < len([*(tmp_path / "tuned").rglob("summary.json")]) <= budget
+    runs = [path for path in (tmp_path / "tuned").rglob("summary.json") if "-validation-" not in str(path)]
+    assert budget / 2 < len(runs) <= budget
     with pytest.raises(BadInput, match="budget = 9: must be at least 10 runs"):
         tune(QUADRATIC, out=tmp_path / "less", budget=9, **how)
 
@@ -209,6 +212,79 @@ def test_bad_input_ends_in_one_line(how: dict[str, Any], why: str, tmp_path: Pat
 def test_a_study_without_methods_to_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="must take --set"):
         tune("averaging", over=["eta=0.1:1"], out=tmp_path / "tuned")
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def curved(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the quadratic, steeper on seeds from 104 on: there a step above 0.125 diverges."""
+    source = Path(QUADRATIC).read_text()
+    own = "self.eta * (CURVATURES if self.rounds_ % 2 else 16.0) * self.x"
+    source = source.replace("self.eta * CURVATURES * self.x", own)
+    # The seed reaches the agents by the parity of their rounds.
+    source = source.replace(
+        "Task(lambda node: start, graph), [error], rounds)",
+        "Task(lambda node: start, graph), [error], rounds + (seed < 104))",
+    )
+    file = tmp_path_factory.mktemp("curved") / "curved.py"
+    file.write_text(source)
+    return str(file)
+
+
+def test_a_winner_that_dies_on_further_seeds_gives_way_to_the_runner_up_that_survives(
+    curved: str, tmp_path: Path
+) -> None:
+    """On the seeds of the trials 0.2 is best; only the fourth, 0.1, survives on those of the validation."""
+    how: dict[str, Any] = {"algorithms": "descent", "over": ["eta=0.1:0.3"], "budget": 16, **SMALL}
+    found = tune(curved, out=tmp_path / "tuned", **how)
+    (methods,) = (each["methods"] for each in found.best)
+    chosen = found.checked[0]["descent"]
+    assert methods["descent"]["eta"] == 0.1
+    assert (chosen["survived"], chosen["runs"]) == (5, 5)
+    assert {"eta": 0.2} in chosen["passed_over"]
+    (note,) = [each for each in found.notes if "validation" in each]
+    assert "eta = 0.2 (0/5)" in note
+    assert note.endswith("did not survive all runs; the runner-up is taken.")
+    later = tune(curved, out=tmp_path / "without", validation=(), **how)
+    assert later.best[0]["methods"]["descent"]["eta"] == 0.2
+    kept = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
+    assert kept["validation"] == [104, 105, 106, 107, 108]
+    with pytest.raises(BadInput, match=r"seed = 106: must be none on which .* were validated \(104 to 108\)"):
+        find_study(curved).execute(settings=str(tmp_path / "tuned" / "tuned.json"), seed=106)
+
+
+def test_the_nearest_candidate_that_diverged_is_told_with_its_distance(tmp_path: Path) -> None:
+    """Of 0.1, 0.125, … 0.3 those from 0.25 on grow tenfold: (|1 − 9 · 0.25|)^20 > 10; 0.05 of 0.2 is a quarter."""
+    found = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "tuned", budget=21, **SMALL)
+    near = found.checked[0]["descent"]["nearest_diverged"]
+    assert near["values"] == {"eta": 0.25}
+    assert near["distance"] == pytest.approx(0.25)
+
+
+def test_validation_seeds_are_kept_apart(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"over": ["eta=0.1:0.3"], "out": tmp_path / "tuned", "budget": 8, **SMALL}
+    for wrong, why in ((range(103, 106), "which have 103, too"), ([0], "other seeds than the study's own, 0")):
+        with pytest.raises(BadInput, match=why):
+            tune(QUADRATIC, validation=wrong, **how)
+
+
+def test_a_run_with_tuned_settings_records_how_they_were_found(whole: Path, tmp_path: Path) -> None:
+    """The file may be gone when somebody asks; `netsim show --methods-section` tells it, and no value that none had."""
+    from netsim.studies.methods_section import methods_section
+
+    settings = str(whole / "tuned.json")
+    sweep(QUADRATIC, out=tmp_path / "sweep", settings=settings, scale=[1.0, 2.0], rounds=20, seed=[1, 2])
+    text = methods_section(tmp_path / "sweep")
+    assert (
+        "by successive halving for the least `error` in 42 runs at most, for each `scale` apart".replace("`", "")
+        in text
+    )
+    assert (
+        "over eta of descent and momentum in 0.1:0.3, on the seeds 100 to 103 and validated on the seeds 104 to 108"
+        in text
+    )
 
 
 # --- --set and --settings ---------------------------------------------------------------------------------------------
@@ -428,7 +504,8 @@ def test_the_command_tunes_and_says_what_is_best(tmp_path: Path) -> None:
     done = call("tune", QUADRATIC, *words, "--rounds", "20", "--out", "tuned", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "eta = 0.2" in done.stdout
-    assert "tuning.csv (30 trials), tuned.json" in done.stdout
+    assert "tuning.csv (40 trials), tuned.json" in done.stdout
+    assert "nearest diverged" in done.stdout
     again = call("run", QUADRATIC, "--settings", "tuned/tuned.json", "--out", "run", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert used(tmp_path / "run", "descent")["eta"] == 0.2

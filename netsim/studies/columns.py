@@ -1,0 +1,85 @@
+"""The columns of results: how they are called in figures, which values they can have, and which of them count costs."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LABELS: Mapping[str, str] = {
+    "round": "round",
+    "time_s": "simulated time (s)",
+    "transmissions": "transmissions (broadcasts)",
+    "payload_bits": "payload (bits)",
+    "wire_bits": "bits on the wire",
+    "train_mse": "training MSE",
+    "test_mse": "test MSE",
+    "running_mse": "running MSE",
+    "train_loss": "training loss",
+    "test_loss": "test loss",
+    "dual_residual": "max |Σγ|",
+}
+"""Axis labels by column; other columns are called by their names in words (`label`)."""
+
+ERRORS = ("train_mse", "train_loss", "test_mse", "test_loss", "error", "mse", "gap", "excess")
+"""The errors of which the first judges a run, if its study names none (``error`` of `netsim.studies.study.Study`).
+
+Regret, bits and transmissions grow by nature, and agents that start alike have no consensus error at first: by those no
+run is judged.
+"""
+
+_UNITS = {"%": "%", "s": "s", "ms": "ms", "j": "J", "mj": "mJ", "bits": "bits", "bytes": "bytes", "m": "m", "c": "°C"}
+_COUNTS = {"round", "transmissions", "delivered", "offered", "lost", "readings", "sent", "taken", "arrived", "bits"}
+_GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$")
+_SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
+_ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")
+_NONNEGATIVE = re.compile(
+    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$|^(delivered|round)$"
+)
+_SIGNED = re.compile(r"(^|_)(above|saves?|saved|difference|log|offset|skew|drift)(_|$)")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the greatest value that a column can have."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def clip(self, low: float, high: float) -> tuple[float, float]:
+        """Return the ends of an interval, moved to these bounds where they lie outside; NaN stays."""
+        return (self.low if low < self.low else low), (self.high if high > self.high else high)
+
+
+def bounds(column: str) -> Bounds:
+    """Return the values that a column can have: shares in per cent are 0 to 100, errors, times and counts 0 or more.
+
+    Names tell: ``…_%`` of shares (``delivered_%``), ``accuracy``, ``…_mse``, ``…_error``, ``…_latency_s``, ``…_bits``.
+    What may be negative (``above_loss_free_%``, ``clock_offset_s``) and what no name tells has no bounds.
+    """
+    name = column.lower()
+    if _SIGNED.search(name):
+        return Bounds()
+    if _SHARES.search(name) or _ERRORS_OF_SHARES.search(name):
+        return Bounds(0.0, 100.0 if name.endswith("%") else 1.0)
+    return Bounds(0.0) if name in ERRORS or _NONNEGATIVE.search(name) else Bounds()
+
+
+def counts(column: str) -> bool:
+    """Return whether a column counts what was spent: a run that diverged spent it all the same."""
+    name = column.lower()
+    return name in _COUNTS or name.endswith(("_bits", "_bytes", "time_s", "_j", "_mj"))
+
+
+def worst(column: str) -> float:
+    """Return the worst value of a column, that of a run that did not survive: -∞ where more is better, else ∞."""
+    return -math.inf if _GREATEST.search(column.lower()) else math.inf
+
+
+def label(column: str) -> str:
+    """Return a column's name in words, its unit in brackets: "training MSE", "mean latency (s)"."""
+    if column in LABELS:
+        return LABELS[column]
+    name, _, unit = column.rpartition("_")
+    if name and unit.lower() in _UNITS:
+        return f"{name.replace('_', ' ').strip()} ({_UNITS[unit.lower()]})"
+    return column.replace("_", " ").strip() or column

@@ -1,0 +1,212 @@
+"""How a run ended, and what a summary makes of runs that did not survive: an outcome of them, not a missing value.
+
+Every summary over runs (tables, intervals, figures, differences in pairs, tuning) follows one rule. A run that diverged
+or failed stays in the count and has the worst value of an error, ∞. So a mean over runs of which one died is ∞, a
+median is finite while more than half survive, and tables show (2/6) beside the number.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim.studies import columns
+from netsim.studies.reach import settled
+from netsim.util import check
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED = (
+    "converged",
+    "stalled",
+    "unfinished",
+    "diverged",
+    "failed",
+    "ended",
+)
+NOT_REACHED = "not reached"
+"""The outcome of a run where a target is asked for (COLUMN@TARGET), and the run never stayed at it."""
+
+DEAD = (DIVERGED, FAILED, NOT_REACHED)
+"""The outcomes that count as the worst."""
+
+COLUMN = "outcome"
+"""The column of results that has them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes
+    ----------
+    state : str
+        "diverged", "converged", "stalled", "unfinished", "failed", or "ended" where no error judges the run.
+    round : int or None
+        The round from which on it converged or diverged.
+    why : str
+        The reason, if it is more than the error's course: an exception's line.
+    """
+
+    state: str
+    round: int | None = None
+    why: str = ""
+
+    @property
+    def survived(self) -> bool:
+        """Whether it neither diverged nor failed."""
+        return self.state not in DEAD
+
+    def recorded(self) -> dict[str, Any]:
+        """Return it as summary.json has it."""
+        more = {"outcome_round": self.round} if self.round is not None else {}
+        return {COLUMN: self.state} | more | ({"outcome_why": self.why} if self.why else {})
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The rule by which a run's error says how it ended.
+
+    A run *diverged* if its last error is no finite number or above ``factor`` times its first, from the round on in
+    which that began; one that comes back has not. It *converged* if it stays at or below ``target``, or within a share
+    ``within`` of its first gap to the optimum. It *stalled* if the second half of its rounds took less than ``within``
+    off the error, else it is *unfinished*.
+
+    The first error is the first that was measured. If that is 0 (agents that start at the solution), no factor of it
+    says anything, and the run diverged only if its last error is no finite number. An error that was never a number
+    diverged from the start. Columns that grow by nature (regret, bits, transmissions) judge no run: a study names the
+    one that does (``error`` of `netsim.studies.study.Study`), and without one a run has *ended*.
+
+    Parameters
+    ----------
+    target : float, optional
+        The error to converge to.
+    within : float
+        In (0, 1).
+    factor : float
+        Above 1.
+    """
+
+    target: float | None = None
+    within: float = 0.01
+    factor: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.target is not None:
+            check.finite("target", self.target)
+        check.number("within", self.within, above=0.0, high=math.nextafter(1.0, 0.0))
+        check.finite("factor", self.factor, above=1.0)
+
+    def judge(self, errors: ArrayLike, rounds: Sequence[Any] | None = None, *, optimum: float | None = None) -> Outcome:
+        """Return how a run with these errors ended.
+
+        Parameters
+        ----------
+        errors : array, shape (n,)
+            NaN before the last row is a round in which it was not measured.
+        rounds : sequence of int, shape (n,), optional
+            The rounds of the errors; by default 1 to n.
+        optimum : float, optional
+            The least error possible, if it is known.
+        """
+        values = np.asarray(errors, dtype=np.float64)
+        if not len(values):
+            return Outcome(ENDED)
+        at = [int(each) for each in rounds] if rounds is not None else list(range(1, len(values) + 1))
+        known = np.flatnonzero(~np.isnan(values))
+        dead = self.dead(values)
+        if dead[-1]:
+            alive = np.flatnonzero(~dead)
+            return Outcome(DIVERGED, at[int(alive[-1]) + 1 if len(alive) else 0])
+        values = values[known]
+        first, last = float(values[0]), float(values[-1])
+        level = self.target
+        if level is None and optimum is not None and first > optimum:
+            level = optimum + self.within * (first - optimum)
+        if level is not None and (there := settled(values, level)) is not None:
+            return Outcome(CONVERGED, at[int(known[there])])
+        half = float(values[len(values) // 2])
+        return Outcome(UNFINISHED if last < half - self.within * abs(half) else STALLED)
+
+    def dead(self, errors: ArrayLike) -> NDArray[np.bool_]:
+        """Return, for each row, whether a run that ended there would have diverged.
+
+        Parameters
+        ----------
+        errors : array, shape (n,)
+
+        Notes
+        -----
+        An error may be measured every tenth round: an empty row between measured ones is as the row before it. Empty
+        rows at the end are dead if they are as many as lie between two measurements, for then one is no number.
+        """
+        values = np.asarray(errors, dtype=np.float64)
+        empty = np.isnan(values)
+        known = np.flatnonzero(~empty)
+        if not len(known):
+            return np.ones(len(values), dtype=bool)
+        first = float(values[known[0]])
+        bound = self.factor * first if first > 0.0 else math.inf
+        with np.errstate(invalid="ignore"):
+            found = np.isinf(values) | (values > bound)
+        # Measured every k rounds, the last rounds may lie between two measurements.
+        gaps = np.diff(known)
+        apart = int(gaps.max()) if len(gaps) else 1
+        tail = len(values) - 1 - int(known[-1])
+        latest = np.maximum.accumulate(np.where(empty, -1, np.arange(len(values))))
+        found = np.where(latest >= 0, found[np.maximum(latest, 0)], False)
+        if tail >= max(apart, 1):
+            found[int(known[-1]) + 1 :] = True
+        return np.asarray(found, dtype=bool)
+
+
+def error_of(names: Iterable[str]) -> str | None:
+    """Return the first of `netsim.studies.columns.ERRORS` among a run's columns, by which it is judged; else None."""
+    there = set(map(str, names))
+    return next((each for each in columns.ERRORS if each in there), None)
+
+
+def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
+    """Return the rows in which a column counts, dead runs at its worst value, and which rows are of runs that survived.
+
+    A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent keep a dead
+    run's value. A run that survived and has no value was not measured: its row is left out.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row for each run.
+    column : str
+        The measure.
+    """
+    values = frame[column].to_numpy(dtype=np.float64)
+    endless = np.isinf(values)
+    died = endless | frame[COLUMN].isin(DEAD).to_numpy() if COLUMN in frame else endless
+    spent = columns.counts(column) and np.isfinite(values)
+    values = np.where(died & ~np.asarray(spent, dtype=bool), columns.worst(column), values)
+    kept = ~np.isnan(values)
+    counted = frame.assign(**{column: values})[kept]
+    return counted, ~died[kept]
+
+
+def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
+    """Return a table of runs or rounds with the worst value of some columns where a run had not survived.
+
+    Columns that count what was spent keep theirs, and so do columns that are no numbers.
+    """
+    if COLUMN not in frame:
+        return frame
+    died = frame[COLUMN].isin(DEAD)
+    chosen = [name for name in names if name in frame and frame[name].dtype.kind in "fiu" and not columns.counts(name)]
+    if not died.any() or not chosen:
+        return frame
+    return frame.assign(**{name: frame[name].astype(float).mask(died, columns.worst(name)) for name in chosen})
+
+
+def share_text(survived: int, count: int) -> str:
+    """Return how many runs survived as tables show it, "(2/6)"; empty if all did."""
+    return "" if survived == count else f"({survived}/{count})"
