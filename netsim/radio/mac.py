@@ -396,7 +396,7 @@ class Mac:
             return REFUSED
         opened = set(range(len(self.wiring.links))) if to < 0 else {to}
         pending = PendingFrame(number, kind, frame, to, outcome, late_at, fragments, now, not_before, opened)
-        pending.gain, pending.watts = self.gain, 0.0 if self.meter is None else self.meter.transmit_watts
+        pending.gain, pending.watts = self.gain, self._watts
         if opened:
             self._open[number] = pending
         self._queued_bits += bits
@@ -595,12 +595,9 @@ class Mac:
     ) -> dict[float, list[Signal]]:
         """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
-        gain, watts = pending.gain, pending.watts
-        if is_ack:
-            gain, watts = self.gain, 0.0 if self.meter is None else self.meter.transmit_watts
+        gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)
-        if not is_ack:
-            pending.energy += joules
+        pending.energy += 0.0 if is_ack else joules
         medium.tally.aired(self.number, kind, bits)
         self.receiver.send(now, end)
         width, paths, power = time_tolerance(now), self.ack_paths if is_ack else self.paths, 0.0
@@ -665,6 +662,11 @@ class Mac:
         data = b"" if kind == self.medium.ack_kind else pending.content(self.link.mtu)
         link = self.wiring.first + to if to >= 0 else -1
         self.medium.airtime.log.append((now, end, self.number, link, *row, power, data, True))
+
+    @property
+    def _watts(self) -> float:
+        """What sending takes (W) with the transmit power that is set."""
+        return 0.0 if self.meter is None else self.meter.transmit_watts
 
     def _spend(self, now: float, end: float, bits: int, to: int, watts: float) -> float:
         """Charge this node for an emission on link ``to`` (−1: all) that takes some watts; return its energy (J)."""

@@ -385,7 +385,7 @@ def test_ctp_in_a_part_that_is_cut_off_waits(graph: "nx.Graph[Any]") -> None:
 
 def test_a_packet_that_comes_round_ends_the_route() -> None:
     agent = CTP()
-    agent._netsim = type("Context", (), {"name": 5, "shared": None})()  # type: ignore[assignment]
+    agent._netsim = type("Context", (), {"name": 5, "shared": None})()
     agent.trickle = type("Timer", (), {"reset": lambda self: None})()
     agent.estimator = LinkEstimator(np.random.default_rng(1))
     agent._known.append((1, 1, 0))
