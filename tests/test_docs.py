@@ -17,6 +17,7 @@ import yaml
 
 import netsim
 from tests.command import ROOT
+from tests.parts import pseudo_terminal
 
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
@@ -24,6 +25,8 @@ PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").gl
 SLOW = ("choosing.md", "loss.md", "sweeps.md")
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
 _TRIES = {"sockets.md": 3}
+# It opens a pseudo-terminal, which a bare chroot does not have.
+NEEDS_TERMINAL = ("devices.md",)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,6 +36,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if page.name in NEEDS_TERMINAL:
+        for end in pseudo_terminal():
+            os.close(end)
     for left in reversed(range(_TRIES.get(page.name, 1))):
         try:
             run_examples(page, capsys)
