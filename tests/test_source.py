@@ -148,7 +148,7 @@ def test_no_pattern_takes_an_array_for_a_list(path: Path) -> None:
 
 
 def test_the_scan_finds_patterns() -> None:
-    code = "match frame.payload:\n    case [int(a), b]:\n        pass\n    case {'k': 1} | Crash(agent=(c, d)):\n        pass"
+    code = "match x:\n    case [int(a), b]:\n        pass\n    case {'k': 1} | Crash(agent=(c, d)):\n        pass"
     assert loose_patterns(ast.parse(code)) == ["[int(a), b]", "{'k': 1}", "[c, d]"]
 
 

@@ -321,8 +321,8 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.speed == math.inf:
-            # Not asyncio.wrap_future: since Python 3.14 what it returns is done at once, and the awaiting task would run
-            # before what is ready now.
+            # Not asyncio.wrap_future: since Python 3.14 its future is done at once, and what awaits it would run before
+            # all that is ready now.
             finished: Future[_T] = self.create_future()
             self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
             return finished

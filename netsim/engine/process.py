@@ -217,7 +217,7 @@ def _drawing_functions() -> Iterator[tuple[Any, str]]:
     generator = vars(random)["_inst"]
     yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
     yield from ((random, name) for name in ("seed", "setstate"))
-    numpys: Any = np.random.get_state  # noqa: NPY002  nothing is drawn
+    numpys: Any = np.random.get_state
     methods = (name for name, each in vars(np.random).items() if getattr(each, "__self__", None) is numpys.__self__)
     yield from ((np.random, name) for name in (*methods, "seed", "ranf", "sample") if name != "get_state")
 

@@ -155,10 +155,13 @@ def test_what_a_dask_cluster_draws_is_not_blamed_on_agents() -> None:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
     waits = {node: Does(lambda agent: asyncio.sleep(3.0)) for node in range(4)}
     settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
-    with distributed.LocalCluster(silence_logs=50, **settings) as cluster, distributed.Client(cluster):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            Network(topology.ring(4), round_period=1.0).run(waits, clock="wall")
+    with (
+        distributed.LocalCluster(silence_logs=50, **settings) as cluster,
+        distributed.Client(cluster),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        Network(topology.ring(4), round_period=1.0).run(waits, clock="wall")
 
 
 def test_an_agents_own_random_numbers_are_not_warned_of() -> None:
