@@ -372,7 +372,7 @@ def _outcome_of(
         return None, error
 
 
-def _set_outcome(finished: Future[_T], result: _T, error: BaseException | None) -> None:
+def _set_outcome(finished: Future[Any], result: Any, error: BaseException | None) -> None:
     if finished.cancelled():
         return
     if error is None:

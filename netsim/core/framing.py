@@ -48,7 +48,7 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
             and 0 <= sender < len(names)
             and 0 <= number < 1 << 63
         ):
-            kind = kinds[written] if type(written) is int else written
+            kind = kinds[written] if isinstance(written, int) else written
             if not rest:
                 return new_frame(kind, names[sender], number, sent_at, data, payload)
             request, is_reply = rest
