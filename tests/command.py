@@ -16,6 +16,9 @@ from netsim.studies.cli import main
 ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
+DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+"""What numpy, pandas, networkx and asyncio warn of before they change it: an error in tests, the command's too."""
+
 Done = subprocess.CompletedProcess[str]
 
 
@@ -45,6 +48,8 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
             stack.enter_context(each)
         # The command prints a warning, which is an error in a test.
         warnings.simplefilter("default")
+        for category in DEPRECATIONS:
+            warnings.simplefilter("error", category)
         warnings.showwarning = shown
         try:
             main()

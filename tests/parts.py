@@ -44,6 +44,14 @@ def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -
     return str(caught.value)
 
 
+def pseudo_terminal() -> tuple[int, int]:
+    """Open a pseudo-terminal and return its two ends; skip the test where the system has none."""
+    try:
+        return os.openpty()
+    except OSError as error:
+        pytest.skip(f"no pseudo-terminal can be opened: {error}")
+
+
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
     """Run a coroutine on an event loop of netsim's, in virtual time unless the settings say otherwise."""
     with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:

@@ -17,6 +17,7 @@ import yaml
 
 import netsim
 from tests.command import ROOT
+from tests.parts import pseudo_terminal
 
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
@@ -24,6 +25,8 @@ PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").gl
 SLOW = ("choosing.md", "loss.md", "sweeps.md")
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
 _TRIES = {"sockets.md": 3}
+# It opens a pseudo-terminal, which a bare chroot does not have.
+NEEDS_TERMINAL = ("devices.md",)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,6 +36,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if page.name in NEEDS_TERMINAL:
+        for end in pseudo_terminal():
+            os.close(end)
     for left in reversed(range(_TRIES.get(page.name, 1))):
         try:
             run_examples(page, capsys)
@@ -181,8 +187,11 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
     room, tools, log = tmp_path / "room", tmp_path / "tools", tmp_path / "log"
     (room / ".ci").mkdir(parents=True)
     tools.mkdir()
-    shutil.copy(ROOT / ".ci" / "run", room / ".ci" / "run")
+    (room / "tests").mkdir()
+    for script in ("run", "commands"):
+        shutil.copy(ROOT / ".ci" / script, room / ".ci" / script)
     stubs = {
+        room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\n',
         room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\n',
         tools / "python3": PYTHON,
         # Or it would be installed.
@@ -212,12 +221,13 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
     status, noted, errors = trial(note.format("run"), note.format("test"))
     assert (status, errors) == (0, "")
-    run, test, install, check, slow = noted
+    run, test, pythons, install, check, slow = noted
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
     # Nothing was there but what is kept.
-    assert [each and each[3] for each in fresh] == [".ci .gitignore README.md check "] * 2
+    assert [each and each[3] for each in fresh] == [".ci .gitignore README.md check tests "] * 2
     assert not any(each and str(tmp_path / "room") in each[2] for each in fresh)
+    assert pythons == f"pythons --short in {tmp_path / 'room'}"
     assert install == f"pip install -q -e .[dev] in {tmp_path / 'room'}"
     assert check.startswith("check format lint")
     assert slow.startswith("python -m pytest ")
@@ -250,6 +260,51 @@ def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int
     status, noted, errors = trial("true", "")
     assert (status, noted) == (1, [])
     assert errors == ".ci/run: README.md has no commands under '## Test it'\n"
+
+
+@pytest.fixture
+def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Return what calls tests/pythons in a repository of its own as somebody who is not root: status, all it prints."""
+    if sys.platform == "win32":
+        pytest.skip("needs a POSIX shell")
+    tools = tmp_path / "tools"
+    for folder in (tools, tmp_path / ".ci", tmp_path / "tests"):
+        folder.mkdir()
+    for script in (".ci/commands", "tests/pythons"):
+        shutil.copy(ROOT / script, tmp_path / script)
+
+    def run(
+        *words: str, user: int, debootstrap: str, readme: str = README_OF_A_TRIAL.format(run="", test="true")
+    ) -> Any:
+        (tmp_path / "README.md").write_text(readme)
+        stubs = {"id": f"echo {user}", "debootstrap": debootstrap, "unshare": "exit 0", "apt-get": "exit 1"}
+        for name, text in stubs.items():
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tools / name).chmod(0o755 if text else 0o644)
+        path = os.pathsep.join([str(tools), "/usr/bin", "/bin"])
+        settings: Any = {"capture_output": True, "text": True, "check": False, "env": os.environ | {"PATH": path}}
+        done = subprocess.run(["bash", "tests/pythons", *words], cwd=tmp_path, **settings)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_other_pythons_say_why_they_were_not_run(pythons: Callable[..., tuple[int, str]]) -> None:
+    why = "only root may make and enter a system"
+    assert pythons("--short", user=1000, debootstrap="") == (0, f"tests/pythons: trixie sid: not run: {why}\n")
+    assert pythons("sid", user=1000, debootstrap="") == (1, f"tests/pythons: sid: not run: {why}\n")
+
+
+def test_other_pythons_run_the_readmes_command(pythons: Callable[..., tuple[int, str]]) -> None:
+    assert pythons("sid", user=0, debootstrap="exit 0") == (0, "== sid: true\n")
+    status, printed = pythons(user=0, debootstrap="exit 0", readme="# None\n")
+    assert (status, printed) == (1, "tests/pythons: README.md has no commands under '## Test it'\n")
+
+
+def test_what_is_run_on_other_pythons_exists() -> None:
+    found = re.search(r'^SHORT_TESTS="(.*?)"', (ROOT / "tests" / "pythons").read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    assert all((ROOT / path).exists() for path in found[1].split())
 
 
 def test_the_readme_has_both_commands() -> None:

@@ -6,6 +6,7 @@ from itertools import permutations
 
 from netsim.agent import Agent
 from netsim.agents import papers
+from netsim.core import Frame
 from netsim.util import check
 
 __all__ = ["OralMessages", "Traitor"]
@@ -21,6 +22,21 @@ def majority(votes: Sequence[str]) -> str:
     """Return what more than half say, or the default."""
     ((most, count),) = Counter(votes).most_common(1)
     return most if 2 * count > len(votes) else DEFAULT
+
+
+def is_order(frame: Frame) -> bool:
+    """Return whether a frame holds a path that ends with its sender, and an order; a traitor may send anything."""
+    payload = frame.payload
+    if type(payload) is not tuple or list(map(type, payload)) != [tuple, str]:
+        return False
+    try:
+        hash(payload)
+    except TypeError:
+        # Something in the path, such as an array or a list, is no name.
+        return False
+    path, _ = payload
+    # Nobody can speak in another's name.
+    return bool(path[-1:] == (frame.sender,))
 
 
 class OralMessages(Agent, papers.Cited):
@@ -74,10 +90,8 @@ class OralMessages(Agent, papers.Cited):
                     if to not in path:
                         await self.tell(to, (*path, self.name), self.heard.get(path, DEFAULT) if path else self.order)
             for frame in await self.collect():
-                match frame.payload:
-                    # Nobody can speak in another's name.
-                    case tuple(path), str(order) if path[-1:] == (frame.sender,):
-                        self.heard.setdefault(path, order)
+                if is_order(frame):
+                    self.heard.setdefault(*frame.payload)
         self.decision = self.order if self.name == self.commander else self.decide((self.commander,))
         self.note(f"decides: {self.decision}")
 

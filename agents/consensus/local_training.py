@@ -196,8 +196,10 @@ class KnownEdges(EdgeSharing):
 
 def _parts_of(frame: Frame, shape: tuple[int, ...]) -> tuple[int, int, int, Any]:
     """Return the parts of a frame; raises AgentError if its payload is something else."""
-    match frame.payload:
-        case [int(number), int(base), int(heard), coded] if getattr(coded, "shape", None) == shape:
+    payload = frame.payload
+    if type(payload) is list and len(payload) == 4:
+        number, base, heard, coded = payload
+        if type(number) is type(base) is type(heard) is int and getattr(coded, "shape", None) == shape:
             return number, base, heard, coded
     allowed = f"three numbers and a coded array of shape {shape}"
     raise AgentError(f"{frame!r}: its payload must be {allowed}, not {frame.payload!r:.60}")

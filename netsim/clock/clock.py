@@ -10,7 +10,9 @@ import concurrent.futures
 import itertools
 import math
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
@@ -24,7 +26,7 @@ from netsim.util.check import finite, one_of
 if TYPE_CHECKING:
     from netsim.engine.tasks import TaskOwner
 
-__all__ = ["ClockName", "LocalClock", "Loop", "new_loop"]
+__all__ = ["ClockName", "LocalClock", "Loop", "new_loop", "suspended"]
 
 ClockName = Literal["virtual", "wall"]
 _T = TypeVar("_T")
@@ -365,7 +367,11 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.speed == math.inf:
-            return asyncio.wrap_future(_done_at_once(executor, partial(func, *args)), loop=self)
+            # Not asyncio.wrap_future: since Python 3.14 its future is done at once, and what awaits it would run before
+            # all that is ready now.
+            finished: Future[_T] = self.create_future()
+            self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
+            return finished
         job: asyncio.Future[_T] = super().run_in_executor(executor, func, *args)
         self.clock.jobs += 1
         job.add_done_callback(self._job_done)
@@ -393,33 +399,54 @@ _BARRIER_CODE = RoundBarrier.wait.__code__
 _LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 
 
-def _done_at_once(
+def _outcome_of(
     executor: concurrent.futures.Executor | None, job: Callable[[], _T]
-) -> "concurrent.futures.Future[_T]":
-    """Run a job to its end, in this thread or an executor, and return a future that is done."""
-    outcome: concurrent.futures.Future[_T] = concurrent.futures.Future()
-    outcome.set_running_or_notify_cancel()
+) -> tuple[_T | None, BaseException | None]:
+    """Run a job to its end, in this thread or an executor, and return its result or what it raised."""
     submitted = None if executor is None else executor.submit(job)
     try:
-        outcome.set_result(_run_here(job) if submitted is None else submitted.result())
+        return (_run_here(job) if submitted is None else submitted.result()), None
     except StopIteration as error:
         # As in asyncio since Python 3.12; in earlier versions the awaiting task never resumed.
         stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
         stop.__cause__ = error
-        outcome.set_exception(stop)
+        return None, stop
+    except concurrent.futures.CancelledError as error:
+        # Another type than asyncio's.
+        return None, asyncio.CancelledError(*error.args)
     except BaseException as error:
-        outcome.set_exception(error)
-    return outcome
+        return None, error
+
+
+def _set_outcome(finished: Future[Any], result: Any, error: BaseException | None) -> None:
+    if finished.cancelled():
+        return
+    if error is None:
+        finished.set_result(result)
+    else:
+        finished.set_exception(error)
 
 
 def _run_here(job: Callable[[], _T]) -> _T:
     """Call a function as in a new thread, without a running event loop and with an empty context."""
-    loop = asyncio._get_running_loop()
+    with suspended(asyncio._get_running_loop()):
+        return Context().run(job)
+
+
+@contextmanager
+def suspended(loop: Any) -> Iterator[None]:
+    """Suspend this thread's running loop, if there is one, and its current task, so that another loop may run."""
+    task = None if loop is None else asyncio.current_task(loop)
+    # Since Python 3.14 a thread has one current task: a loop started within it could not run any task of its own.
+    if task is not None:
+        _leave_task(loop, task)
     asyncio._set_running_loop(None)
     try:
-        return Context().run(job)
+        yield
     finally:
         asyncio._set_running_loop(loop)
+        if task is not None:
+            _enter_task(loop, task)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -37,22 +37,25 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
 
     Raises WireError if they are no frame.
     """
-    match decode(data):
-        case [written, sender, number, payload, *rest] if (
-            # Not isinstance: True is not a number here, nor numpy's text a kind.
+    fields = decode(data)
+    # Not a sequence pattern: since numpy 2.5 these match arrays of any shape. Not isinstance: True is not a number
+    # here, nor numpy's text a kind.
+    if type(fields) is list and len(fields) in (4, 6):
+        written, sender, number, payload, *rest = fields
+        if (
             (type(sender), type(number)) == (int, int)
             and (type(written) is str or (type(written) is int and 0 <= written < len(kinds)))
             and 0 <= sender < len(names)
             and 0 <= number < 1 << 63
         ):
             kind = kinds[written] if isinstance(written, int) else written
-            match rest:
-                case []:
-                    return new_frame(kind, names[sender], number, sent_at, data, payload)
-                case [int(request), bool(is_reply)] if request > -(1 << 63):
-                    # A negative number is a sequence number if the link numbers frames; its receiver decides.
-                    sequence = max(-request, 0)
-                    return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
+            if not rest:
+                return new_frame(kind, names[sender], number, sent_at, data, payload)
+            request, is_reply = rest
+            if type(request) is int and type(is_reply) is bool and request > -(1 << 63):
+                # A negative number is a sequence number if the link numbers frames; its receiver decides.
+                sequence = max(-request, 0)
+                return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")
 
 

@@ -142,13 +142,17 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     own: Any = task.get_coro()
+    # What the agent's own code called, not the innermost coroutine: asyncio's private ones differ between versions.
+    called: Any = None
     inner, in_inbox = own, False
     while inspect.iscoroutine(awaited := resumed_in(getattr(inner, "cr_await", None))):
         inner = awaited
         in_inbox = in_inbox or inner.cr_code.co_filename == _INBOX
         if inner.cr_frame is not None and not inner.cr_code.co_filename.startswith(_LIBRARIES):
-            own = inner
-    what = f"{inner.__qualname__}()" if inner is not own else "a future"
+            own, called = inner, None
+        elif called is None:
+            called = inner
+    what = f"{called.__qualname__}()" if called is not None else "a future"
     if in_inbox:
         what = context.inbox.wait_description or what
     frame = getattr(own, "cr_frame", None)

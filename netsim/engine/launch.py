@@ -4,7 +4,6 @@ import _thread
 import asyncio
 import signal
 import threading
-from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from netsim.clock.clock import Loop
+from netsim.clock.clock import Loop, suspended
 from netsim.clock.task import OWNER
 from netsim.engine.build import Settings
 from netsim.engine.process import warned
@@ -91,18 +90,11 @@ def aside() -> Iterator[None]:
     if outer is None:
         yield
         return
-    task = asyncio.current_task(outer)
     owner = OWNER.set(None)
-    if task is not None:
-        _leave_task(outer, task)
-    asyncio._set_running_loop(None)
     try:
-        with _interrupts():
+        with suspended(outer), _interrupts():
             yield
     finally:
-        asyncio._set_running_loop(outer)
-        if task is not None:
-            _enter_task(outer, task)
         OWNER.reset(owner)
 
 

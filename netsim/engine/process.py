@@ -4,6 +4,7 @@ Runs may overlap, in threads or on one loop: the last one to end restores what t
 """
 
 import asyncio
+import functools
 import gc
 import math
 import random
@@ -165,23 +166,81 @@ _sleep: Callable[[Any], None] = time.sleep
 _running = 0
 """Runs under way in this process; while there is one, `time.sleep` is the function that warns."""
 
+_draws: dict[int, int] = {}
+"""Calls of the functions that draw from the global generators while a run is under way, by thread."""
+
 
 @contextmanager
 def warned() -> Iterator[None]:
-    """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers."""
-    before = _drawn()
+    """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers.
+
+    Other threads may draw from the global generators, too, as Dask's do. Agents run in the calling thread: if only
+    others were seen to draw, there is no warning. If nobody was seen, something drew by a function that was imported
+    before the run or that has the generator itself; then agents are the likely cause.
+    """
+    thread = threading.get_ident()
     _count(1)
+    before, here, seen = _drawn(), _draws.get(thread, 0), _seen()
     try:
         yield
     finally:
+        here, seen = _draws.get(thread, 0) - here, _seen() - seen
+        has_drawn = _drawn() != before
         _count(-1)
-    if _drawn() != before:
+    if has_drawn and (here or not seen):
         warnings.warn(
             "random numbers were drawn from the global generator of random or numpy.random during the run: draw from "
             "self.rng, so that the same seed is the same run, whatever else draws",
             RuntimeWarning,
             stacklevel=8,  # the line that runs the network
         )
+
+
+def _seen() -> int:
+    # A list first: other threads may add to the dict meanwhile.
+    return sum(list(_draws.values()))
+
+
+def _noted(function: Any) -> Any:
+    @functools.wraps(function)
+    def draw(*args: Any, **settings: Any) -> Any:
+        thread = threading.get_ident()
+        _draws[thread] = _draws.get(thread, 0) + 1
+        return function(*args, **settings)
+
+    return draw
+
+
+def _drawing_functions() -> Iterator[tuple[Any, str]]:
+    """Yield the names of what draws from, or sets, a global generator, each with the object that holds it."""
+    # Python's generator draws everything by two methods, which it looks up in itself.
+    generator = vars(random)["_inst"]
+    yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
+    yield from ((random, name) for name in ("seed", "setstate"))
+    numpys: Any = np.random.get_state
+    methods = (name for name, each in vars(np.random).items() if getattr(each, "__self__", None) is numpys.__self__)
+    yield from ((np.random, name) for name in (*methods, "seed", "ranf", "sample") if name != "get_state")
+
+
+_HOOKS = [(owner, name, vars(owner).get(name), _noted(getattr(owner, name))) for owner, name in _drawing_functions()]
+"""What draws from a global generator: its holder and name, what the holder has there, and what notes the draw, too."""
+
+
+def _hook() -> None:
+    for owner, name, original, noted in _HOOKS:
+        # A program may have put something else in its place.
+        if vars(owner).get(name) is original:
+            setattr(owner, name, noted)
+
+
+def _unhook() -> None:
+    for owner, name, original, noted in _HOOKS:
+        if vars(owner).get(name) is noted:
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+    _draws.clear()
 
 
 def _drawn() -> tuple[Any, ...]:
@@ -195,7 +254,10 @@ def _count(more: int) -> None:
     with _lock:
         if _running == 0:
             _sleep = time.sleep
+            _hook()
         _running += more
+        if _running == 0:
+            _unhook()
         time.sleep = _sleep_and_warn if _running else _sleep
 
 

@@ -312,7 +312,8 @@ def _text_of(fault: Fault) -> str | None:
             return f"{at} crash {agent}{until}" + (" keeping state" if keeps and until else "")
         case LinkDown(sender=sender, receiver=receiver, one_way=one_way):
             return f"{at} cut {sender}{'->' if one_way else '-'}{receiver}{until}"
-        case Lose(link=(sender, receiver)):
+        case Lose(link=link):
+            sender, receiver = link
             return f"{at} lose {sender}-{receiver}"
         case Partition(side=side):
             return f"{at} partition {','.join(map(str, side))}{until}"

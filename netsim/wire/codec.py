@@ -91,9 +91,18 @@ def array_bytes(array: NDArray[Any]) -> bytes:
     if has_fields and array.nbytes:
         # The padding between fields is arbitrary, but the same run must send the same bytes.
         packed = np.zeros(array.shape, array.dtype)
-        packed[...] = array
+        _copy_fields(packed, array)
         array = packed
     return array.tobytes() + trailer
+
+
+def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
+    """Copy a structure field by field: since numpy 2.5 an assignment of the whole copies the padding, too."""
+    for name in array.dtype.names or ():
+        if to[name].dtype.fields is None:
+            to[name] = array[name]
+        else:
+            _copy_fields(to[name], array[name])
 
 
 def extension(payload: Any) -> tuple[int, bytes]:

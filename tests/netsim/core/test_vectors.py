@@ -204,7 +204,7 @@ class Refusing(Coded):
     ("payload", "message"),
     [
         (Refusing((1,), "no bytes today"), "no bytes today"),
-        (Refusing((1,), ""), "cannot encode the payload: integer division"),
+        (Refusing((1,), ""), "cannot encode the payload: (integer division|division by zero)"),
         (replace(Uniform(3).encode(np.ones(4)), scale=(0.1,)), "it is not a float32"),
         (replace(Uniform(3).encode(np.ones(4)), bits=17), "no range quantized vector has 17 bits"),
     ],

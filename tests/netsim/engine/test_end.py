@@ -418,7 +418,8 @@ def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     network = Network(topology.path(3))
     message = message_of(lambda: network.run(beside(stubborn(script)), until=2.0, **settings))
     assert message.startswith("agent 1 does not end when it is cancelled: it waits for ")
-    assert "Event.wait() (" if script is wait_for_ever else "sleep() (" in message
+    called = {wait_for_ever: "Event.wait()", send_again: "Agent.broadcast()", ask_again: "Agent.request()"}
+    assert f"waits for {called.get(script, 'sleep()')} (" in message
     assert "(test_end.py, line " in message
     gc.collect()
     # The process goes on, and so does the network.

@@ -215,6 +215,10 @@ class Waiter(Agent):
             case "group":
                 async with asyncio.TaskGroup() as group:
                     group.create_task(asyncio.Event().wait())
+            case "limit":
+                await asyncio.wait_for(self.inner(), None)
+            case "within":
+                await asyncio.wait_for(asyncio.Event().wait(), None)
             case "forever":
                 await asyncio.sleep(float("inf"))
 
@@ -231,11 +235,15 @@ class Waiter(Agent):
         ("event", "Event.wait()", "asyncio.Event().wait()"),
         ("future", "a future", "create_future"),
         ("group", "TaskGroup.__aexit__()", "async with asyncio.TaskGroup"),
+        # Its own coroutine inside of asyncio's is what it runs.
+        ("limit", "Event.wait()", "asyncio.Event().wait()"),
+        # Not the innermost coroutine of asyncio's, which depends on the version.
+        ("within", "wait_for()", "asyncio.wait_for(asyncio.Event"),
         ("forever", "sleep()", "asyncio.sleep(float"),
     ],
 )
 def test_a_standstill_names_the_agent_and_what_it_waits_for(how: str, what: str, where: str) -> None:
-    line = line_of(Waiter.inner if how == "event" else Waiter.run, where)
+    line = line_of(Waiter.inner if how in ("event", "limit") else Waiter.run, where)
     message = message_of(lambda: Network(topology.path(2)).run({0: Waiter(how), 1: Actor()}), Stalled)
     assert message == (
         f"at 1 s every task waits for what can never come: agent 0 waits for {what} (test_failures.py, line {line})"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable
@@ -90,6 +91,77 @@ def test_global_random_numbers_are_warned_of(draw: Callable[[], object]) -> None
     with pytest.warns(RuntimeWarning, match="draw from self.rng") as found:
         run(guess)
     assert found[0].filename == __file__
+
+
+def test_what_other_threads_draw_is_not_blamed_on_agents() -> None:
+    """As a Dask cluster's loop does, by functions that it imported before."""
+    drawn = threading.Event()
+    functions = [random.random, random.randint, random.choice]
+
+    def draw() -> None:
+        random.shuffle([1, 2, 3])
+        functions[1](0, 10)
+        np.random.rand(1)  # noqa: NPY002
+        np.random.seed(3)  # noqa: NPY002
+        drawn.set()
+
+    async def wait(agent: Agent) -> None:
+        await asyncio.sleep(1.0)
+        if agent.name == 0:
+            threading.Thread(target=draw).start()
+            assert drawn.wait(60)
+
+    before = vars(random).copy(), vars(np.random).copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(wait)
+    assert (vars(random), vars(np.random)) == before
+
+
+def test_an_agent_that_draws_beside_other_threads_is_warned_of() -> None:
+    async def guess(agent: Agent) -> None:
+        thread = threading.Thread(target=random.random)
+        thread.start()
+        thread.join()
+        random.choice([1, 2])
+
+    with pytest.warns(RuntimeWarning, match=r"draw from self\.rng"):
+        run(guess)
+
+
+def test_what_a_task_beside_the_run_draws_is_not_blamed_on_agents() -> None:
+    begun, drawn = threading.Event(), threading.Event()
+
+    async def wait(agent: Agent) -> None:
+        begun.set()
+        assert drawn.wait(60)
+
+    async def draw() -> None:
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        random.random()
+        drawn.set()
+
+    async def main() -> None:
+        agents = {node: Does(wait) for node in range(4)}
+        await asyncio.gather(draw(), Network(topology.ring(4), round_period=1.0).run_async(agents))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+
+
+def test_what_a_dask_cluster_draws_is_not_blamed_on_agents() -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
+    waits = {node: Does(lambda agent: asyncio.sleep(3.0)) for node in range(4)}
+    settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(silence_logs=50, **settings) as cluster,
+        distributed.Client(cluster),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        Network(topology.ring(4), round_period=1.0).run(waits, clock="wall")
 
 
 def test_an_agents_own_random_numbers_are_not_warned_of() -> None:

@@ -11,6 +11,7 @@ import pytest
 from netsim.studies.terminal import Countdown, Reporter
 from tests.command import MAIN, call
 from tests.netsim.studies.test_sweep import STUDY
+from tests.parts import pseudo_terminal
 
 
 @pytest.fixture
@@ -78,10 +79,8 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain(study: str, tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")
 def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None:
-    import pty
-
     flags = ["sweep", study, "--seed", "0:4", "--fail", "1", "--slow", "0.2", "--out", "out"]
-    ours, theirs = pty.openpty()
+    ours, theirs = pseudo_terminal()
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, *flags],
         cwd=tmp_path,

@@ -184,7 +184,7 @@ def test_what_is_between_the_fields_of_a_structure_does_not_travel() -> None:
     fields = np.dtype([("a", "S3"), ("b", [("c", "u1"), ("d", "f8")], (2,))], align=True)
     sent = np.ndarray((3, 2), fields, b"\xee" * 6 * fields.itemsize)
     clean = np.zeros_like(sent)
-    clean[...] = sent
+    clean["a"], clean["b"]["c"], clean["b"]["d"] = sent["a"], sent["b"]["c"], sent["b"]["d"]
     assert clean.tobytes() != sent.tobytes()
     for array, same_but_clean in ((sent, clean), (sent.T[::-1], clean.T[::-1]), (sent[0, 0], clean[0, 0])):
         assert encode(array) == encode(same_but_clean)
@@ -451,12 +451,34 @@ def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_num
         ["m", 0, 0, None, 1, 1],
         ["m", 0, 0, None, "1", True],
         ["m", 0, 0, None, 1, True, 2],
+        ["m", 0, 0, None, True, True],
+        ("m", 0, 0, None),
         {"m": 0},
     ],
 )
 def test_well_formed_bytes_may_still_be_no_frame(fields: Any) -> None:
     with pytest.raises(WireError, match="no frame"):
         decode_frame(encode(fields), 0.0, NAMES)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "<i8", "|u1", "<U2", "<M8[D]", "|V5", [("a", "<i4"), ("b", "<f4")]])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (4,), (6,), (4, 1), (6, 0), (0, 4), (4, 2, 3)])
+def test_an_array_of_any_shape_is_no_frame(dtype: Any, shape: tuple[int, ...]) -> None:
+    for data in (encode(np.zeros(shape, dtype)), encode([np.zeros(shape, dtype)]), encode(np.zeros((), dtype)[()])):
+        with pytest.raises(WireError, match="no frame"):
+            decode_frame(data, 0.0, NAMES)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_frame_with_an_array_in_place_of_a_field_is_no_frame(place: int) -> None:
+    for shape in ((), (0,), (1,), (2, 2)):
+        fields: list[Any] = ["m", 0, 0, None, 1, True]
+        fields[place] = np.ones(shape, int)
+        if place == 3:
+            assert decode_frame(encode(fields), 0.0, NAMES).payload.shape == shape
+        else:
+            with pytest.raises(WireError, match="no frame"):
+                decode_frame(encode(fields), 0.0, NAMES)
 
 
 # --- random payloads and bytes, a few seconds of them; `tests.fuzzers.wire` goes on as long as one likes -------------
