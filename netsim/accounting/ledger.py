@@ -175,8 +175,8 @@ class Ledger:
         DataFrame
             Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and, on wires, ``wire_bits``. In
             every row, offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the
-            columns ``by``, the first one first: agents as in the graph, kinds by their text. On a radio one transmission
-            serves many links, so a link has no wire bits of its own: see `senders_table`.
+            columns ``by``, the first one first: agents as in the graph, kinds by their text. On a radio one
+            transmission serves many links, so a link has no wire bits of its own: see `senders_table`.
         """
         import pandas as pd
 
