@@ -211,9 +211,9 @@ class Watch:
             # Earlier versions had numbers only.
             for place, (words, are_flags) in enumerate(zip(*changes[4:6], strict=True) if len(changes) > 4 else ()):
                 self._learn_column(place, found[3], words, are_flags)
-            for each, lack in zip(self._columns, changes[6] if len(changes) > 6 else (), strict=False):
-                each.is_found = each.is_found or not lack
-                each.lack = each.lack or lack or None
+            for watched, lack in zip(self._columns, changes[6] if len(changes) > 6 else (), strict=False):
+                watched.is_found = watched.is_found or not lack
+                watched.lack = watched.lack or lack or None
         except (IndexError, TypeError, ValueError) as error:
             raise NetsimError(f"agents' states cannot be read ({one_line(error)})") from None
         columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values

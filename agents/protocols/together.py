@@ -23,7 +23,7 @@ def roots_of(
         raise BadInput(f"{flag} = False: must be True for one agent; without one {why}")
     if len(roots) == 1:
         return []
-    parts = nx.weakly_connected_components(graph) if isinstance(graph, nx.DiGraph) else nx.connected_components(graph)
+    parts = nx.connected_components(graph.to_undirected(as_view=True))
     several = [[name for name in roots if name in part] for part in parts]
     return [each for each in several if len(each) > 1]
 
