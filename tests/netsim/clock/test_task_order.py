@@ -264,7 +264,7 @@ def alone(others: int = 0, first: bool = False, **settings: Any) -> tuple[Any, A
 @pytest.mark.parametrize(
     "settings",
     [{"workers": 2}, {"workers": 3}, {"trace": True}, {"sample": 0.03, "probes": [put_tasks_into_sets]}],
-    ids=str,
+    ids=", ".join,
 )
 def test_neither_workers_nor_a_trace_nor_a_probe_change_an_agents_order(settings: dict[str, Any]) -> None:
     assert alone(**settings) == alone()
