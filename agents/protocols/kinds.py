@@ -69,7 +69,7 @@ def fields(*forms: Form) -> Form:
     """Return a form of lists whose elements have these forms, in order."""
 
     def form(value: Any) -> bool:
-        # tuple() of an array's or a dict's elements is never asked for.
+        # Only lists and tuples are looked into: an array or a dict may raise where it is compared.
         return (
             isinstance(value, list | tuple)
             and len(value) == len(forms)
