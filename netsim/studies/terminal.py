@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from netsim._former import former_names
-from netsim.studies.paper_tables import with_shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +42,8 @@ class Reporter:
         """Print a table under its title."""
         if self.quiet or not self._texts or sys.stdout is None:
             return
+        from netsim.studies.paper_tables import with_shares
+
         frame = with_shares(frame, text)
         columns = [str(name) for name in frame.columns]
         cells = [[text(value) for value in row] for row in frame.itertuples(index=False)]

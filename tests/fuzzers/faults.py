@@ -33,10 +33,11 @@ def faulty(case: Case, seed: int, counts: dict[str, int]) -> Case:
 def check_faulty(seed: int, counts: dict[str, int], on_radio: bool = False) -> Played:
     """Check that what holds for any run holds with faults, and that looking changes nothing."""
     kind = RadioCase if on_radio else Case
-    played = faulty(kind(seed), seed, counts).play(trace=True)
+    case = faulty(kind(seed), seed, counts)
+    played = case.play(trace=True)
     check_books(played)
-    if on_radio:
-        check_air(played)
+    if isinstance(case, RadioCase):
+        check_air(played, case.retunes)
     check_same(played, faulty(kind(seed), seed, counts).play(watched=True))
     return played
 

@@ -31,6 +31,8 @@ def a_reliability(rng: Rng, case: Case) -> Reliability:
 def reliable(case: Case, seed: int, with_faults: bool) -> Case:
     """Return a case whose links are reliable in a way drawn from a seed, maybe with faults."""
     rng = np.random.default_rng([seed, 1])
+    # The channel's own frames are none that an agent asked for.
+    case.habits = {node: dataclasses.replace(habits, retunes=False) for node, habits in case.habits.items()}
     network, way = case.network, a_reliability(rng, case)
     network.link = dataclasses.replace(network.link, reliability=way)
     network.links = {ends: dataclasses.replace(link, reliability=way) for ends, link in network.links.items()}

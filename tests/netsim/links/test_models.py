@@ -338,7 +338,7 @@ def test_bits_of_the_numbers_are_fair() -> None:
 
 
 def test_names_purposes_seeds_and_directions_have_streams_of_their_own() -> None:
-    names = [0, 1, "0", "1", 0.0, (0, 1), (1, 0), "a", b"a", None, True]
+    names = [0, 1, "0", "1", 0.5, (0, 1), (1, 0), "a", b"a", None, -1]
     keys = np.array([name_key(name) for name in names], dtype=np.uint64)
     assert len(set(keys.tolist())) == len(names)
     both = np.array([link_keys(keys[i : i + 1], keys[j : j + 1])[0] for i in range(11) for j in range(11)])

@@ -507,7 +507,8 @@ def test_a_stopped_worker_is_named_and_may_go_on(monkeypatch: pytest.MonkeyPatch
     with warnings.catch_warnings():
         told = on_silence(monkeypatch, lambda number: os.kill(number, signal.SIGCONT))
         run = stopping()
-    [text] = told
+    # On a busy machine it is still stopped when the next warning is due.
+    (text,) = set(told)
     number = text.rpartition(" ")[2]
     assert re.fullmatch(
         rf"worker \d of 3 \(process {number}\) is stopped, and the run waits for it: kill -CONT {number}", text
