@@ -44,7 +44,7 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
                 runtime.attach_result_to(error)
                 raise
     except (Interrupted, SystemExit) as error:
-        # Only the runner's end closed the books: asyncio lets what an agent's `sys.exit` raises out of its loop at once.
+        # Only the runner's end closed the books: asyncio lets an agent's `sys.exit` out of its loop at once.
         runtime.attach_result_to(error)
         raise
 
