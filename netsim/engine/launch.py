@@ -43,8 +43,8 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
             except KeyboardInterrupt as error:
                 runtime.attach_result_to(error)
                 raise
-    except Interrupted as error:
-        # Only the runner's end closed the books.
+    except (Interrupted, SystemExit) as error:
+        # Only the runner's end closed the books: asyncio lets an agent's `sys.exit` out of its loop at once.
         runtime.attach_result_to(error)
         raise
 

@@ -665,7 +665,7 @@ class Jitter(Fault):
 
     def begin(self, player: "Player", number: int) -> None:
         for outbox, link_index in player.outboxes(self.on):
-            outbox.begin_jitter(link_index, number, self.most)
+            outbox.begin_jitter(link_index, number, self.most, self.begins)
 
     def end(self, player: "Player", number: int) -> None:
         for outbox, link_index in player.outboxes(self.on):

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim._former import former_names, must_be_current
@@ -216,7 +217,10 @@ def find_study(name: str) -> Scenario:
         if scenario is None and (runs or not found):
             scenario = plain.scenario_of(name, module, runs, _describe)
         if scenario is None:
-            raise BadInput(f"scenario = {name!r}: must define {plain.FORMS}; of the first it has {len(found)}")
+            why = f"of the first it has {len(found)}"
+            if not found and "__main__" in Path(name).read_text(errors="replace"):
+                why = 'what stands under `if __name__ == "__main__":` is not run here'
+            raise BadInput(f"scenario = {name!r}: must define {plain.FORMS}; {why}")
         return dataclasses.replace(scenario, module=module, sha256=sha256)
 
 

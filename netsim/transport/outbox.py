@@ -261,10 +261,15 @@ class Outbox:
         self._fast_path_allowed, self._rounds_differ = False, True
         self._choose_path()
 
-    def begin_jitter(self, link_index: int, number: int, most: float) -> None:
-        """Begin a burst of jitter (up to ``most`` s) on a link; ``number`` is the fault's index in the script."""
+    def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
+        """Begin a burst of jitter (up to ``most`` s) on a link.
+
+        ``number`` is the fault's index in the script. It does not choose the draws, because faults elsewhere would then
+        change them: the time ``at`` (s) does and, among bursts of the link that begin together, the order.
+        """
         wiring = self._wiring
-        key = draws.stream_keys(wiring.seed, wiring.keys[link_index : link_index + 1], f"jitter {number}")
+        purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"
+        key = draws.stream_keys(wiring.seed, wiring.keys[link_index : link_index + 1], purpose)
         self.bursts.begin(link_index, number, most, draws.Stream(int(key[0])), wiring.links[link_index].fifo)
         self._choose_path()
 

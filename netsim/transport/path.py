@@ -110,11 +110,13 @@ class Bursts:
     In a burst of jitter (`netsim.faults.Jitter`) frames take longer; `netsim.faults.Lose` loses the next frame.
     """
 
-    __slots__ = ("_active", "_latest", "_to_lose", "matter")
+    __slots__ = ("_active", "_begun", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
         # By link index and the number of the fault: the most (s), and where draws come from.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
+        # How many have begun, by link index and time (s).
+        self._begun: dict[tuple[int, float], int] = {}
         # The latest arrival (s) on links that keep the order of frames, once they had a burst.
         self._latest: dict[int, float] = {}
         # How many of the next frames are lost, by link index.
@@ -122,6 +124,12 @@ class Bursts:
         # Whether frames must be looked at: in a burst, after one where none may overtake those that it delayed, and
         # where the next is lost.
         self.matter = False
+
+    def count(self, link_index: int, at: float) -> int:
+        """Count a burst that begins on a link at a time (s), and return how many of that time were before it."""
+        before = self._begun.get((link_index, at), 0)
+        self._begun[link_index, at] = before + 1
+        return before
 
     def begin(self, link_index: int, number: int, most: float, stream: Stream, fifo: bool) -> None:
         """Delay frames of a link by up to ``most`` seconds more, drawn from ``stream``."""

@@ -53,6 +53,27 @@ def test_an_agent_that_raises() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("in_task", [False, True])
+def test_what_there_was_before_an_agent_exits_is_kept(in_task: bool) -> None:
+    class Exits(Agent):
+        async def leave(self) -> None:
+            sys.exit(4)
+
+        async def run(self) -> None:
+            async for k in self.rounds(5):
+                await self.broadcast("number", k)
+                await self.collect()
+                if k == 3:
+                    await (asyncio.create_task(self.leave()) if in_task else self.leave())
+
+    with pytest.raises(SystemExit) as caught:
+        Network(topology.path(3)).run(beside(Exits()))
+    run = vars(caught.value)["run"]
+    assert list(run.rounds["round"]) == [1, 2]
+    totals = run.ledger.table([]).iloc[0]
+    assert totals["offered"] == totals["delivered"] + totals["in_flight"] == 12
+
+
 @pytest.mark.parametrize(("failing", "more"), [(1, ""), (2, " (and 1 more)")])
 def test_an_agent_that_raises_in_a_task_group(failing: int, more: str) -> None:
     class Broken(Agent):

@@ -406,6 +406,30 @@ def test_jitter_on_some_links_leaves_the_others() -> None:
     assert len(late) == 10
 
 
+def test_faults_elsewhere_leave_the_draws_of_jitter() -> None:
+    def delays(faults: list[Fault]) -> list[tuple[float, float]]:
+        _, run = talk(faults)
+        table = run.trace.table()
+        on_link = table[(table["event"] == "delivered") & (table["sender"] == 0) & (table["receiver"] == 1)]
+        return list(zip(on_link["message"], on_link["time_s"], strict=True))
+
+    burst, other = Jitter(0.2, at=2.5), Jitter(0.2, on=[(2, 3)])
+    alone = delays([burst])
+    for before in (ClockSkew(2, drift=1e-3), LinkDown(2, 3, at=1), other, Jitter(0.2, at=2.5, on=[(2, 3)])):
+        assert delays([before, burst]) == alone, before
+    # An earlier burst of the link adds its delays, and has ended here; two that begin together have draws of their own.
+    late = [row for row in delays([Jitter(0.2, at=0.5, until=1.5), burst]) if row[1] > 2.5]
+    assert late == [row for row in alone if row[1] > 2.5]
+    twice = delays([burst, burst])
+    assert all(both > one for (_, one), (_, both) in zip(alone, twice, strict=True) if one > 2.5)
+    assert (
+        len(
+            {round((both - one) / (one % 1 - 0.1), 6) for (_, one), (_, both) in zip(alone[3:], twice[3:], strict=True)}
+        )
+        > 1
+    )
+
+
 def test_frames_of_a_fifo_link_keep_their_order_in_a_burst_and_after_it() -> None:
     class Counter(netsim.Agent):
         def __init__(self) -> None:

@@ -812,6 +812,13 @@ def test_a_file_that_does_not_run_is_refused_with_its_line(text: str, wanted: st
     assert not [key for key in sys.modules if "_scenario_" in key]
 
 
+def test_a_script_that_runs_only_as_the_main_module_is_told_so(tmp_path: Path) -> None:
+    text = "from netsim import Network, topology\n\n\ndef main():\n    Network(topology.path(2)).run({})\n\n\n"
+    path = written(tmp_path, text + 'if __name__ == "__main__":\n    main()\n')
+    with pytest.raises(BadInput, match=r'what stands under `if __name__ == "__main__":` is not run here$'):
+        catalogue.find_study(path)
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_bytes(b"x = '\xff'\n")
     with pytest.raises(BadInput, match=r"^scenario = (?!.*\n).*: must be a Python file that runs; SyntaxError"):
