@@ -6,8 +6,6 @@ After ``import netsim`` every name in ``__all__`` is there; a room of the packag
 
 import lazy_loader
 
-from netsim import _former
 from netsim._version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = _former.with_former_names(__getattr__)

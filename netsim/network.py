@@ -5,12 +5,10 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import networkx as nx
 
-from netsim._former import SETTINGS
 from netsim.agent import Agent
 from netsim.clock.clock import ClockName, Loop, new_loop
 from netsim.clock.rounds import SHORTEST_ROUND
@@ -65,7 +63,7 @@ _MOST_KINDS = 128
 _MIN_SAMPLE_FRACTION = 1e-8
 
 
-@partial(check.named, gone=SETTINGS)
+@check.named
 class Network:
     """A graph whose edges are links, one in each direction; in a directed graph, one along each edge.
 

@@ -7,10 +7,7 @@ which tests/netsim/core/test_core.py checks. So a change begins with the twin.
 The compiled core is used where it was built. The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
 """
 
-from typing import TYPE_CHECKING
-
 import netsim.coders  # noqa: F401  registers the coders, so that coded arrays can be decoded
-from netsim._former import former_names
 from netsim.core.arrival_queue import ArrivalQueue
 from netsim.core.broadcast_path import BroadcastPath
 from netsim.core.copies import Copies
@@ -41,6 +38,3 @@ if _core is not None:
 
 NAME = "python" if _core is None else "compiled"
 """``compiled`` or ``python``."""
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__)

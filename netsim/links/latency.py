@@ -11,13 +11,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.util import check
 
 __all__ = ["Latency", "constant", "exponential", "lognormal", "normal", "of", "pareto", "trace", "uniform"]
-
-__getattr__ = former_names(__name__)
 
 Delays = NDArray[np.float64]
 

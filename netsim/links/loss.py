@@ -11,14 +11,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 
 __all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "varying"]
-
-__getattr__ = former_names(__name__)
 
 Decide = Callable[[float], bool]
 

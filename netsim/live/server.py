@@ -18,7 +18,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from netsim._former import former_names
 from netsim.accounting.scene import Scene
 from netsim.engine.observers import Viewer
 from netsim.errors import NetsimError, one_line
@@ -31,8 +30,6 @@ from netsim.run import Run
 from netsim.util import check
 
 __all__ = ["Answer", "Loopback", "ViewServer", "live_view"]
-
-__getattr__ = former_names(__name__)
 
 # Real seconds without a request after which no page is taken to be open; a hidden page asks once a minute.
 _PATIENCE = 90.0

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim._former import former_names
 from netsim.accounting.captions import LABELLED, Captions
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.scene import Scene
@@ -36,8 +35,6 @@ from netsim.run import Run
 from netsim.watch import Watch
 
 __all__ = ["PendingFrames", "RunView", "ShownChanges", "ShownRows"]
-
-__getattr__ = former_names(__name__)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

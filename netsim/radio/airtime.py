@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim._former import former_names
 from netsim.core.records import ON_AIR, as_column
 from netsim.radio.energy import STATES
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["AirtimeLog", "Counts", "OnAir"]
-
-__getattr__ = former_names(__name__)
 
 
 @dataclass(slots=True)

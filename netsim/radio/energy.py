@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netsim._former import former_names
 from netsim.clock.clock import LocalClock, Loop
 from netsim.errors import BadInput
 from netsim.transport.transmitter import time_tolerance
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from netsim.radio.mac import Mac
 
 __all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
-
-__getattr__ = former_names(__name__)
 
 STATES = ("transmit", "receive", "listen", "sleep")
 """What a radio may be doing: sending; receiving, for itself or not; on and idle; off."""

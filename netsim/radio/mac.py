@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim._former import former_names
 from netsim.clock.clock import LocalClock
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
 
 __all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
-
-__getattr__ = former_names(__name__)
 
 
 # --- access to the channel --------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from netsim._former import former_names
 from netsim.clock.clock import LocalClock
 from netsim.core.records import LOST
 from netsim.radio.airtime import AirtimeLog
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
 
 __all__ = ["EventQueue", "Medium", "RadioLink"]
-
-__getattr__ = former_names(__name__)
 
 COMPILED = compiled("radio._mac")
 """The compiled twin of what happens for each frame; None: it is not there, or not to be used."""

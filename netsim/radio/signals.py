@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.transmitter import time_tolerance
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from netsim.radio.mac import Mac
 
 __all__ = ["Receiver", "Signal"]
-
-__getattr__ = former_names(__name__)
 
 # Of several causes the first in this list counts, in whatever order they came about; LOST: nothing comes, or no more.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)

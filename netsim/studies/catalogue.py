@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim._former import former_names, must_be_current
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.util.datafiles import digest_of, recording
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from netsim.studies.terminal import Reporter
 
 # To list the studies takes no networks: what runs one is imported where it does.
-
-__getattr__ = former_names(__name__)
 
 GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
@@ -116,9 +113,7 @@ class Scenario:
         at = parameters.pop(AT.name, None)
         more = {AT.name: joined(at)} if at else {}
         known = {parameter.name: parameter.default for parameter in self.parameters}
-        for name, value in parameters.items():
-            if name not in known:
-                must_be_current(name, value)
+        for name in parameters:
             check.one_of("parameter", name, known)
         columns = tuple(column for registry in registries() for column in registry.columns)
         study = Study(self.name, known | parameters | more, columns=columns, trace=trace, reporter=reporter)

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import click
 
-from netsim._former import SETTINGS, must_be_current
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
@@ -81,16 +80,7 @@ def _options(scenario: Scenario) -> list[click.Parameter]:
                 help=parameter.description,
             )
         )
-    for name in SETTINGS.keys() - {parameter.name for parameter in scenario.parameters}:
-        former = f"--{name}/--no-{name}"
-        options.append(click.Option([former], default=None, hidden=True, expose_value=False, callback=_refuse_former))
     return options
-
-
-def _refuse_former(context: click.Context, option: click.Parameter, value: bool | None) -> None:
-    """Refuse a flag that earlier versions had."""
-    if value is not None:
-        must_be_current(str(option.name), value)
 
 
 def is_quick(arguments: Sequence[str]) -> bool:
@@ -420,8 +410,6 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     for word in words:
         flag, joined, value = word.partition("=")
         negated = flag.startswith("--no-") and f"--{flag[5:]}" in known
-        if flag not in known and not negated:
-            must_be_current(flag.removeprefix("--"), value or True)
         parameter = known[check.one_of("flag", f"--{flag[5:]}" if negated else flag, known)]
         if parameter.kind is bool and not joined:
             value = "false" if negated else "true"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim._former import former_names
 from netsim.studies import columns as known
 from netsim.util import check
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__getattr__ = former_names(__name__)
 
 LABELS = known.LABELS
 """Axis labels by column (`netsim.studies.columns`)."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import numpy as np
 
-from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies.formats import OF_EVERY_RUN, find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from netsim.studies.study import Study
-
-__getattr__ = former_names(__name__)
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
 """The files of every run folder; tables may be Parquet instead."""

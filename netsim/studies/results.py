@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
@@ -55,8 +54,6 @@ __all__ = [
     "statistic",
     "style",
 ]
-
-__getattr__ = former_names(__name__)
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
 _FARTHEST = 1e300  # beyond this matplotlib has no room for ticks

@@ -10,12 +10,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from netsim._former import former_names
-
 if TYPE_CHECKING:
     import pandas as pd
-
-__getattr__ = former_names(__name__)
 
 # A whole float from here on is most likely no count but a measure that diverged.
 _LARGE = 1e15

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import export as formats
-from netsim._former import former_names
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.frames import MOST
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from netsim.replay.picture import Wanted
-
-__getattr__ = former_names(__name__)
 
 
 def replay(

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import core
-from netsim._former import SETTINGS, must_be_current
 from netsim.accounting.events import first_difference
 from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
@@ -257,11 +256,10 @@ def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> di
     """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
     known = {each.name: each for each in scenario.flags}
     try:
-        for name, value in given.items():
-            if name not in known and not (name in SETTINGS and value is False):
-                must_be_current(name, value)
+        for name in given:
+            if name not in known:
                 raise BadInput(f"it has no parameter {name!r} any more")
-        return {name: _value(known[name], value) for name, value in given.items() if name in known}
+        return {name: _value(known[name], value) for name, value in given.items()}
     except BadInput as error:
         raise BadInput(f"{what}; {error}") from None
 

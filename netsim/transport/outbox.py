@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from netsim._former import former_names
 from netsim.core import BroadcastPath, Frame
 from netsim.core.delivery import Delivery
 from netsim.core.link_draws import LinkDraws
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from netsim.transport.inbox import Inbox
 
 __all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
-
-__getattr__ = former_names(__name__)
 
 MAX_SENDS_PER_INSTANT = 100_000
 """Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""

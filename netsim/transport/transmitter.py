@@ -9,13 +9,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from netsim._former import former_names
 from netsim.links.link import Budget, Link
 from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
-
-__getattr__ = former_names(__name__)
 
 # Rounding tolerance (s): because times are rounded, timers may fire this much early.
 _EARLY = 1e-9

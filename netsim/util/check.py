@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar, Unpack, cast, get_args, get_origin
 
 import numpy as np
@@ -68,19 +67,16 @@ def doubt(text: str) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
-def named(function: _Function, gone: Mapping[str, str] = MappingProxyType({})) -> _Function:
-    """Return a function, or a class, that raises BadInput for an argument whose name it does not know.
-
-    ``gone`` are arguments of earlier versions, with what must be done instead.
-    """
+def named(function: _Function) -> _Function:
+    """Return a function, or a class, that raises BadInput for an argument whose name it does not know."""
     if isinstance(function, type):
         made: Any = function
-        made.__init__ = _named(made.__init__, function.__name__, gone)
+        made.__init__ = _named(made.__init__, function.__name__)
         return function
-    return cast(_Function, _named(function, function.__name__, gone))
+    return cast(_Function, _named(function, function.__name__))
 
 
-def _named(function: Callable[..., Any], title: str, gone: Mapping[str, str]) -> Callable[..., Any]:
+def _named(function: Callable[..., Any], title: str) -> Callable[..., Any]:
     names = [name for name in _names(function) if name != "self"]
     known = frozenset(names)
 
@@ -88,8 +84,6 @@ def _named(function: Callable[..., Any], title: str, gone: Mapping[str, str]) ->
     def checked(*values: Any, **arguments: Any) -> Any:
         if not known.issuperset(arguments):
             unknown = next(name for name in arguments if name not in known)
-            if unknown in gone:
-                raise refuse(unknown, arguments[unknown], gone[unknown])
             one_of(f"argument of {title}", unknown, names)
         return function(*values, **arguments)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netsim._former import former_names
 from netsim._version import __version__
 from netsim.distributed.transport import TRANSPORTS, Transport, transport_of
 from netsim.errors import BadInput, one_line
@@ -22,8 +21,6 @@ from netsim.studies.catalogue import Scenario
 from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
-
-__getattr__ = former_names(__name__)
 
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netsim._former import must_be_current
 from netsim.errors import BadInput
 from netsim.faults.words import joined
 from netsim.studies.catalogue import AT, Parameter, Scenario, flag
@@ -86,8 +85,6 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
     known = {parameter.name: parameter for parameter in scenario.flags}
     values = {}
     for name, several in given.items():
-        if name not in known:
-            must_be_current(name, several)
         check.one_of("parameter", name, known)
         listed = _several(name, several) if isinstance(several, list | tuple | range) else [several]
         if not listed:

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from netsim._former import former_names
 from netsim.errors import NetsimError, chain, one_line
 from netsim.studies import catalogue
 from netsim.studies.folder import Unsaved, is_whole, write
@@ -22,8 +21,6 @@ from netsim.studies.study import Study
 from netsim.studies.sweeps.grid import Point
 from netsim.util import check
 from netsim.util.files import write_whole
-
-__getattr__ = former_names(__name__)
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
 _TRIES = 2  # of a point whose process is killed each time

@@ -476,11 +476,6 @@ RATED = Link(rate=1e3)
         (lambda: Network(topology.path(2), round_period=float("inf")), "round_period = inf: must be finite"),
         (lambda: Network(topology.path(2), round_period="1"), "round_period = '1': must be a number >= 1e-09"),
         (lambda: Network(topology.path(2), medium="radios"), "one of wires, radio (did you mean 'radio'?)"),
-        (
-            lambda: Network(topology.path(2), RATED, medium="radio", collisions=True),
-            "collisions = True: must be left out; transmissions collide on a network with "
-            "medium=netsim.Radio(access='aloha')",
-        ),
         (lambda: Network(topology.path(2), inbox_limit=0), "inbox_limit = 0: must be a whole number >= 1"),
         (lambda: Network(topology.path(3), links={(0, 2): Link()}), "links = (0, 2): must be keyed by (sender, rec"),
         (lambda: Network(topology.path(3), links={0: Link()}), "links = 0: must be keyed by (sender, receiver)"),

@@ -15,7 +15,6 @@ from netsim import BadInput
 from netsim.accounting import Trace
 from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
-from netsim.studies.cli import app
 from tests.command import call, call_apart
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
@@ -47,9 +46,8 @@ def test_list_names_every_scenario(tmp_path: Path) -> None:
 
 
 def test_studies_without_a_group_are_listed_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.warns(DeprecationWarning, match=r"^netsim\.studies\.catalogue\.Listed is now"):
-        listed = catalogue.Listed
-    entries = {"b": catalogue.Entry("m:b", "B."), "a": listed("m:a", "A."), "c": catalogue.Entry("m:c", "C.", "mine")}
+    entries = {each: catalogue.Entry(f"m:{each}", f"{each.upper()}.") for each in ("b", "a")}
+    entries["c"] = catalogue.Entry("m:c", "C.", "mine")
     registries = catalogue.Registry(entries), catalogue.Registry({"a": catalogue.Entry("x:a", "X.", "theirs")})
     monkeypatch.setattr(catalogue, "registries", lambda: registries)
     assert {group: list(each) for group, each in catalogue.grouped().items()} == {"mine": ["c"], "others": ["a", "b"]}
@@ -426,9 +424,3 @@ def test_what_no_sweep_could_run_either_is_refused_as_before(flags: list[str], t
     assert done.returncode == 2
     assert "sweep" not in done.stderr
     assert f"'{flags[0]}'" in done.stderr
-
-
-@pytest.mark.parametrize("words", ["run coke", "sweep coke --out swept", "deploy coke"])
-def test_a_flag_that_is_gone_names_what_to_use(words: str) -> None:
-    with pytest.raises(BadInput, match=r"collisions = True: .* medium=netsim.Radio\(access='aloha'\)"):
-        app([*words.split(), "--collisions"], standalone_mode=False)

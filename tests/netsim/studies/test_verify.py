@@ -177,11 +177,6 @@ def test_a_file_that_changed_or_went_is_reported(text: str | None, expected: str
     ("name", "change", "expected"),
     [
         ("settings.json", lambda text: text.replace('"seed"', '"sed"'), "it has no parameter 'sed' any more"),
-        (
-            "settings.json",
-            lambda text: text.replace('"seed": 3', '"collisions": true'),
-            "collisions = True: must be left",
-        ),
         ("settings.json", lambda text: text.replace('"seed": 3', '"seed": "3"'), "seed = '3': must be of type int"),
         ("summary.json", lambda text: text[:100], "it cannot be read"),
         ("settings.json", lambda text: text.replace('"partial": false', '"partial": true'), "it is partial"),
@@ -191,11 +186,6 @@ def test_what_cannot_be_repeated_is_refused_in_one_line(name: str, change: Any, 
     edit(folder, name, change)
     with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{expected}[^\n]*$"):
         netsim.studies.verify(folder)
-
-
-def test_a_setting_that_is_gone_and_was_off_is_left_out(folder: Path) -> None:
-    edit(folder, "settings.json", lambda text: text.replace('"seed": 3', '"seed": 3, "collisions": false'))
-    assert netsim.studies.verify(folder).state == "identical"
 
 
 def test_the_command_its_words_and_its_status(folder: Path, tmp_path: Path) -> None:
