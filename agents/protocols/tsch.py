@@ -56,8 +56,9 @@ class TSCH(Mac):
     * Beacons carry ASN and the sender's hops from the root. A node that joins listens on one
       channel until it hears one. Later each beacon from nearer to the root sets its clock right, and its sender is the
       time source; where none came for ``beacons`` seconds, so does one from as near. Messages of the time source set
-      the clock as well, and its acknowledgements show that it is still right. After 2.5 ``beacons`` seconds without
-      any of these a node only listens, and after 5 it joins again.
+      the clock as well, and its acknowledgements show that it is still right; one whose beacon is not from nearer to
+      the root any more is no time source. After 2.5 ``beacons`` seconds without any of these a node only listens,
+      and after 5 it joins again.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
     A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or a routing
@@ -257,6 +258,9 @@ class TSCH(Mac):
             if self._leads(hops):
                 self._source, self.hops = frame.sender, hops + 1
                 self._zero = began - self.offset - asn * self.slot
+            elif frame.sender == self._source:
+                # It is no nearer to the root any more, and may have its time from this node.
+                self._source = None
         else:
             self._take_in(frame)
         if frame.sender == self._source:
