@@ -198,3 +198,9 @@ def test_a_network_follows_its_root_when_that_returns_with_another_time() -> Non
     assert [agent.hops for agent in agents.values()] == [0, 1, 2]
     zeros = [agent._zero for agent in agents.values()]
     assert max(zeros) - min(zeros) < 1e-3
+
+
+def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> None:
+    """Otherwise a node finds its clock wrong before it can have heard the next one."""
+    with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
+        TSCH(slotframe=7, beacons=0.01)
