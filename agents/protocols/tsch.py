@@ -75,7 +75,7 @@ class TSCH(Mac):
     hopping : sequence of int
         Channels.
     beacons : float
-        Mean seconds between two beacons of a node.
+        Mean seconds between two beacons of a node; at least a slotframe.
     retries : int
         How often a message is sent again.
 
@@ -120,7 +120,7 @@ class TSCH(Mac):
         self.hopping = tuple(check.integer("hopping", each, low=0, high=MOST_CHANNEL) for each in channels)
         self.offset = check.finite("offset", offset, above=0, high=slot)
         self.guard = check.finite("guard", guard, above=0, high=2 * offset)
-        self.beacons = check.finite("beacons", beacons, above=0)
+        self.beacons = check.finite("beacons", beacons, low=self.slot * self.slotframe)
         self.retries = check.integer("retries", retries, low=0)
         self.hops: int | None = 0 if is_root else None
         self.joined_at: float | None = 0.0 if is_root else None

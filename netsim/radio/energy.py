@@ -715,6 +715,8 @@ class EnergyAccount:
             If ``Energy(states=...)`` has no such part or state.
         """
         states = self._meter.energy.states
+        if not states:
+            raise check.refuse("part", part, "one of Energy(states=...), which has none")
         check.one_of("part", part, states)
         check.one_of("state", state, states[part])
         now = self._now()
@@ -724,7 +726,7 @@ class EnergyAccount:
     def spend(self, what: str, joules: float) -> None:
         """Spend joules at once, as `netsim.Agent.spend` does."""
         taken = [f"{part}_{state}" for part, each in self._meter.energy.states.items() for state in each]
-        if not isinstance(what, str) or what in (*_COLUMNS, *taken):
+        if not isinstance(what, str) or what in ("", *_COLUMNS, *taken):
             raise check.refuse("what", what, "a name that is not a state's or a column's of Run.energy")
         now = self._now()
         self._meter.spend(what, check.finite("joules", joules, low=0), now)
