@@ -214,7 +214,7 @@ class Glossy(Speaker):
             return True
         # An initiator that crashed counts from 1 again.
         began = self._next(frame) - (relays + 1) * self.slot
-        return began - self.reference > self.period / 2
+        return bool(began - self.reference > self.period / 2)
 
     def _next(self, frame: netsim.Frame) -> float:
         """Return when (s) the slot after that of a frame begins, which has just been received."""

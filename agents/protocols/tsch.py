@@ -195,6 +195,9 @@ class TSCH(Mac):
                 if self.joined_at is None:
                     self.joined_at = self.now
                 return
+            if self.is_own(frame):
+                # The radio has acknowledged it.
+                self._take_in(frame)
 
     async def _cell(self, asn: int, begins: float) -> None:
         """Send what is due in a shared cell, or listen."""

@@ -204,3 +204,20 @@ def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> Non
     """Otherwise a node finds its clock wrong before it can have heard the next one."""
     with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
         TSCH(slotframe=7, beacons=0.01)
+
+
+def test_a_node_that_joins_again_takes_what_it_acknowledges() -> None:
+    class Posts(Mote):
+        async def work(self) -> None:
+            for k in range(self.posts):
+                await asyncio.sleep(0.1)
+                self.done.append(bool(await self.post(1, k)))
+
+    agents = {
+        k: Posts(posts=400 if k == 2 else 0, is_root=k == 0, beacons=3.0, slotframe=7, hopping=(0, 1, 2))
+        for k in range(3)
+    }
+    play(nx.path_graph(3), dict(agents), 100.0, [Crash(0, at=20.0)])
+    acknowledged = {k for k, done in enumerate(agents[2].done) if done}
+    assert acknowledged - {k for _, k in agents[1].took} == set()
+    assert agents[1].joins > 1
