@@ -92,6 +92,32 @@ def test_a_file_that_cannot_be_imported_gets_nothing_and_one_line(folder: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "method"), [("list", "__eq__"), ("list", "__len__"), ("str", "__eq__")], ids=["equal", "short", "text"]
+)
+def test_a_class_of_its_own_that_equals_any_other_gets_nothing(folder: Path, base: str, method: str) -> None:
+    answer = "0" if method == "__len__" else "True"
+    text = f"""
+import netsim
+
+class Any({base}):
+    def {method}(self, *other):
+        return {answer}
+
+    __hash__ = {base}.__hash__
+
+class Broadcast(netsim.Agent):
+    def __init__(self, text=None):
+        self.delivered = {"Any()" if base == "list" else "[Any('')]"}
+
+    async def run(self):
+        pass
+"""
+    found, _ = graded(folder, written(folder, text))
+    assert found["score"] == 0
+
+
+@pytest.mark.slow
 def test_what_ends_the_process_keeps_what_it_has(folder: Path) -> None:
     good = (folder / "reference" / "broadcast.py").read_text()
     # Only the last test lets a node begin for a second time.

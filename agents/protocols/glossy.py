@@ -46,7 +46,7 @@ class Glossy(Speaker):
     n_tx : int
         How often each node sends a flood's frame.
     period : float
-        Seconds from one flood to the next.
+        Seconds from one flood to the next; 2 · ``n_tx`` slots and ``guard`` must fit in.
     slot : float
         Seconds from the beginning of a frame to that of the next: the time on the air, and more than 192 us in which
         radios turn between receiving and sending.
@@ -94,6 +94,10 @@ class Glossy(Speaker):
         self.slot = check.finite("slot", slot, above=_TURNAROUND)
         self.duration = check.finite("duration", duration, above=0, high=period)
         self.guard = check.finite("guard", guard, low=0, high=period)
+        # The initiator's radio is busy for so long; the next flood must not be due yet.
+        busy = 2 * self.n_tx * self.slot
+        if busy + self.guard > self.period * (1 + check.ROUNDING):
+            raise check.refuse("period", self.period, f"at least 2 · n_tx · slot and guard, {busy + self.guard:g} s")
         self.patience = check.integer("patience", patience, low=0)
         self.jitter = check.finite("jitter", jitter, low=0, high=slot)
         self.hops: int | None = 0 if is_initiator else None
@@ -101,6 +105,8 @@ class Glossy(Speaker):
         # When (s) the next flood is expected, None if that is not known; and how many in a row did not come.
         self._due: float | None = None
         self._missed = 0
+        # The last flood that was taken.
+        self._last: int | None = None
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
@@ -125,7 +131,7 @@ class Glossy(Speaker):
         must_send_at_once(self)
         self.radio.on()
         if not self.is_initiator:
-            self._due = None
+            self._due = self._last = None
             while True:
                 await self._follow()
         begins, number = self.now, 0
@@ -167,13 +173,14 @@ class Glossy(Speaker):
     async def _relay(self, seconds: float) -> bool:
         """Receive the frames of a flood, the first within some seconds, and send each on; return whether any came."""
         for sent in range(self.n_tx):
-            frame = await self.radio.listen(seconds, until=self._is_flood)
+            frame = await self.radio.listen(seconds, until=self._is_flood if sent else self._is_new_flood)
             if frame is None:
                 return sent > 0
             number, relays, value = frame.payload
             at = self._next(frame)
             if sent == 0:
                 self.hops, self.reference = relays + 1, at - (relays + 1) * self.slot
+                self._last = number
                 self.take(number, value)
             await self._until(at + self.jitter * self.rng.random())
             await self.broadcast(FLOOD, [number, relays + 1, value])
@@ -197,6 +204,17 @@ class Glossy(Speaker):
             self.foreign[frame.kind] += 1
             return False
         return True
+
+    def _is_new_flood(self, frame: netsim.Frame) -> bool:
+        """Return whether a frame is of another flood than the last, which others may still send."""
+        if not self._is_flood(frame):
+            return False
+        number, relays, _ = frame.payload
+        if number != self._last or self.reference is None:
+            return True
+        # An initiator that crashed counts from 1 again.
+        began = self._next(frame) - (relays + 1) * self.slot
+        return bool(began - self.reference > self.period / 2)
 
     def _next(self, frame: netsim.Frame) -> float:
         """Return when (s) the slot after that of a frame begins, which has just been received."""

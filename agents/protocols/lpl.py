@@ -162,6 +162,9 @@ class LPL(Mac):
             # A receiver that misses the rest of the train still waits for the data and their repetitions.
             await self.broadcast(CALL, end - self.now + self.listen)
             await asyncio.sleep(self.listen / 2)
+            if (left := self.radio.transmit_left) > self.listen / 2:
+                longest = f"longer than a strobe's time on the air ({self.listen / 2 + left:g} s)"
+                raise check.refuse("listen", self.listen, longest)
 
     async def _broadcast(self, packet: list[Any]) -> None:
         """Send the data to all who are awake, and wait until they are sent."""
@@ -232,7 +235,7 @@ class ContikiMAC(LPL):
 
     def __init__(self, period: float = 0.125, listen: float = 12.5e-3, gap: float = 0.7e-3) -> None:
         super().__init__(period, listen)
-        self.gap = check.finite("gap", gap, above=0)
+        self.gap = check.finite("gap", gap, above=0, high=period)
 
     async def _wake_up(self) -> None:
         for _ in range(2):

@@ -56,8 +56,9 @@ class TSCH(Mac):
     * Beacons carry ASN and the sender's hops from the root. A node that joins listens on one
       channel until it hears one. Later each beacon from nearer to the root sets its clock right, and its sender is the
       time source; where none came for ``beacons`` seconds, so does one from as near. Messages of the time source set
-      the clock as well, and its acknowledgements show that it is still right. After 2.5 ``beacons`` seconds without
-      any of these a node only listens, and after 5 it joins again.
+      the clock as well, and its acknowledgements show that it is still right; one whose beacon is not from nearer to
+      the root any more is no time source. After 2.5 ``beacons`` seconds without any of these a node only listens,
+      and after 5 it joins again.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
     A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or a routing
@@ -74,7 +75,7 @@ class TSCH(Mac):
     hopping : sequence of int
         Channels.
     beacons : float
-        Mean seconds between two beacons of a node.
+        Mean seconds between two beacons of a node; at least a slotframe.
     retries : int
         How often a message is sent again.
 
@@ -119,7 +120,7 @@ class TSCH(Mac):
         self.hopping = tuple(check.integer("hopping", each, low=0, high=MOST_CHANNEL) for each in channels)
         self.offset = check.finite("offset", offset, above=0, high=slot)
         self.guard = check.finite("guard", guard, above=0, high=2 * offset)
-        self.beacons = check.finite("beacons", beacons, above=0)
+        self.beacons = check.finite("beacons", beacons, low=self.slot * self.slotframe)
         self.retries = check.integer("retries", retries, low=0)
         self.hops: int | None = 0 if is_root else None
         self.joined_at: float | None = 0.0 if is_root else None
@@ -194,6 +195,9 @@ class TSCH(Mac):
                 if self.joined_at is None:
                     self.joined_at = self.now
                 return
+            if self.is_own(frame):
+                # The radio has acknowledged it.
+                self._take_in(frame)
 
     async def _cell(self, asn: int, begins: float) -> None:
         """Send what is due in a shared cell, or listen."""
@@ -257,6 +261,9 @@ class TSCH(Mac):
             if self._leads(hops):
                 self._source, self.hops = frame.sender, hops + 1
                 self._zero = began - self.offset - asn * self.slot
+            elif frame.sender == self._source:
+                # It is no nearer to the root any more, and may have its time from this node.
+                self._source = None
         else:
             self._take_in(frame)
         if frame.sender == self._source:

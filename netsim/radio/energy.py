@@ -40,8 +40,9 @@ _MOST_DBM = 200.0
 # What has a column of its own in `netsim.Run.energy`.
 _COLUMNS = (*STATES, "bits", "used", "left", "died_at")
 
-# Sums of periods are rounded: what is so little of a period before its end is the next one's beginning.
-_ROUNDING = 1e-9
+# Sums of periods are rounded: what is so little of a period before its end is the next one's beginning. No more than
+# this share of the shortest window is, however long the period.
+_ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 
 
 @check.named
@@ -371,7 +372,7 @@ class Schedule:
 
     def is_awake(self, time: float) -> bool:
         """Return whether the radio is on at a time (s)."""
-        phase, rounding = self._place(time)[1], _ROUNDING * self.period
+        phase, rounding = self._place(time)[1], self._rounding(time)
         return any(start - rounding <= phase < start + seconds - rounding for start, seconds in self.windows)
 
     def next_awake(self, time: float) -> float:
@@ -419,8 +420,13 @@ class Schedule:
     def _place(self, time: float) -> tuple[int, float]:
         """Return the number of the period at a time (s), and how far into it that is."""
         since = time - self.offset
-        number = math.floor(since / self.period + _ROUNDING)
+        number = math.floor((since + self._rounding(time)) / self.period)
         return number, max(0.0, since - number * self.period)
+
+    def _rounding(self, time: float) -> float:
+        """Return by how much (s) a time may miss the edge of a window that is meant."""
+        shortest = min(seconds for _, seconds in self.windows)
+        return min(_ROUNDING * self.period, max(_OF_WINDOW * shortest, 4 * math.ulp(time)))
 
     def _until(self, time: float) -> float:
         number, phase = self._place(time)
@@ -706,6 +712,8 @@ class EnergyAccount:
             If ``Energy(states=...)`` has no such part or state.
         """
         states = self._meter.energy.states
+        if not states:
+            raise check.refuse("part", part, "one of Energy(states=...), which has none")
         check.one_of("part", part, states)
         check.one_of("state", state, states[part])
         now = self._now()
@@ -715,7 +723,7 @@ class EnergyAccount:
     def spend(self, what: str, joules: float) -> None:
         """Spend joules at once, as `netsim.Agent.spend` does."""
         taken = [f"{part}_{state}" for part, each in self._meter.energy.states.items() for state in each]
-        if not isinstance(what, str) or what in (*_COLUMNS, *taken):
+        if not isinstance(what, str) or what in ("", *_COLUMNS, *taken):
             raise check.refuse("what", what, "a name that is not a state's or a column's of Run.energy")
         now = self._now()
         self._meter.spend(what, check.finite("joules", joules, low=0), now)

@@ -186,6 +186,9 @@ class SpaceTime:
             x = self.x(each * step)
             drawing.line([(x, self.top - 4 * k), (x, self.bottom + 4 * k)], Pen("faint", width=k))
             text = seconds(each * step, span, step).split()[0] + (f" {unit}" if each == last else "")
+            # The last one's unit, or many digits, must not be cut off at the edge of the picture.
+            half = width_of(text, 12 * k) / 2 + 2 * k
+            x = max(half, min(x, drawing.width - half))
             drawing.word(x, self.bottom + 19 * k, text, 12 * k, "soft", anchor="middle", rim="")
 
     def _draw_cuts(self) -> None:

@@ -235,6 +235,23 @@ def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("period", "guard", "n_tx"), [(0.04, 0.01, 6), (0.04, 0.01, 10), (0.1, 0.08, 3)])
+def test_a_node_takes_a_flood_once_though_others_still_send_it(period: float, guard: float, n_tx: int) -> None:
+    """It listens for the next flood while the last goes on, some hops away."""
+    _, agents = flood(nx.path_graph(12), 1, period=period, guard=guard, n_tx=n_tx)
+    for node in range(1, 12):
+        numbers = [number for number, *_ in agents[node].got]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= 5
+        assert {hops for _, _, hops, *_ in agents[node].got} == {node}
+
+
+def test_floods_must_not_meet() -> None:
+    message = r"^period = 1\.0: must be at least 2 · n_tx · slot and guard, 1\.201 s$"
+    with pytest.raises(BadInput, match=message):
+        Glossy(n_tx=400)
+
+
 def test_a_slot_must_hold_a_frame_and_a_turnaround() -> None:
     message = r"slot = 0\.001: must be a frame's time on the air \(0\.000832 s\) and 192 us more$"
     with pytest.raises(AgentError, match=message):

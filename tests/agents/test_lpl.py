@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import AgentError, Network, Run, presets
+from netsim import AgentError, BadInput, Network, Run, presets
 from netsim.agents import FTSP, LPL, TSCH, ContikiMAC, Glossy, XMac
 from netsim.faults import Crash
 
@@ -173,3 +173,22 @@ def test_what_became_of_a_message_says_why(kind: type[LPL]) -> None:
     network.run(agents, until=30.0)
     assert [bool(outcome) for _, outcome in agents[0].done] == [False] * 3  # type: ignore[attr-defined]
     assert all(outcome.attempts and outcome.reason != "delivered" for _, outcome in agents[0].done)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [LPL, XMac])
+def test_a_wake_up_that_holds_no_strobe_is_refused(kind: type[LPL]) -> None:
+    """Nobody would ever wake."""
+
+    class Tells(kind):  # type: ignore[misc, valid-type]
+        async def work(self) -> None:
+            await self.announce(1)
+
+    message = r"listen = 0\.0005: must be longer than a strobe's time on the air \(0\.000\d+ s\)$"
+    agents = {0: Tells(listen=0.5e-3), 1: kind(listen=0.5e-3)}
+    with pytest.raises(AgentError, match=message):
+        Network(nx.path_graph(2), PRESET.link, medium=RADIO).run(agents, until=10.0)
+
+
+def test_a_gap_longer_than_a_period_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^gap = 1\.0: must be at most 0\.125$"):
+        ContikiMAC(gap=1.0)

@@ -15,7 +15,7 @@ from netsim import Network, Run, presets
 from netsim.agents import TSCH
 from netsim.agents.protocols.mac import ALL
 from netsim.agents.protocols.tsch import HOPPING
-from netsim.faults import ClockSkew
+from netsim.faults import ClockSkew, Crash
 from netsim.testing import Actor
 
 PRESET = presets.ieee802154()
@@ -179,3 +179,45 @@ def test_who_posts_may_stop_waiting_and_is_told_at_once_of_a_stranger() -> None:
     play(nx.path_graph(2), {0: root, 1: node}, 100.0)
     assert node.done
     assert root.took == ["impatient", "patient"]
+
+
+def test_a_network_follows_its_root_when_that_returns_with_another_time() -> None:
+    """Two nodes that had the time from each other would keep it, and stay a network without a root."""
+
+    class Talks(Mote):
+        async def work(self) -> None:
+            while True:
+                await asyncio.sleep(self.rng.uniform(1, 2))
+                # Acknowledgements of the time source keep a clock, too.
+                await self.post(self.to, 0)
+
+    agents: dict[int, netsim.Agent] = {
+        k: Talks(1 if k != 1 else 2, is_root=k == 0, beacons=2.0, slotframe=7, hopping=(0, 1, 2)) for k in range(3)
+    }
+    play(nx.path_graph(3), agents, 200.0, [Crash(0, at=40.0, until=80.0)])
+    assert [agent.hops for agent in agents.values()] == [0, 1, 2]
+    zeros = [agent._zero for agent in agents.values()]
+    assert max(zeros) - min(zeros) < 1e-3
+
+
+def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> None:
+    """Otherwise a node finds its clock wrong before it can have heard the next one."""
+    with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
+        TSCH(slotframe=7, beacons=0.01)
+
+
+def test_a_node_that_joins_again_takes_what_it_acknowledges() -> None:
+    class Posts(Mote):
+        async def work(self) -> None:
+            for k in range(self.posts):
+                await asyncio.sleep(0.1)
+                self.done.append(bool(await self.post(1, k)))
+
+    agents = {
+        k: Posts(posts=400 if k == 2 else 0, is_root=k == 0, beacons=3.0, slotframe=7, hopping=(0, 1, 2))
+        for k in range(3)
+    }
+    play(nx.path_graph(3), dict(agents), 100.0, [Crash(0, at=20.0)])
+    acknowledged = {k for k, done in enumerate(agents[2].done) if done}
+    assert acknowledged - {k for _, k in agents[1].took} == set()
+    assert agents[1].joins > 1

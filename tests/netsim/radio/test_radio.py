@@ -524,6 +524,25 @@ def test_a_schedule_knows_its_boundaries(period: float) -> None:
         assert schedule.awake_seconds(0.0, k * period) == pytest.approx(k * period / 5)
 
 
+@pytest.mark.parametrize(("period", "awake"), [(1e6, 1e-3), (1e9, 1.0), (1e12, 1.0), (86400.0, 1e-5)])
+def test_a_window_that_is_short_beside_its_period_is_whole(period: float, awake: float) -> None:
+    schedule = DutyCycle(period=period, awake=awake).of("a")
+    for begins in (0.0, period):
+        assert schedule.is_awake(begins)
+        assert schedule.is_awake(begins + 0.5 * awake) or math.ulp(begins) > 0.1 * awake
+        assert not schedule.is_awake(begins + 2 * awake + 8 * math.ulp(begins))
+        assert schedule.next_awake(begins) == begins
+    assert schedule.awake_seconds(0.0, period) == pytest.approx(awake)
+    assert not schedule.is_awake(0.999 * period)
+    assert schedule.next_awake(0.999 * period) == period
+
+
+def test_what_is_sent_in_such_a_window_is_sent() -> None:
+    radio = Radio(access="aloha", duty_cycle=DutyCycle(period=1e9, awake=1.0))
+    run = Network(topology.path(2), Link(rate=1e6), medium=radio).run({0: talk(0.5), 1: Listener()}, until=3.0)
+    assert counts(run) == {"delivered": 1}
+
+
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 

@@ -541,6 +541,20 @@ def test_what_cannot_be_spent(step: Any, message: str) -> None:
     assert str(error.value).endswith(message)
 
 
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda me: me.energy.enter("mcu", "on"), "part = 'mcu': must be one of Energy(states=...), which has none"),
+        (lambda me: me.spend("", 1.0), "what = '': must be a name that is not a state's or a column's of Run.energy"),
+    ],
+)
+def test_of_a_node_without_parts_none_can_be_named(step: Any, message: str) -> None:
+    network = Network(topology.path(2), LINK, medium=Radio(energy=Energy(listen=1.0)))
+    with pytest.raises(AgentError) as error:
+        network.run({0: spends((1.0, step)), 1: Listener()})
+    assert str(error.value).endswith(message)
+
+
 def test_without_an_account_nothing_can_be_spent() -> None:
     with pytest.raises(AgentError, match="agent 0 has no energy account"):
         Network(topology.path(2), LINK).run({0: spends((1.0, lambda me: me.spend("adc", 1.0))), 1: Listener()})

@@ -234,6 +234,18 @@ def test_no_word_covers_another(size: tuple[int, int]) -> None:
         assert box(word)[2] <= size[0] + 1, word.text
 
 
+@pytest.mark.parametrize("seconds", [1e-8, 1e6, 2e9])
+def test_the_last_time_is_not_cut_off(seconds: float) -> None:
+    meta, columns = votes()
+    # Without words at the right edge, which take room.
+    story = Story(meta | {"states": meta["states"] | {"values": {}}}, columns)
+    drawn = SpaceTime(story, Looks(story.words, story.kinds, story.routine), 0.0, seconds, (1200, 600))
+    for word in drawn.draw().words:
+        if word.y > drawn.bottom:
+            assert box(word)[0] >= 0
+            assert box(word)[2] <= 1200, word.text
+
+
 def test_only_a_stretch_of_time_is_shown() -> None:
     said = texts(diagram(begin=0.1, end=0.2))
     assert any(each.startswith("100 ms to 200 ms of 360 ms") for each in said)
