@@ -1,5 +1,6 @@
 """Tables for papers: numbers with their intervals in cells, and figures of a column's width."""
 
+import math
 import re
 from pathlib import Path
 
@@ -170,6 +171,23 @@ def test_a_figure_obeys_matplotlibs_settings() -> None:
     legend = own.axes[0].get_legend()
     assert legend is not None
     assert legend.get_texts()[0].get_fontsize() == 6.0
+
+
+@pytest.mark.parametrize(
+    ("number", "low", "high", "shown"),
+    [
+        (0.03152, 0.008329, math.inf, r"0.03152\ [0.00833, \infty]"),
+        (0.0003152, 8.329e-5, math.inf, r"(3.152\ [0.833, \infty]) \cdot 10^{-4}"),
+        (3.1, 0.8, math.inf, r"3.100\ [0.800, \infty]"),
+        (-2.0, -math.inf, 0.5, r"-2.000\ [-\infty, 0.500]"),
+        (0.0, 0.0, math.inf, r"0.000\ [0.000, \infty]"),
+        (math.inf, 1.0, math.inf, r"\infty"),
+    ],
+)
+def test_an_interval_that_reaches_to_infinity_is_in_the_cell(
+    number: float, low: float, high: float, shown: str
+) -> None:
+    assert in_math(number, low, high) == shown
 
 
 def test_the_title_of_a_columns_figure_is_whole(tmp_path: Path) -> None:
