@@ -242,7 +242,8 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
 def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[str]:
     """Return a line for each algorithm that diverged: in how many of the runs, and why.
 
-    With ``left``, a `table` that is `filtered`, they are about its algorithms and runs only. The reason is that of a run which lost no frames, if one diverged: then losses are not to blame.
+    With ``left``, a `table` that is `filtered`, they are about its algorithms and runs only. The reason is that of a
+    run which lost no frames, if one diverged: then losses are not to blame.
     """
     runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place)) if _is_left(place, run, left)]
     found: dict[str, list[tuple[Path, str]]] = {}
