@@ -15,6 +15,7 @@ from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find, find_table
 from netsim.util import tables
 
+_MOST_SHOWN = 60  # characters of a cell that an error names
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -109,7 +110,11 @@ def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
 
 def _shown(cell: object) -> str:
     try:
-        return repr(cell) if isinstance(cell, str) else f"{float(cell):g}"  # type: ignore[arg-type]
+        return (
+            repr(cell if len(cell) <= _MOST_SHOWN else f"{cell[:_MOST_SHOWN]}…")
+            if isinstance(cell, str)
+            else f"{float(cell):g}"
+        )  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return " ".join(repr(cell).split())[:40]
 

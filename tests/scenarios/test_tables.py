@@ -16,6 +16,7 @@ from netsim.scenarios.data.files import bare, check_data, find_table
 from netsim.scenarios.data.formats import samples_in
 from netsim.scenarios.data.samples import ClassSamples, Samples
 from netsim.scenarios.data.tables import check_rows, load_table
+from netsim.studies import Study, find_study
 
 needs_arrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 
@@ -256,6 +257,27 @@ def test_a_mark_for_nothing_as_a_class_is_told(mark: str, folder: Path) -> None:
     note = f"target 'y': {mark!r} is a class; --missing drop leaves such rows out"
     assert note in load_labelled("small").notes
     assert load_labelled("small", TableChoice(missing="drop")).classes == ("no", "yes")
+
+
+@pytest.mark.parametrize("study", ["coke", "frontier", "mtu", "lifetime", "online", "dynamic"])
+def test_each_study_says_what_it_left_out(study: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{'?' if k % 10 == 0 else k % 7},{k % 5},{k % 4}.5" for k in range(120)]
+    (folder / "small.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    note = "rows left out: 12 of 120, which miss a cell"
+
+    def keep(self: Study, *texts: str) -> None:
+        if note in texts:
+            # What comes later is of no interest.
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "note", keep)
+    with pytest.raises(KeyboardInterrupt):
+        find_study(study).execute(data="small", missing="drop", agents=4)
+
+
+def test_an_error_shows_the_beginning_of_a_long_cell(folder: Path) -> None:
+    (folder / "long.csv").write_text("a,y\n1,2\n2,3\n" + "x" * 1000 + ",4\n")
+    assert len(refused(load_table, "long")) < 400
 
 
 MISSING = "a,kind,b\n1,x,2\n?,y,3\n3,,4\nNA,x,5\n5,y,6\n"
