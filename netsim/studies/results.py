@@ -468,7 +468,7 @@ def _draw_bands(
 
     Return for each band that is open above, as runs died, what draws it up to a value: the end of the axis (`_scale`).
     """
-    opened = []
+    opened: list[Callable[[float], None]] = []
     lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
     for key, part in lines:
         rows = part.sort_values(x) if _is_number(table[x]) else part
@@ -485,19 +485,19 @@ def _draw_bands(
         else:
             # A band over one point would be invisible, and one between names would say nothing.
             fill = partial(panel.vlines, color=line.get_color(), alpha=0.4, linewidth=3)
-        if (np.isfinite(rows[of]) & np.isposinf(rows["high"])).any():
-            opened.append(partial(_fill_up_to, fill, at, rows, rows[of]))
-        else:
-            fill(at, rows["low"], rows["high"])
+        infinite = np.isfinite(rows[of]) & np.isposinf(rows["high"])
+        known = rows["high"].mask(infinite, rows[of])
+        fill(at, rows["low"], known)
+        if infinite.any():
+            opened.append(partial(_fill_above, fill, at, known, infinite))
     return opened
 
 
-def _fill_up_to(
-    fill: "Callable[..., Any]", at: "pd.Series[Any]", rows: "pd.DataFrame", values: "pd.Series[Any]", top: float
+def _fill_above(
+    fill: "Callable[..., Any]", at: "pd.Series[Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]", top: float
 ) -> None:
-    """Draw a band whose infinite ends are at ``top``, where its line has a value."""
-    high = rows["high"].mask(np.isposinf(rows["high"]) & np.isfinite(values), top)
-    fill(at, rows["low"], high)
+    """Draw the rest of a band that is drawn up to ``known``: to ``top`` where its end is infinite."""
+    fill(at, known, known.mask(infinite, top))
 
 
 def _fill_open(panel: "Axes", fill: "Callable[[float], None]") -> None:
