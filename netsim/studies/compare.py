@@ -156,8 +156,8 @@ def paired(
     wanted = _as_written(wanted, by_text)
     if wanted not in by_text or within == over:
         others = [each for each in settings if each != over]
-        names = by_text if within != over else dict.fromkeys(found["algorithm"])
-        allowed = f"one of {', '.join(names)}" + (f", or NAME=VALUE of {', '.join(others)}" if others else "")
+        possible = list(by_text) if within != over else list(dict.fromkeys(map(str, found["algorithm"])))
+        allowed = f"one of {', '.join(possible)}" + (f", or NAME=VALUE of {', '.join(others)}" if others else "")
         raise check.refuse("paired", reference, allowed)
     # Folders that are one run or sweep each differ in settings, too: only their name tells them apart then.
     by = [each for each in settings if each not in (within, over)]

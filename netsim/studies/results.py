@@ -358,10 +358,9 @@ def bands(
     if ax is not None or figure.get_figwidth() < _NARROW:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
-    opened: list[tuple[Axes, Callable[[float], None]]] = []
+    opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
-        fills = _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
-        opened += [(panel, fill) for fill in fills]
+        opened += _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
         if facets:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
@@ -375,8 +374,8 @@ def bands(
         # Panels share their axes: all must be drawn before one is limited.
         # A share is read against its whole.
         _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
-    for panel, fill in opened:
-        _fill_open(panel, fill)
+    for fill_up in opened:
+        fill_up()
     for panel in panels:
         if not _is_number(table[x]):
             panel.tick_params(axis="x", labelrotation=20)
@@ -463,12 +462,12 @@ def _draw_bands(
     labels: Mapping[tuple[Any, ...], str],
     *,
     jumps: bool,
-) -> "list[Callable[[float], None]]":
+) -> "list[Callable[[], None]]":
     """Draw a line with its band for each combination of ``names``.
 
-    Return for each band that is open above, as runs died, what draws it up to a value: the end of the axis (`_scale`).
+    Return for each band that is open above, as runs died, what draws the rest of it when the axis has its end.
     """
-    opened: list[Callable[[float], None]] = []
+    opened: list[Callable[[], None]] = []
     lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
     for key, part in lines:
         rows = part.sort_values(x) if _is_number(table[x]) else part
@@ -480,6 +479,7 @@ def _draw_bands(
         how |= {"linestyle": ""} if x == ALGORITHM else {}
         (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
         filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
+        fill: Any
         if len(rows) > 1 and x != ALGORITHM:
             fill = partial(panel.fill_between, alpha=0.2, linewidth=0, **filled)
         else:
@@ -489,21 +489,16 @@ def _draw_bands(
         known = rows["high"].mask(infinite, rows[of])
         fill(at, rows["low"], known)
         if infinite.any():
-            opened.append(partial(_fill_above, fill, at, known, infinite))
+            opened.append(partial(_fill_above, panel, partial(fill, at, known), known, infinite))
     return opened
 
 
 def _fill_above(
-    fill: "Callable[..., Any]", at: "pd.Series[Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]", top: float
+    panel: "Axes", fill: "Callable[..., Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]"
 ) -> None:
-    """Draw the rest of a band that is drawn up to ``known``: to ``top`` where its end is infinite."""
-    fill(at, known, known.mask(infinite, top))
-
-
-def _fill_open(panel: "Axes", fill: "Callable[[float], None]") -> None:
-    """Draw an open band up to the end of the axis, which it does not move."""
+    """Draw the rest of a band that is drawn up to ``known``: to the end of the axis where its own is infinite."""
     bottom, top = panel.get_ylim()
-    fill(top)
+    fill(known.mask(infinite, top))
     panel.set_ylim(bottom, top)
 
 

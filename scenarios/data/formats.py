@@ -109,12 +109,10 @@ def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
 
 
 def _shown(cell: object) -> str:
+    if isinstance(cell, str):
+        return repr(cell if len(cell) <= _MOST_SHOWN else f"{cell[:_MOST_SHOWN]}…")
     try:
-        return (
-            repr(cell if len(cell) <= _MOST_SHOWN else f"{cell[:_MOST_SHOWN]}…")
-            if isinstance(cell, str)
-            else f"{float(cell):g}"
-        )  # type: ignore[arg-type]
+        return f"{float(cell):g}"  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return " ".join(repr(cell).split())[:40]
 
