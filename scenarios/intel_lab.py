@@ -177,7 +177,7 @@ def intel_lab(
     methods, ways = model.methods(algorithms), parse_remedies(remedies)
     energy, rate = motes.energy()
     measured = numbered(measured_lab(least=motes.least))
-    samples = draw_samples(data, setting := model.setting(measured), rows, seeds.data)
+    samples = draw_samples(data, setting := model.setting(measured), rows, seeds.data, study)
     tell_division(study, samples, rows)
     # Copies differ only on real links, but every run has the column.
     task, _ = batch_task(study, samples, setting, measured.graph, ideal=False, seed=seeds.seed)

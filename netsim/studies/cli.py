@@ -648,7 +648,7 @@ def compare_them(
     metric = measures[0] if measures else compare.measures_of(found)[-1]
     if more["paired"] is not None:
         reporter.table(*compare.paired(found, metric, more["paired"], over=over, test=more["test"]))
-    for note in [*compare.diverged(folders), *compare.unreached(found, over)]:
+    for note in [*compare.diverged(folders, found), *compare.unreached(found, over)]:
         reporter.line(note)
     if out is not None:
         warned = compare.draw(found, metric, out, more["against"], statistic, over=over, style=more["style"])

@@ -33,7 +33,9 @@ _GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$"
 _SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
 _ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")
 _NONNEGATIVE = re.compile(
-    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$|^(delivered|round)$"
+    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$"
+    r"|^(delivered|round|offered|readings|sent|taken|arrived|bits|spread|link_messages|duplicated|late|lost|collided"
+    r"|corrupted|refused|queue_full|link_down|receiver_down|inbox_full|saturated)$"
 )
 _SIGNED = re.compile(r"(^|_)(above|saves?|saved|difference|log|offset|skew|drift)(_|$)")
 

@@ -1,8 +1,9 @@
 """Several run folders or sweeps side by side: the settings in which they differ, their last values, their curves."""
 
 import json
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ ROUND = "round"
 _MOST_LINES, _MOST_PANELS = 8, 6  # of a figure, before its lines are spread over panels
 _COSTS = ("transmissions", "payload_bits")
 _LOST = "did not arrive in time"  # of notes that blame lost frames
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
 
@@ -151,8 +153,11 @@ def paired(
     if reference not in set(found["algorithm"]) and joined and name in settings:
         within, wanted = name, value
     by_text = {_text(each): each for each in found[within].unique()}
-    if wanted not in by_text:
-        allowed = f"one of {', '.join(by_text)}" + (f", or NAME=VALUE of {', '.join(settings)}" if settings else "")
+    wanted = _as_written(wanted, by_text)
+    if wanted not in by_text or within == over:
+        others = [each for each in settings if each != over]
+        possible = list(by_text) if within != over else list(dict.fromkeys(map(str, found["algorithm"])))
+        allowed = f"one of {', '.join(possible)}" + (f", or NAME=VALUE of {', '.join(others)}" if others else "")
         raise check.refuse("paired", reference, allowed)
     # Folders that are one run or sweep each differ in settings, too: only their name tells them apart then.
     by = [each for each in settings if each not in (within, over)]
@@ -171,6 +176,19 @@ def _text(value: object) -> str:
     if value is None or value != value:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _as_written(given: str, by_text: Collection[str]) -> str:
+    """Return the text among ``by_text`` that is the same number, as 0 for 0.0; or what is given."""
+    given = given.strip()
+    if given in by_text:
+        return given
+    try:
+        number = float(given)
+        # Names, as those of algorithms, may be no numbers.
+        return next((each for each in by_text if _NUMBER.fullmatch(each) and float(each) == number), given)
+    except ValueError:
+        return given
 
 
 def conditions(places: Sequence[str]) -> list[str]:
@@ -212,7 +230,8 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
         wanted.append(("where", check.one_of("where", name.strip(), settings), values))
     for argument, name, values in wanted:
         by_text = {_text(value): value for value in found[name].unique()}
-        chosen = [by_text[check.one_of(argument, each.strip(), by_text)] for each in values.split(",")]
+        several = [_as_written(each, by_text) for each in values.split(",")]
+        chosen = [by_text[check.one_of(argument, each, by_text)] for each in several]
         open_ones = found[name].isna() if any(value is None or value != value for value in chosen) else False
         found = found[found[name].isin(chosen) | open_ones]
     if found.empty:
@@ -220,12 +239,13 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
     return found
 
 
-def diverged(places: Sequence[str]) -> list[str]:
+def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[str]:
     """Return a line for each algorithm that diverged: in how many of the runs, and why.
 
-    The reason is that of a run which lost no frames, if one diverged: then losses are not to blame.
+    With ``left``, a `table` that is `filtered`, they are about its algorithms and runs only. The reason is that of a
+    run which lost no frames, if one diverged: then losses are not to blame.
     """
-    runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
+    runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place)) if _is_left(place, run, left)]
     found: dict[str, list[tuple[Path, str]]] = {}
     for run in runs:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
@@ -235,6 +255,8 @@ def diverged(places: Sequence[str]) -> list[str]:
         # Folders of earlier versions have the notes only.
         dead = [name for name, last in summary["algorithms"].items() if last.get(COLUMN) == DIVERGED]
         for name in dict.fromkeys([*dead, *notes]):
+            if left is not None and name not in set(left["algorithm"]):
+                continue
             found.setdefault(name, []).append((run, notes.get(name, "").strip(" :.")))
     lines = []
     for name, noted in found.items():
@@ -250,6 +272,16 @@ def diverged(places: Sequence[str]) -> list[str]:
         also = ", also where no frame was lost" if 0 < len(lossless) < len(noted) else ""
         lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs{also}, {first.name} first{why}")
     return lines
+
+
+def _is_left(place: str, run: Path, left: "pd.DataFrame | None") -> bool:
+    """Return whether a run's settings are in a `table` from which some were taken out."""
+    if left is None:
+        return True
+    given = json.loads((run / "settings.json").read_text(encoding="utf-8"))["parameters"] | {"folder": place}
+    names = [str(name) for name in left.columns]
+    settings = [name for name in names[: names.index("algorithm")] if given.get(name) is not None]
+    return all(_text(given[name]) in set(left[name].map(_text)) for name in settings)
 
 
 def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:

@@ -187,6 +187,7 @@ def interval(
 
     for name in (value, *by):
         check.one_of("column", name, [str(each) for each in frame.columns])
+    check_numbers(frame, value)
     fewest(of, share)
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
@@ -203,6 +204,14 @@ def interval(
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
     table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
     return table
+
+
+def check_numbers(frame: "pd.DataFrame", value: str) -> None:
+    """Raise BadInput for a measure's column that holds text."""
+    try:
+        frame[value].to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        raise check.refuse("column", value, "a column of numbers") from None
 
 
 def settings_of(frame: "pd.DataFrame", over: str = "seed") -> list[str]:

@@ -12,6 +12,7 @@ from netsim.studies import columns
 from netsim.studies.intervals import (
     ALGORITHM,
     SHARE,
+    check_numbers,
     check_pools,
     confidence,
     fewest,
@@ -105,6 +106,7 @@ def paired(
     names = [str(each) for each in frame.columns]
     for name in (value, within, *(by or ())):
         check.one_of("column", name, names)
+    check_numbers(frame, value)
     if over not in names:
         raise check.refuse("over", over, "a seed that has several values in the table")
     # A value may be missing: that a setting was left open is one, too.

@@ -174,6 +174,8 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
         return ""
     if math.isinf(number):
         return r"\infty" if number > 0 else r"-\infty"
+    if math.isinf(low) != math.isinf(high) and not (math.isnan(low) or math.isnan(high)):
+        return _open_in_math(number, low, high, digits, power)
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         text = f"{number:.{digits}g}"
         found = re.fullmatch(r"([+-]?\d+(?:\.\d*)?)e([+-]?\d+)", text)
@@ -190,6 +192,18 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
         text = rf"{middle}\ [{first}, {last}]"
         return rf"({text}) \cdot 10^{{{power}}}" if power else text
     return rf"({middle} \pm {reach}) \cdot 10^{{{power}}}" if power else rf"{middle} \pm {reach}"
+
+
+def _open_in_math(number: float, low: float, high: float, digits: int, power: int | None) -> str:
+    r"""Return a number with an interval that reaches to infinity on one side, as "3.1\ [0.8, \infty]"."""
+    largest = max(abs(each) for each in (number, low, high) if math.isfinite(each))
+    if power is None:
+        power = 0 if largest == 0 or _SMALL <= largest < _LARGE else math.floor(math.log10(largest))
+    decimals = max(0, digits - 1 - (math.floor(math.log10(largest / 10.0**power)) if largest else 0))
+    ends = {math.inf: r"\infty", -math.inf: r"-\infty"}
+    middle, first, last = (ends.get(each) or f"{each / 10.0**power:.{decimals}f}" for each in (number, low, high))
+    text = rf"{middle}\ [{first}, {last}]"
+    return rf"({text}) \cdot 10^{{{power}}}" if power else text
 
 
 def in_latex(cell: str) -> str:

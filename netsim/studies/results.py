@@ -7,8 +7,9 @@ netsim.studies.results.bands(frame, x="loss", y="train_mse").savefig("loss.pdf")
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ __all__ = [
 ]
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
+_NARROW = 5.0  # inches; what a band is does not fit one line of such a figure, as a paper's column
 _FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
 _MOST_WITHIN = 6  # lines whose legend stands among them
 _MOST_NAMED = 24  # lines that a legend names
@@ -350,11 +352,12 @@ def bands(
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
     about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
-    if ax is not None:
+    if ax is not None or figure.get_figwidth() < _NARROW:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
+    opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
-        _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
+        opened += _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
         if facets:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
@@ -368,6 +371,9 @@ def bands(
         # Panels share their axes: all must be drawn before one is limited.
         # A share is read against its whole.
         _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
+    for fill_up in opened:
+        fill_up()
+    for panel in panels:
         if not _is_number(table[x]):
             panel.tick_params(axis="x", labelrotation=20)
     small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
@@ -453,8 +459,12 @@ def _draw_bands(
     labels: Mapping[tuple[Any, ...], str],
     *,
     jumps: bool,
-) -> None:
-    """Draw a line with its band for each combination of ``names``."""
+) -> "list[Callable[[], None]]":
+    """Draw a line with its band for each combination of ``names``.
+
+    Return for each band that is open above, as runs died, what draws the rest of it when the axis has its end.
+    """
+    opened: list[Callable[[], None]] = []
     lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
     for key, part in lines:
         rows = part.sort_values(x) if _is_number(table[x]) else part
@@ -465,12 +475,28 @@ def _draw_bands(
         # A line between names would say that there is something between them.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
         (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
+        filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
+        fill: Any
         if len(rows) > 1 and x != ALGORITHM:
-            filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
-            panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)
+            fill = partial(panel.fill_between, alpha=0.2, linewidth=0, **filled)
         else:
             # A band over one point would be invisible, and one between names would say nothing.
-            panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
+            fill = partial(panel.vlines, color=line.get_color(), alpha=0.4, linewidth=3)
+        infinite = np.isfinite(rows[of]) & np.isposinf(rows["high"])
+        known = rows["high"].mask(infinite, rows[of])
+        fill(at, rows["low"], known)
+        if infinite.any():
+            opened.append(partial(_fill_above, panel, partial(fill, at, known), known, infinite))
+    return opened
+
+
+def _fill_above(
+    panel: "Axes", fill: "Callable[..., Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]"
+) -> None:
+    """Draw the rest of a band that is drawn up to ``known``: to the end of the axis where its own is infinite."""
+    bottom, top = panel.get_ylim()
+    fill(known.mask(infinite, top))
+    panel.set_ylim(bottom, top)
 
 
 def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> None:
@@ -496,21 +522,18 @@ def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> 
 
 
 def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
-    """Return up to where values are shown: all of lines that survive, and ten times where lines mostly begin."""
-    finite = table[np.isfinite(table[of])]
-    highest, alive = float(finite[of].max()), table["survived"] == table["count"]
-    if alive.all():
+    """Return up to where values are shown: all of lines that do not end, and ten times where lines mostly begin."""
+    ended = ~np.isfinite(table[of])
+    finite = table[~ended]
+    highest = float(finite[of].max())
+    if x != "round" or not ended.any():
         return highest
-    safe, limits = alive, []
-    if x == "round":
-        # A line ends in the round in which a run of it died, and was on its way there before.
-        names = [name for name in table.columns if name not in (x, *_MEASURED)]
-        safe = alive.groupby([table[name] for name in names], dropna=False).transform("all")
-        firsts = finite.loc[finite["round"] == finite["round"].min(), of]
-        limits.append(Ending().factor * float(firsts.median()))
-    values = table.loc[safe & np.isfinite(table[of]), of]
-    limits += [float(values.max())] if len(values) else []
-    return min(highest, max(limits)) if limits and max(limits) > 0.0 else highest
+    # A line ends in the round in which a run of it died (of a median: half of them), and was on its way there before.
+    names = [name for name in table.columns if name not in (x, *_MEASURED)]
+    ends = ended.groupby([table[name] for name in names], dropna=False).transform("any") if names else ended | True
+    firsts = finite.loc[finite["round"] == finite["round"].min(), of]
+    limits = [Ending().factor * float(firsts.median()), *table.loc[~ends, of]]
+    return min(highest, max(limits)) if max(limits) > 0.0 else highest
 
 
 def _is_number(column: "pd.Series[Any]") -> bool:

@@ -262,6 +262,10 @@ def tune(
         best = [{"when": dict(part.when), "methods": part.best} for part in parts]
         checked = [part.checked for part in parts]
         notes = list(dict.fromkeys(itertools.chain(_untuned(known, ranges), *(part.notes for part in parts))))
+        if search.failures:
+            count = len(search.failures)
+            runs, verb = ("1 run", "counts") if count == 1 else (f"{count} runs", "count")
+            notes.append(f"{runs} failed, and {verb} as diverged for all methods; the first: {search.failures[0]}")
         kept = {
             "scenario": plan.scenario,
             "metric": metric,
@@ -332,6 +336,8 @@ class _Search:
     rungs: Sequence[Rung]
     folder: Path
     how: Mapping[str, Any]
+    failures: list[str] = field(default_factory=list)
+    """Why runs failed, in which no method has a value."""
 
     def condition(self, number: int) -> _Part:
         """Search under one condition."""
@@ -466,8 +472,22 @@ class _Search:
             **self.how,
             **{**self.plan.fixed, **when, "set": texts, "seed": list(seeds)},
         )
+        self._check_failed(done, candidates)
         read = _metrics(done, self.plan)
         return {(place, seed): read[text, seed] for place, text in enumerate(texts) for seed in seeds}
+
+    def _check_failed(self, done: Sweep, candidates: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Raise BadInput if a run failed as a method does not take a value: no other method died of that.
+
+        What failed otherwise is kept for a note.
+        """
+        for why in done.failed.values():
+            for method, ranges in self.ranges.items():
+                for each in ranges:
+                    values = [candidate.get(each.parameter) for candidate in candidates[method]]
+                    if any(why.startswith(f"{each.parameter} = {value!r}: must ") for value in values):
+                        raise BadInput(f"over = {method}.{each.parameter}={each}: must have values it takes; {why}")
+        self.failures.extend(done.failed.values())
 
     def _notes(
         self,
@@ -566,7 +586,11 @@ def _plan(
             raise check.refuse(name, given[name], f"left out; {why}")
     if METHOD not in per:
         raise check.refuse("per", ",".join(per), "method, perhaps with parameters of the study, as method,loss")
-    conditions = [check.one_of("per", name, [METHOD, *(known.keys() - _TAKEN)]) for name in per if name != METHOD]
+    conditions = [
+        check.one_of("per", name, [METHOD, *(each for each in known if each not in _TAKEN)])
+        for name in per
+        if name != METHOD
+    ]
     values = grid(study, given).values
     for name, several in values.items():
         if len(several) > 1 and name in _TAKEN:
@@ -618,6 +642,10 @@ def _ranges(plan: Plan, known: Known) -> dict[str, list[Range]]:
     set_already = parsed(str(plan.fixed.get("set") or ""))
     if not plan.over:
         raise BadInput("over = []: must be one range at least, as --over eta=0.01:1:log")
+    places = [(each.method, each.parameter) for each in plan.over]
+    if twice := [each for each, place in zip(plan.over, places, strict=True) if places.count(place) > 1]:
+        given = f"{twice[0].method}.{twice[0].parameter}" if twice[0].method else twice[0].parameter
+        raise check.refuse("over", f"{given}={twice[-1]}", f"the only range of {given}; another is {twice[0]}")
     # A range of one method counts before one of all.
     for each in sorted(plan.over, key=lambda one: one.method is None):
         if each.method is not None:

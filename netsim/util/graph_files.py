@@ -327,6 +327,12 @@ def _of_matrix_market(where: str, text: str) -> GraphFile:
 
     rows, columns = next(line.split()[:2] for line in text.split("\n") if line.strip() and not line.startswith("%"))
     _check_shape(where, (int(rows), int(columns)))
+    kind = text.split("\n", 1)[0].lower().split()
+    if "array" in kind and "symmetric" in kind:
+        # scipy takes what is missing for zeros.
+        given = sum(len(line.split()) for line in text.split("\n") if line.strip() and not line.startswith("%")) - 2
+        if given != (needed := int(rows) * (int(rows) + 1) // 2):
+            raise BadInput(f"{where}: must have {needed} numbers for {rows} rows of a symmetric matrix; it has {given}")
     with warnings.catch_warnings():
         # Newer versions of scipy warn that the class of what it returns will change; only its entries are read.
         warnings.simplefilter("ignore")
@@ -395,10 +401,10 @@ def _of_entries(
     graph.add_nodes_from(range(count) if labels is None else labels)
     names = list(graph)
     plain = bool((values == 1).all())
-    for row, column, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
-        if value:
-            graph.add_edge(names[row], names[column], **({} if plain else {"weight": float(value)}))
-    return GraphFile("a matrix", graph)
+    entries = [each for each in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True) if each[2]]
+    for row, column, value in entries:
+        graph.add_edge(names[row], names[column], **({} if plain else {"weight": float(value)}))
+    return GraphFile("a matrix", graph, _unlike(entries))
 
 
 # --- tables of text ---------------------------------------------------------------------------------------------------
@@ -481,6 +487,10 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
+    above = labels is None and _only_named(first, others, marks)
+    if above:
+        # As pandas writes it without its index.
+        labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
         return None
@@ -489,7 +499,7 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
         return None
     array = np.array(numbers, dtype=np.float64)
     form = "a matrix"
-    if labels is None:
+    if labels is None or above:
         hollow, mirrored = not array.diagonal().any(), bool((array == array.T).all())
         flags = bool(np.isin(array, (0, 1)).all())
         whole = all(_WHOLE.fullmatch(cell) for cells in body for cell in cells[:2])
@@ -501,9 +511,28 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
         likely = likely or (not whole and (hollow or (count > 2 and (mirrored or even))))
         if count == 2 and whole:
             likely = mirrored and hollow
+        if above and labels == _places(count):
+            # Of lines that may be edges.
+            likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
     return _of_matrix(form, where, array, labels)
+
+
+def _only_named(first: list[str], others: list[list[str]], marks: str) -> bool:
+    """Return whether a line of names may stand before a square matrix: as many lines of numbers as there are names."""
+    if len(others) < 2 or len(set(first)) < len(first) or any(len(cells) != len(others) for cells in [first, *others]):
+        return False
+    if any(_number(cell, marks) is None for cells in others for cell in cells):
+        return False
+    lower = {cell.lower() for cell in first}
+    if "weight" in lower or any({a, b} <= lower for a, b in _ENDS if len(a) > 1):
+        return False
+    return not any(_NUMBER.fullmatch(cell) for cell in first) or (len(first) > 2 and first == _places(len(first)))
+
+
+def _places(count: int) -> list[str]:
+    return [str(place) for place in range(count)]
 
 
 def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dict[str, Any]]) -> GraphFile:
@@ -525,6 +554,7 @@ def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dic
     graph: Graph = nx.Graph()
     seen: set[tuple[str, str]] = set()
     parallel = 0
+    _check_weights(where, rows, weight, marks)
     for line, cells in rows:
         a, b = cells[source], cells[target]
         if not a or not b:
@@ -539,6 +569,19 @@ def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dic
     return GraphFile("a list of edges", graph, [_counted(parallel, "parallel edge")] if parallel else [])
 
 
+def _check_weights(where: str, rows: list[Row], weight: int, marks: str) -> None:
+    """Raise BadInput if some weights are numbers and others are not, or not finite; a column of text is none of them.
+
+    An empty cell is an edge without a weight.
+    """
+    found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
+    numbers = [(line, cell, _number(cell, marks)) for line, cell in found]
+    if any(value is not None for _, _, value in numbers):
+        for line, cell, value in numbers:
+            if value is None or not np.isfinite(value):
+                raise _refuse(where, f"an edge whose weight is a finite number; it is {cell[:40]!r}", line)
+
+
 def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:
     """Return whether a first line ``a b`` may itself be an edge: its names occur again as nodes."""
     return any(end in (cell.lower() for cell in cells[:2]) for _, cells in rows[1:] for end in ends)
@@ -546,7 +589,14 @@ def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:
 
 def _check_plain(where: str, rows: list[Row], marks: str) -> None:
     """Raise BadInput unless all lines are two names, then numbers only."""
+    if [cell.lower() for cell in rows[0][1][:2]] == ["id", "label"]:
+        raise _refuse(where, f"{FORMS}; it is a table of nodes", rows[0][0])
     for line, cells in rows:
+        if cells[:2] in (["p", "edge"], ["p", "col"], ["p", "sp"], ["p", "max"]) and len(cells) == 4:
+            raise _refuse(where, f"{FORMS}; it is in a format of DIMACS", line)
+        for cell in cells[:2]:
+            if cell.count("(") != cell.count(")") or cell.count("[") != cell.count("]"):
+                raise _refuse(where, f"two names, the ends of an edge; {cell[:40]!r} is a part of something", line)
         if len(cells) < 2:
             raise _refuse(where, f"two names, the ends of an edge; there is {cells[0][:40]!r} only", line)
         for cell in cells[:2]:
@@ -621,12 +671,22 @@ def _simple(found: GraphFile) -> GraphFile:
         pairs = [(a, b) if graph.is_directed() else frozenset((a, b)) for a, b in ends]
         parallel = len(pairs) - len(set(pairs))
         found.notes += [_counted(parallel, "parallel edge")] if parallel else []
+    elif graph.is_directed():
+        edges: Any = graph.edges(data="weight")
+        found.notes += _unlike([(a, b, weight) for a, b, weight in edges if a != b])
     simple: Graph = nx.Graph(graph)
     loops = list(nx.selfloop_edges(simple))
     simple.remove_edges_from(loops)
     found.notes += [_counted(len(loops), "edge") + " from a node to itself"] if loops else []
     found.graph = simple
     return found
+
+
+def _unlike(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
+    """Return a note on the pairs of nodes whose edges in both directions have other weights: the last is kept."""
+    first: dict[frozenset[Any], Any] = {}
+    count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
+    return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []
 
 
 def _counted(count: int, what: str) -> str:

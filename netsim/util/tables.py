@@ -8,6 +8,7 @@ lines and lines that begin with # are left out.
 import csv
 import gzip
 import io
+import itertools
 import math
 import re
 import warnings
@@ -31,6 +32,7 @@ __all__ = ["frame", "line_of", "name", "number", "rows"]
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
+_LOOKED_AT = 1000  # rows in which marks between thousands are looked for
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
@@ -138,6 +140,9 @@ def rows(
         raise BadInput(f"{failed}: must be a csv file ({one_line(error)})") from None
     if not found:
         raise BadInput(f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed)}; it is empty")
+    if _UNNAMED.fullmatch(found[0][1][0]) and len(found[0][1]) > 1:
+        # As pandas counts rows, in a column without a name.
+        found = [(line, cells[1:]) for line, cells in found]
     (line, columns), where = found[0], Path(path).name
     missing = [name for name in needed if name not in columns]
     if missing:
@@ -206,6 +211,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     text = _without_comments(given)
     mark = _mark_of(text)
     line, names = _header_of(path, text, mark)
+    decimal = _decimal_of(text, mark)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
@@ -219,9 +225,11 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
                 usecols=None if columns is None else list(columns),
                 sep=mark,
                 skipinitialspace=True,
-                decimal=_decimal_of(text, mark),
+                decimal=decimal,
             )
-    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
+    except pd.errors.ParserWarning:
+        raise _too_long(path, line, names, text, mark) from None
+    except ValueError as error:  # also for an empty file or no text
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
         if not pd.api.types.is_numeric_dtype(found[each]):
@@ -232,13 +240,50 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
         found = found.dropna(how="all")
     found, notes = _named_only(path, line, found)
     notes += _check_header(path, line, found)
+    if mark != ",":
+        notes += _thousands(text, mark, decimal, names, found)
     return found, notes
+
+
+def _too_long(path: Path, line: int, names: Sequence[str], text: str, mark: str) -> BadInput:
+    """Return the refusal of a table whose first row is longer than its line of names."""
+    rows = _all_rows(text, mark)
+    next(rows)
+    first, cells = next(rows)
+    more = f"{len(cells)} cells under the {len(names)} names of line {line}"
+    hint = "; R writes the names of rows so: row.names = FALSE" if len(cells) == len(names) + 1 else ""
+    return BadInput(f"{path}, line {first}: must have as many cells as there are names; it has {more}{hint}")
+
+
+def _thousands(text: str, mark: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
+    """Return a note on each column of numbers that may have marks between thousands: 1.005 may be 1005.
+
+    It is one where all cells of the first rows that have a decimal mark have three digits behind it.
+    """
+    notes, point = [], re.escape(decimal)
+    like = re.compile(rf"[-+]?[1-9]\d{{0,2}}{point}\d{{3}}")
+    head = [cells for _, cells in itertools.islice(_all_rows(text, mark), 1, _LOOKED_AT)]
+    for place, each in enumerate(names):
+        if each not in found or found[each].dtype.kind != "f":
+            continue
+        marked = [cell for cell in (cells[place].strip() for cells in head if place < len(cells)) if decimal in cell]
+        if marked and all(like.fullmatch(cell) for cell in marked):
+            value = marked[0].replace(decimal, ".")
+            notes.append(
+                f"column {each!r}: {marked[0]!r} taken as {value}; if it is {value.replace('.', '')}, write so"
+            )
+    return notes
 
 
 def line_of(path: Path, row: int) -> int | None:
     """Return the line of a row of `frame`, by its number in the table's index; None if there is no such row."""
     text = _without_comments(_text_of(_bytes_of(path, str(path)), str(path)))
-    lines = [line for line, _ in _all_rows(text, _mark_of(text))]
+    # Cells of any length, as pandas reads them.
+    limit = csv.field_size_limit(max(len(text), 1))
+    try:
+        lines = [line for line, _ in _all_rows(text, _mark_of(text))]
+    finally:
+        csv.field_size_limit(limit)
     return lines[row + 1] if row + 1 < len(lines) else None
 
 

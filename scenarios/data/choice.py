@@ -239,6 +239,9 @@ def choose(data: str, choice: Columns) -> Chosen:
     notes = [*read, *filled, *([f"columns left out: {', '.join(left_out)}"] if left_out else [])]
     if choice.wants_classes is not False:
         notes += _many_texts(frame, target)
+    if taken and not is_numeric(frame[target]):
+        marks = [each for each in UNKNOWN if each and (frame[target] == each).any()]
+        notes += [f"target {target!r}: {each!r} is a class; --missing drop leaves such rows out" for each in marks]
     return Chosen(data, path, frame, target, taken, (_taken(target, why, classes, taken, choice), *notes))
 
 

@@ -15,6 +15,7 @@ from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find, find_table
 from netsim.util import tables
 
+_MOST_SHOWN = 60  # characters of a cell that an error names
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -108,8 +109,10 @@ def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
 
 
 def _shown(cell: object) -> str:
+    if isinstance(cell, str):
+        return repr(cell if len(cell) <= _MOST_SHOWN else f"{cell[:_MOST_SHOWN]}…")
     try:
-        return repr(cell) if isinstance(cell, str) else f"{float(cell):g}"  # type: ignore[arg-type]
+        return f"{float(cell):g}"  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return " ".join(repr(cell).split())[:40]
 
@@ -145,6 +148,8 @@ def _frame_of_arrays(path: Path) -> pd.DataFrame:
         array = arrays[key]
         if array.dtype.kind not in "biufUM":
             raise BadInput(f"{path}: {key} is {array.dtype} {array.shape}: must be numbers or text")
+        # pandas counts in the machine's order of bytes only.
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         names = [key] if array.ndim == 1 else [f"{key}{place}" for place in range(array[0].size if len(array) else 0)]
         parts.append(pd.DataFrame(array.reshape(rows, len(names)), columns=names))
     frame = pd.concat(parts, axis=1)

@@ -29,6 +29,11 @@ class Table:
     target_column: str
     notes: tuple[str, ...] = ()
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The notes on what was read otherwise than it stands in the file, without that on the target."""
+        return self.notes[1:]
+
 
 @dataclass(frozen=True)
 class AgentData:

@@ -241,7 +241,7 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
             For an unknown or damaged table, an unknown column, too few samples, or a setting that does not fit.
         """
         seeds = self.seeds
-        samples = draw_samples(self.data, self.setting, self.rows, seeds.data)
+        samples = draw_samples(self.data, self.setting, self.rows, seeds.data, self.study)
         graph = self.setting.graph(seeds.graph)
         # It refuses arguments, too, and quickly.
         self.network = self.channel.network(graph, seeds.network)
@@ -300,8 +300,8 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
             yield from filter(None, [quiet] if quiet else [diverged(name, run, error, steps), unheard(name, run)])
 
 
-def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[AgentData]:
-    """Return each agent's training and test samples, of a table or of "synthetic".
+def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:
+    """Return each agent's training and test samples, of a table or of "synthetic"; what was left out is noted.
 
     Raises
     ------
@@ -317,7 +317,9 @@ def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[Age
         drawn = synthetic(agents, seed=seed)
         return drawn if partition.kind == IID else deal(pooled(drawn), agents, seed=seed, partition=partition)
     check_rows(data, agents, each=2, rows=rows.rows)
-    return deal(load_prepared(data, rows), agents, seed=seed, rows=rows.rows, partition=partition)
+    table = load_prepared(data, rows)
+    study.note(*table.left_out)
+    return deal(table, agents, seed=seed, rows=rows.rows, partition=partition)
 
 
 def batch_task(

@@ -458,6 +458,7 @@ class OnlineStudy:
         """
         count = check.integer("agents", setting.agents, low=1)
         table = stream.load(data, count, seeds.data)
+        study.note(*table.left_out)
         network = channel.network(setting.graph(seeds.graph), seeds.network)
         held, table = split_rows(table, 0.1, seed=seeds.data) if setting.tune else (table, table)
         length = stream.length(table, count)

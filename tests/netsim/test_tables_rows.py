@@ -55,6 +55,9 @@ def test_every_reader_takes_comments_and_refuses_alike(name: str, tmp_path: Path
     path = tmp_path / "file.csv"
     path.write_text(f"# of ours\n\n{head}# more\n{row}")
     read(path)
+    for first in ("", "Unnamed: 0"):
+        path.write_text(f"{first},{head}0,{row}")
+        read(path)
 
     def refused(data: str | bytes) -> str:
         path.write_bytes(data.encode() if isinstance(data, str) else data)

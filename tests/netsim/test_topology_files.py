@@ -155,6 +155,9 @@ def test_a_list_of_edges_keeps_weights(tmp_path: Path) -> None:
         ("0,1,0\n1,0,1\n0,1,0\n", [0, 1, 2]),
         (",a,b,c\na,0,1,0\nb,1,0,1\nc,0,1,0\n", ["a", "b", "c"]),
         ("a b c\na 0 1 0\nb 1 0 1\nc 0 1 0\n", ["a", "b", "c"]),
+        ("a,b,c\n0,1,0\n1,0,1\n0,1,0\n", ["a", "b", "c"]),
+        ("attic,hall,yard\n0,0.5,0\n0.5,0,2\n0,2,0\n", ["attic", "hall", "yard"]),
+        ("0,1,2\n0,1,0\n1,0,1\n0,1,0\n", [0, 1, 2]),
         ("0 1 0\n0 0 1\n0 0 0\n", [0, 1, 2]),
         ("0 2.5 0\n2.5 0 1\n0 1 0\n", [0, 1, 2]),
     ],
@@ -168,6 +171,27 @@ def test_a_matrix_is_a_graph_of_its_rows(content: str, nodes: list[Any], tmp_pat
 def test_three_weighted_edges_are_no_matrix(tmp_path: Path) -> None:
     path = written(tmp_path, "edges", "0 1 0.5\n1 2 0.5\n2 0 0.25\n")
     assert edges_of(topology.from_file(path)) == [("0", "1"), ("0", "2"), ("1", "2")]
+
+
+def test_weights_that_differ_between_two_directions_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path, "matrix.csv", "0,0.5,0.2\n0.1,0,0.3\n0.2,0.4,0\n")
+    with pytest.warns(RuntimeWarning, match="left out the first of two weights of 2 edges"):
+        graph = topology.from_file(path)
+    assert graph.edges[0, 1]["weight"] == 0.1
+    directed = nx.DiGraph()
+    directed.add_weighted_edges_from([("a", "b", 1.0), ("b", "a", 2.0), ("b", "c", 3.0), ("c", "b", 3.0)])
+    nx.write_graphml_xml(directed, tmp_path / "g.graphml")
+    with pytest.warns(RuntimeWarning, match="left out the first of two weights of 1 edge$"):
+        topology.from_file(tmp_path / "g.graphml")
+
+
+def test_edges_under_names_are_no_matrix(tmp_path: Path) -> None:
+    for content in (
+        "source,target,weight\n0,1,0\n1,2,0\n0,2,0\n",
+        "u,v,weight\n0,1,5\n1,2,6\n2,0,7\n",
+        "0,1,2\n0,2,5\n1,2,6\n2,3,7\n",
+    ):
+        assert "0" in topology.from_file(written(tmp_path, "edges.csv", content))
 
 
 # --- what is no graph -------------------------------------------------------------------------------------------------
@@ -193,6 +217,15 @@ LOG = """2026-03-01 12:00:01 gw-1 node7 -80
         ("0 1\n\n1\n", ", line 3: must be two names, the ends of an edge; there is '1' only"),
         ("0 1 {'weight': open}\n", ", line 1: must be an edge, with a dict of its attributes at its end"),
         ("0 -1 0\n-1 0 1\n0 1 0\n", ": must be a matrix of finite numbers >= 0; (0, 1) is -1.0"),
+        ("source;target;weight\na;b;1,5\nb;c;1.234,5\n", ", line 3: must be an edge whose weight is a finite number"),
+        ("source,target,weight\na,b,1\nb,c,nan\n", ", line 3: must be an edge whose weight is a finite number; it is"),
+        ("Id,Label\na,Oslo\nb,Bergen\n", ", line 1: must be GraphML, GEXF, GML"),
+        ("c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", ", line 2: must be GraphML, GEXF, GML"),
+        ("(0, 1)\n(1, 2)\n(2, 0)\n", ", line 1: must be two names, the ends of an edge; '(0' is a part of something"),
+        (
+            "%%MatrixMarket matrix array real symmetric\n3 3\n0\n1\n1\n0\n1\n",
+            ": must have 6 numbers for 3 rows of a symmetric matrix; it has 5",
+        ),
         ("0 5\n5 0\n", ": must be more than two lines of two numbers: a matrix or a list of edges"),
         ("0 0 0\n0 0 0\n0 0 0\n", ": must have an edge; it has 3 nodes without any"),
         ("graph { a -- b }\n", "it is in Graphviz's language"),

@@ -16,6 +16,7 @@ from netsim.scenarios.data.files import bare, check_data, find_table
 from netsim.scenarios.data.formats import samples_in
 from netsim.scenarios.data.samples import ClassSamples, Samples
 from netsim.scenarios.data.tables import check_rows, load_table
+from netsim.studies import Study, find_study
 
 needs_arrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 
@@ -225,6 +226,58 @@ def test_names_that_count_the_columns_are_names(folder: Path) -> None:
     assert choose("small", Columns()).notes[1:] == ("columns are called 0 to 2, as the first line says",)
     pd.DataFrame({"land": ["x", "y"], "2019": [1, 2], "2020": [2, 3]}).to_csv(folder / "years.csv", index=False)
     assert choose("years", Columns()).input_columns == ["land", "2019"]
+
+
+@pytest.mark.parametrize(("mark", "point"), [(";", "."), ("\t", ".")])
+def test_marks_between_thousands_are_told(mark: str, point: str, folder: Path) -> None:
+    rows = [f"{900 + 5 * k}" if 5 * k < 100 else f"1{point}{5 * k - 100:03d}" for k in range(40)]
+    lines = ["kg,y", *(f"{cell},{k}" for k, cell in enumerate(rows))]
+    (folder / "small.csv").write_text("\n".join(lines).replace(",", mark) + "\n")
+    assert choose("small", Columns()).notes[1:] == ("column 'kg': '1.000' taken as 1.000; if it is 1000, write so",)
+    (folder / "small.csv").write_text("\n".join([*lines, "1.25,9"]).replace(",", mark) + "\n")
+    assert choose("small", Columns()).notes[1:] == ()
+
+
+def test_rows_with_names_that_the_first_line_lacks_are_refused_with_their_line(folder: Path) -> None:
+    (folder / "small.csv").write_text("# by R\na,y\n1,5,6\n2,7,8\n")
+    says = "line 3: must have as many cells as there are names; it has 3 cells under the 2 names of line 2; R writes"
+    assert says in refused(load_table, "small")
+
+
+def test_cells_of_any_length_and_arrays_of_either_order_of_bytes(folder: Path) -> None:
+    (folder / "long.csv").write_text("a,b,y\n1," + "x" * 200_000 + ",2\n2,z,4\n3,z,q\n")
+    assert "long.csv, line 4: column 'y'" in refused(load_table, "long", Columns(drop="b"))
+    np.savez(folder / "big.npz", x=np.arange(4.0).astype(">f8"), y=np.arange(4.0).astype(">f4"))
+    assert load_table("big").target.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("mark", ["?", "NA", "NaN"])
+def test_a_mark_for_nothing_as_a_class_is_told(mark: str, folder: Path) -> None:
+    (folder / "small.csv").write_text("a,y\n" + "".join(f"{k},{('yes', 'no', mark)[k % 3]}\n" for k in range(30)))
+    note = f"target 'y': {mark!r} is a class; --missing drop leaves such rows out"
+    assert note in load_labelled("small").notes
+    assert load_labelled("small", TableChoice(missing="drop")).classes == ("no", "yes")
+
+
+@pytest.mark.parametrize("study", ["coke", "frontier", "mtu", "lifetime", "online", "dynamic"])
+def test_each_study_says_what_it_left_out(study: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{'?' if k % 10 == 0 else k % 7},{k % 5},{k % 4}.5" for k in range(120)]
+    (folder / "small.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    note = "rows left out: 12 of 120, which miss a cell"
+
+    def keep(self: Study, *texts: str) -> None:
+        if note in texts:
+            # What comes later is of no interest.
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "note", keep)
+    with pytest.raises(KeyboardInterrupt):
+        find_study(study).execute(data="small", missing="drop", agents=4)
+
+
+def test_an_error_shows_the_beginning_of_a_long_cell(folder: Path) -> None:
+    (folder / "long.csv").write_text("a,y\n1,2\n2,3\n" + "x" * 1000 + ",4\n")
+    assert len(refused(load_table, "long")) < 400
 
 
 MISSING = "a,kind,b\n1,x,2\n?,y,3\n3,,4\nNA,x,5\n5,y,6\n"

@@ -75,6 +75,12 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
     netsim.studies.sweep("coke", out=tmp_path / "sweep", eta=[0.5, 60.0], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")])
     assert note == "CTA diverged in 3 of 6 runs, eta=60.0,seed=1 first: try a smaller step size (--eta)."
+    whole = compare.table([str(tmp_path / "sweep")], ["train_mse"])
+    for where, notes in (("eta=60", [note.replace("3 of 6", "3 of 3")]), ("eta=0.50", [])):
+        left = compare.filtered(whole, None, [where])
+        assert compare.diverged([str(tmp_path / "sweep")], left) == notes
+    assert compare.diverged([str(tmp_path / "sweep")], whole) == [note]
+    assert compare.diverged([str(tmp_path / "sweep")], whole.assign(algorithm="DKLA")) == []
     found = netsim.results.load(tmp_path / "sweep")
     found.loc[found["eta"] == 60.0, "seed"] += 3
     mixed = netsim.results.interval(found[found["seed"] < 5].assign(eta=0), "train_mse", ["eta"], of="median")
@@ -176,6 +182,14 @@ def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path
     together = compare.over_seeds(found, ["train_mse"], "mean")
     assert together is not None
     assert list(together["seeds"]) == [3]
+
+
+def test_a_number_may_be_written_otherwise_and_no_seed_is_a_reference(room: Path) -> None:
+    whole = compare.table([str(room / each) for each in ("calm", "sweep")], ["spread"])
+    assert set(compare.filtered(whole, None, ["loss=0.0,0.30"])["loss"]) == {0.0, 0.3}
+    assert compare.paired(whole, "spread", "loss=0.0")[1].equals(compare.paired(whole, "spread", "loss=0")[1])
+    with pytest.raises(BadInput, match=r"^paired = 'seed=1': must be one of averaging, or NAME=VALUE of folder, loss$"):
+        compare.paired(whole, "spread", "seed=1")
 
 
 def test_an_unknown_metric_and_an_ending_are_refused_by_name(room: Path) -> None:

@@ -174,6 +174,9 @@ def test_comparisons_of_the_same_runs_are_corrected_for_once() -> None:
         ("latency_p90_s", 0.0, INF),
         ("train_mse", 0.0, INF),
         ("test_accuracy", 0.0, 1.0),
+        ("lost", 0.0, INF),
+        ("link_messages", 0.0, INF),
+        ("spread", 0.0, INF),
         ("above_loss_free_%", -INF, INF),
         ("static_regret", -INF, INF),
     ],
@@ -220,6 +223,28 @@ def test_the_dead_neither_set_the_axis_nor_leave_the_figure(swept: Path) -> None
     assert panel.get_ylim()[1] < 10
     assert [line.get_label() for line in panel.lines if "/4)" in str(line.get_label())]
     assert panel.get_ylabel() == "training MSE"
+
+
+@pytest.mark.parametrize("x", ["loss", "round"])
+def test_a_median_that_is_finite_is_in_the_figure_with_its_open_band(x: str) -> None:
+    rows = [
+        {"algorithm": name, x: at, "seed": seed, "train_mse": 0.01 * (seed + 1), "outcome": UNFINISHED}
+        for name in ("A", "B")
+        for at in (1, 2)
+        for seed in range(6)
+    ]
+    given = pd.DataFrame(rows)
+    given.loc[given["algorithm"] == "A", "train_mse"] *= 100.0
+    given.loc[(given["algorithm"] == "A") & (given["seed"] == 5), ["train_mse", "outcome"]] = [1e17, DIVERGED]
+    panel = results.bands(given, x, "train_mse", of="median").axes[0]
+    (line,) = (each for each in panel.lines if each.get_label() == "A (5/6)")
+    bottom, top = panel.get_ylim()
+    assert list(line.get_ydata()) == [3.5, 3.5]
+    assert bottom < 3.5 < top < 100.0
+    bands = [each.get_paths()[0].vertices[:, 1] for each in panel.collections]
+    ends = sorted((band.min(), band.max()) for band in bands)
+    assert ends == [pytest.approx((0.01, 0.06)), (1.0, 3.5), (3.5, top)]
+    assert bottom <= 0.01
 
 
 def test_a_model_that_outgrew_its_coder_has_a_row(tmp_path: Path) -> None:

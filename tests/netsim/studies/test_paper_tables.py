@@ -1,9 +1,11 @@
 """Tables for papers: numbers with their intervals in cells, and figures of a column's width."""
 
+import math
 import re
 from pathlib import Path
 
 import matplotlib
+import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -169,6 +171,33 @@ def test_a_figure_obeys_matplotlibs_settings() -> None:
     legend = own.axes[0].get_legend()
     assert legend is not None
     assert legend.get_texts()[0].get_fontsize() == 6.0
+
+
+@pytest.mark.parametrize(
+    ("number", "low", "high", "shown"),
+    [
+        (0.03152, 0.008329, math.inf, r"0.03152\ [0.00833, \infty]"),
+        (0.0003152, 8.329e-5, math.inf, r"(3.152\ [0.833, \infty]) \cdot 10^{-4}"),
+        (3.1, 0.8, math.inf, r"3.100\ [0.800, \infty]"),
+        (-2.0, -math.inf, 0.5, r"-2.000\ [-\infty, 0.500]"),
+        (0.0, 0.0, math.inf, r"0.000\ [0.000, \infty]"),
+        (math.inf, 1.0, math.inf, r"\infty"),
+    ],
+)
+def test_an_interval_that_reaches_to_infinity_is_in_the_cell(
+    number: float, low: float, high: float, shown: str
+) -> None:
+    assert in_math(number, low, high) == shown
+
+
+def test_the_title_of_a_columns_figure_is_whole(tmp_path: Path) -> None:
+    # Wide tick labels move the panel, and with it the title, to the right.
+    wide = many(10).assign(error=6e-3 + 1e-4 * many(10)["error"])
+    with results.style("paper"):
+        results.bands(wide, "loss", "error", of="median").savefig(tmp_path / "a.png", dpi=150)
+    picture = matplotlib.image.imread(tmp_path / "a.png")[:, :, :3]
+    assert (picture[:, :3] == 1.0).all()
+    assert (picture[:, -3:] == 1.0).all()
 
 
 def test_a_figure_for_a_paper_has_a_columns_width_and_leaves_no_settings_behind() -> None:

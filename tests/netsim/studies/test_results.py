@@ -164,6 +164,14 @@ def test_only_seeds_are_put_together(rounds: bool, by: list[str], named: str, sw
     assert set(found["count"]) == {4}, "as many as there are seeds"
 
 
+def test_a_column_of_text_has_no_interval(swept: Path) -> None:
+    frame = results.load(swept)
+    with pytest.raises(BadInput, match=r"^column = 'outcome': must be a column of numbers$"):
+        results.interval(frame, "outcome", ["algorithm"])
+    with pytest.raises(BadInput, match=r"^column = 'outcome': must be a column of numbers$"):
+        results.paired(frame, "outcome", 0.0, within="loss")
+
+
 def test_a_seed_is_not_counted_twice(swept: Path) -> None:
     frame = results.load(swept)
     with pytest.raises(BadInput, match=r"^seed = 0: must be there once for loss = 0\.0, agents = 3; ") as caught:

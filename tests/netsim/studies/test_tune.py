@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import time
@@ -42,6 +43,35 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def best(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((folder / "tuned.json").read_text())["best"]
     return found
+
+
+SMALL_COKE: dict[str, Any] = {"seeds": [100], "validation": [], "agents": 4, "features": 5, "rounds": 5}
+
+
+def test_a_value_that_a_method_does_not_take_is_refused_and_no_method_dies_of_it(tmp_path: Path) -> None:
+    how = {**SMALL_COKE, "algorithms": "CTA,DKLA", "budget": 4}
+    with pytest.raises(BadInput) as caught:
+        tune("coke", over=["CTA.eta=0.1:0.2", "DKLA.rho=-1:1"], out=tmp_path / "tuned", **how)
+    says = "over = DKLA.rho=-1:1: must have values it takes; rho = -1.0: must be a number > 0"
+    assert str(caught.value) == says
+
+
+def test_runs_that_fail_are_told_apart_from_those_that_diverge(tmp_path: Path) -> None:
+    text = (
+        Path(QUADRATIC)
+        .read_text()
+        .replace("    async def run(self):", "    async def run(self):\n        assert self.eta < 0.25, 'a mistake'")
+    )
+    (tmp_path / "mine.py").write_text(text)
+    found = tune(str(tmp_path / "mine.py"), over=["descent.eta=0.1:0.3"], out=tmp_path / "tuned", budget=11, **SMALL)
+    (note,) = (each for each in found.notes if "failed" in each)
+    assert re.match(r"\d runs? failed, and counts? as diverged for all methods; the first: .*a mistake", note), note
+
+
+def test_one_range_for_a_parameter(tmp_path: Path) -> None:
+    says = "over = 'eta=0.2:0.4': must be the only range of eta; another is 0.1:0.3"
+    with pytest.raises(BadInput, match=f"^{re.escape(says)}$"):
+        tune(QUADRATIC, over=["eta=0.1:0.3", "eta=0.2:0.4"], out=tmp_path / "tuned", budget=11, **SMALL)
 
 
 def test_the_best_step_of_descent_on_a_quadratic_is_two_by_the_sum_of_its_curvatures(whole: Path) -> None:
