@@ -58,7 +58,7 @@ _FORMS: dict[int, Any] = {
     },
     KINDS: [str],
     RECORDS: [bytes, bytes, bytes, bytes],
-    CHANGES: [bytes, bytes, bytes, bytes, [(type(None), [str])], [bool]],
+    CHANGES: [bytes, bytes, bytes, bytes, [(type(None), [str])], [bool], [[str]]],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
     STATE: [int, bytes, int],
@@ -73,7 +73,7 @@ _FORMS: dict[int, Any] = {
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
-_MARK = b"netsim journal 4\n"
+_MARK = b"netsim journal 5\n"
 
 
 class Journal:

@@ -759,7 +759,7 @@ cdef class Mac:
     cdef int64_t queued_bits, turn, flush_count
     # Whether a burst of jitter matters to what arrives now.
     cdef bint in_burst
-    cdef double silent_until, heard_from, ack_at
+    cdef double silent_until, heard_from
     cdef dict open
     # As in `netsim.radio.airtime.Counts`.
     cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
@@ -785,7 +785,6 @@ cdef class Mac:
         else:
             self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name))
         self.gain, self.listening = 1.0, True
-        self.ack_at = -1.0
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
         cycle, energy = radio.cycle_of(name), radio.energy_of(name)
@@ -1092,7 +1091,6 @@ cdef class Mac:
         self.airtime_s += seconds
         self.access_s += now - pending.since
         self.turn += 1
-        self.ack_at = -1.0
         pending.begun = True
         pending.attempts += 1
         if self.transmit_share > 0.0:
@@ -1119,7 +1117,7 @@ cdef class Mac:
         if pending.to < 0 or not self.acknowledges:
             return self.fragment_done(now)
         wait = self.radio.wait_for_ack(self.link)
-        return self.at(now + <double>wait, self.event(NO_ACK, None, self.turn))
+        return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
 
     cdef int acknowledged(self, Event event, double now) except -1:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
@@ -1133,12 +1131,8 @@ cdef class Mac:
 
     cdef int gets_no_ack(self, int64_t turn, double now) except -1:
         cdef PendingFrame pending
-        cdef double at = self.ack_at
         if turn != self.turn:
             return 0
-        if now <= at <= now + time_tolerance(now):
-            self.ack_at = -1.0
-            return self.at(at, self.event(NO_ACK, None, turn))
         pending = self.queue[0]
         self.turn += 1
         self.no_ack += 1
@@ -1194,7 +1188,6 @@ cdef class Mac:
         [(arrival, signals)] = self.emit(pending, now, end, self.ack_kind, bits, to).items()
         event = sender.event(ACKNOWLEDGED, pending, turn)
         event.signals = signals
-        sender.ack_at = arrival
         return self.events.at(arrival, event)
 
     cdef double watts(self) except? -1.0:

@@ -274,8 +274,6 @@ class Mac:
         # Incremented at each send and at each end of a wait for an acknowledgement; events with an older number are
         # ignored.
         self.turn = 0
-        # When (s) the acknowledgement of this turn arrives that is on the air, or did; −1: none is.
-        self.ack_at = -1.0
         self._flush_count = 0
 
     def _paths(self, purpose: str) -> list[Path]:
@@ -482,7 +480,6 @@ class Mac:
         counts.airtime_s += seconds
         counts.access_s += now - pending.since
         self.turn += 1
-        self.ack_at = -1.0
         pending.begun = True
         pending.attempts += 1
         end = now + seconds
@@ -512,7 +509,9 @@ class Mac:
         if not (pending.to >= 0 and self._radio.acks):
             self._fragment_done(now)
             return
-        self.at(now + self._radio.wait_for_ack(self.link), partial(self._no_ack, self.turn))
+        wait = self._radio.wait_for_ack(self.link)
+        # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
+        self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
@@ -525,12 +524,6 @@ class Mac:
 
     def _no_ack(self, turn: int, now: float) -> None:
         if turn != self.turn:
-            return
-        if now <= self.ack_at <= now + time_tolerance(now):
-            # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time. The time-out
-            # itself is not late: a frame sent again would miss the instant at which others act.
-            at, self.ack_at = self.ack_at, -1.0
-            self.at(at, partial(self._no_ack, turn))
             return
         pending = self._queue[0]
         self.turn += 1
@@ -584,7 +577,6 @@ class Mac:
         self.counts.ack_airtime_s += end - now
         arrivals = self._emit(pending, now, end, self.medium.ack_kind, bits, to)
         [(arrival, [signal])] = arrivals.items()
-        sender.ack_at = arrival
         self.medium.events.at(arrival, partial(sender._acknowledged, pending, turn, signal))
 
     def _emit(
