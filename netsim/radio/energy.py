@@ -492,8 +492,8 @@ class Meter:
 
         It hears nothing then.
         """
-        # What begins at the same instant it does not hear at all, whichever of the two is counted first. The time-out of
-        # an acknowledgement is late by `time_tolerance`, so an instant must be wider here: as wide as that, rounding
+        # What begins at the same instant it does not hear at all, whichever of the two is counted first. The time-out
+        # of an acknowledgement is late by `time_tolerance`, so an instant must be wider here: as wide as that, rounding
         # would decide whether a frame that is sent again has heard one that began with the time-out.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)

@@ -78,13 +78,11 @@ def refusal(*words: Any, **given: Any) -> str:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Return the files of a sweep without Python's hash seed, which Dask sets for its workers."""
-    found = all_files(folder)
+    found, other = all_files(folder), (b'"hash_seed"', b" settings.json")
     for name in found:
         if name.endswith(("settings.json", "SHA256SUMS")):
             lines = found[name].splitlines(keepends=True)
-            found[name] = b"".join(
-                line for line in lines if b'"hash_seed"' not in line and b" settings.json" not in line
-            )
+            found[name] = b"".join(line for line in lines if not any(each in line for each in other))
     return found
 
 
