@@ -92,7 +92,7 @@ def test_a_cluster_gives_the_same_files_as_one_process_and_two(study: str, tmp_p
     one = sweep(study, out=tmp_path / "one", **grid)
     sweep(study, out=tmp_path / "two", jobs=2, **grid)
     assert files(tmp_path / "there") == files(tmp_path / "one") == files(tmp_path / "two")
-    assert len(files(tmp_path / "one")) == 6 * 4 + 2
+    assert len(files(tmp_path / "one")) == 6 * 5 + 2
     pd.testing.assert_frame_equal(there.table, one.table)
     assert there.table["trace_hash"].nunique() == 4, "without loss all seeds are one run, with loss each is its own"
 
