@@ -5,7 +5,9 @@ variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion met
 `SharingAgent.hear` depend on rounds only through the round number; only `run` determines when they are called.
 """
 
+import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -57,6 +59,16 @@ def check_cost(kind: type, cost: object, *asked: str) -> None:
         raise BadInput(f"cost = <{type(cost).__name__}>: {allowed}; it has no {' and no '.join(missing)}")
 
 
+def _annotations(cls: type) -> Mapping[str, object]:
+    """Return the annotations of a class itself; since Python 3.14 they are evaluated when they are asked for."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        # As text, because a name that only type checkers import has no value.
+        return get_annotations(cls, format=Format.STRING)
+    return inspect.get_annotations(cls)
+
+
 @dataclass(eq=False, repr=False)
 class SharingAgent(Cited, netsim.RoundAgent):
     """In each round, takes a local step, broadcasts its state and receives its neighbours' states.
@@ -91,7 +103,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name, kind in vars(cls).get("__annotations__", {}).items():
+        for name, kind in _annotations(cls).items():
             if "Scheduled" in str(kind) and not isinstance(vars(cls).get(name), Scheduled):
                 raise TypeError(f"{cls.__qualname__}.{name}: must be Scheduled(default=…), not {vars(cls).get(name)!r}")
 

@@ -33,7 +33,7 @@ def test_what_fits_is_taken_and_what_does_not_is_refused_with_both_sizes() -> No
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_the_limit_of_a_process_counts() -> None:
     code = (
-        "import resource; from netsim import check\n"
+        "import resource; from netsim.util import check\n"
         "check.fits('size', 1, 2**31, 'it')\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))\n"
         "check.fits('size', 1, 2**31, 'it')\n"
