@@ -44,8 +44,8 @@ def _number_of(future: Any) -> int:
             # Futures of `asyncio.gather` may belong to any loop.
             number = future._number = object.__hash__(future)
         else:
-            # asyncio hashes a new task before it has its owner, so the loop says for whom it makes one. Since Python 3.14
-            # a task may be hashed later, as another agent looks at all tasks: it is not that agent's.
+            # asyncio hashes a new task before it has its owner, so the loop says for whom it makes one. Since Python
+            # 3.14 a task may be hashed later, as another agent looks at all tasks: it is not that agent's.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
