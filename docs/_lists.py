@@ -1,4 +1,5 @@
-"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3.
+"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
+the papers' report in short.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
 ``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
@@ -9,6 +10,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,7 @@ import netsim
 import netsim.agents.classics
 from netsim import agents
 from netsim.radio import Phy
-from netsim.studies.catalogue import Parameter, Scenario, find_study, grouped, listed
+from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -52,23 +54,34 @@ def commands() -> str:
     return _table(("command", "what it does"), found)
 
 
-def flags() -> str:
-    """For each study a table of the flags that are its own, and which it shares; then those that several share."""
+def all_flags() -> str:
+    """Return the site's page of flags: a table for each study."""
+    parts = ["# Flags of every study", "", "What `netsim run NAME --help` says. [How flags work](../flags.md)."]
+    for scenario in map(find_study, listed()):
+        parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
+    return "\n".join(parts) + "\n"
+
+
+def shared_flags() -> str:
+    """A row for each flag that at least half of the studies have: in how many, and what it is for."""
     scenarios = [find_study(name) for name in listed()]
-    shared: dict[str, tuple[Parameter, ...]] = {}
-    parts = []
+    found: dict[str, list[Parameter]] = {}
     for scenario in scenarios:
-        own, groups = _apart(scenario)
-        shared |= groups
-        parts += [f"## {scenario.name}", "", scenario.title, "", _flag_table(own) if own else "No flags of its own."]
-        if groups:
-            links = ", ".join(f"[{name}](#{name.lower()})" for name in groups)
-            parts += ["", f"And those of {links}."]
-        parts.append("")
-    for name, parameters in sorted(shared.items()):
-        users = ", ".join(f"`{each.name}`" for each in scenarios if name in _apart(each)[1])
-        parts += [f"## {name}", "", f"Flags of {users}.", "", _flag_table(parameters), ""]
-    return "\n".join(parts).rstrip()
+        for parameter in scenario.parameters:
+            found.setdefault(_flag(parameter), []).append(parameter)
+    rows = (
+        (flag, f"{len(users)} of {len(scenarios)}", Counter(each.description for each in users).most_common(1)[0][0])
+        for flag, users in sorted(found.items())
+        if 2 * len(users) >= len(scenarios)
+    )
+    return _table(("flag", "studies", "meaning"), rows)
+
+
+def reproduction() -> str:
+    """Return what the papers' report says in short."""
+    report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
+    short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
+    return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
 
 
 def algorithms() -> str:
@@ -222,7 +235,8 @@ LISTS: dict[str, Callable[[], str]] = {
     "classics": classics,
     "commands": commands,
     "studies": studies,
-    "flags": flags,
+    "shared_flags": shared_flags,
+    "reproduction": reproduction,
     "algorithms": algorithms,
     "asked": asked,
     "ns3_saturated": partial(ns3, ("received_kbps", "acknowledged_kbps")),
@@ -247,17 +261,6 @@ def _paragraphs(path: Path) -> list[str]:
     prose = "\n\n".join(_cells(path, "markdown"))
     prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
-
-
-def _apart(scenario: Scenario) -> tuple[tuple[Parameter, ...], dict[str, tuple[Parameter, ...]]]:
-    """Return a scenario's own parameters, and those of each dataclass that it shares, by the dataclass's name."""
-    of_group = {name: kind.__name__ for _, kind in scenario.groups for name in inspect.signature(kind).parameters}
-    groups: dict[str, tuple[Parameter, ...]] = {}
-    for parameter in scenario.parameters:
-        if parameter.name in of_group:
-            group = of_group[parameter.name]
-            groups[group] = (*groups.get(group, ()), parameter)
-    return tuple(each for each in scenario.parameters if each.name not in of_group), groups
 
 
 def _flag_table(parameters: Iterable[Parameter]) -> str:

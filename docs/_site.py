@@ -6,6 +6,7 @@ the page's; a module whose name begins with an underscore has none.
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def on_config(config: Any) -> Any:
     reference = [{SECTIONS[section]: pages} for section, pages in sections.items()]
     config.nav = [
         *config.nav,
-        {"Reference": ["reference/index.md", *reference]},
+        {"Reference": ["reference/index.md", "reference/flags.md", *reference]},
         *({title: name.lower()} for name, title in ELSEWHERE.items()),
     ]
     return config
@@ -84,6 +85,8 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=text))
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
+    flags = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["all_flags"]()
+    files.append(File.generated(config, "reference/flags.md", content=flags))
     for path in lessons():
         for name, content in lesson(path).items():
             files.append(File.generated(config, f"lessons/{name}", content=content))
