@@ -1,4 +1,4 @@
-"""The randomized, unbiased quantizer of Alistarh et al., "QSGD", 2017, which Koloskova et al. (2019) use for gossip."""
+"""QSGD: the randomized, unbiased quantizer of Alistarh et al., 2017; Ortega and Jafarkhani, 2023, use it for gossip."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,8 +45,8 @@ class QSGD(Coder):
     """Round each |v_i|/‖v‖ at random, unbiased, to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1.
 
     A message holds the norm (float32) and, for each element, a sign and a b-bit level: n·(b + 1) + 32 bits.
-    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|). With
-    ``by_row`` each row of a matrix has its own norm, for several models in one message.
+    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; Ortega and Jafarkhani 2023, eq. 12, with
+    |v_i|). With ``by_row`` each row of a matrix has its own norm, for several models in one message.
 
     Raises
     ------
