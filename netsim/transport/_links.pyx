@@ -466,7 +466,7 @@ cdef class Path:
         return end + self.delay(), lost
 
     def arrive(self, double time):
-        """Return when a frame arriving at ``time`` (s) is delivered, which ``fifo`` may delay, and whether it is corrupted."""
+        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
         cdef Copy copy
         copy.time = time
         self.hand_over(&copy)

@@ -88,7 +88,7 @@ class Path:
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
-        """Return when a frame arriving at ``time`` (s) is delivered, which ``fifo`` may delay, and whether it is corrupted."""
+        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
         return self._in_order(time), self._damages()
 
     def damaged_share(self) -> float:
