@@ -102,7 +102,7 @@ class ModelCost:
         self.start = _start(model, self._seed)
         self._inputs = samples.astype(self._dtype, copy=False)
         self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
-        # Inputs and labels as arrays of the library, once converted.
+        # Inputs and labels as arrays of the library; None until first used.
         self._there: tuple[Any, Any] | None = None
         self._begin()
 

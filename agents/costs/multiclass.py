@@ -234,7 +234,7 @@ def _rows(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _of_class(f: Array, y: NDArray[Any]) -> Array:
-    """Return f_y, shape (n,)."""
+    """Return the score f_y of each sample's right class, shape (n,)."""
     result: Array = f[_rows(y)]
     return result
 

@@ -111,7 +111,7 @@ class Floats(Coded):
     def check(self) -> None:
         """Raise WireError unless the attributes are consistent and the numbers finite."""
         if type(self.bits) is not int or self.bits not in _WIDTHS or type(self.data) is not bytes:
-            raise WireError(f"no floats have {self.bits!r:.60} bits")
+            raise WireError(f"floats must have 16, 32 or 64 bits, not {self.bits!r:.60}")
         count = check_shape(self.shape)
         if 8 * len(self.data) != count * self.bits:
             raise WireError(f"{len(self.data)} bytes cannot hold {count} floats of {self.bits} bits")

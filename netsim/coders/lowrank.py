@@ -54,7 +54,7 @@ class Factors(Coded):
             if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
                 raise WireError(_NO_FACTOR)
         if self.left.shape[1] != self.right.shape[1]:
-            raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} do not fit together")
+            raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} are inconsistent")
         if check_shape(self.shape) > MOST_ELEMENTS:
             raise WireError(f"no matrix of low rank has shape {self.shape}: at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore"):
@@ -99,8 +99,8 @@ class LowRank(Coder):
     An n × m matrix takes r(n + m) numbers; a vector, or a matrix with no more elements than that, is sent whole.
     `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
 
-    In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours cannot
-    average so: here each agent sends P and Q of its own difference.
+    In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours have no such
+    average: here each agent sends P and Q of its own difference.
 
     The memory Q belongs to one agent: each agent calls ``coder.fresh()``.
 

@@ -56,7 +56,7 @@ class Powers(Coded):
         """Encode as bytes; raises WireError if the attributes are inconsistent."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no powers of two have attributes of these types")
+            raise WireError("the attributes of Powers have wrong types")
         check_packed(self.data, ELEMENT_BITS, count)
         return pack_shape(self.shape) + self.data
 
@@ -97,7 +97,7 @@ class Natural(Coder):
 
 
 def _codes(sizes: Vector, uniforms: Vector) -> NDArray[np.uint16]:
-    """Round sizes at random to powers of two, and return the codes of these."""
+    """Round sizes at random to powers of two; return their codes."""
     # frexp: sizes = fraction · 2**exponent with a fraction in [½, 1)
     fraction, exponent = np.frexp(sizes)
     lower = exponent + (_BIAS - 1)

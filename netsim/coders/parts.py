@@ -57,13 +57,13 @@ class Several(Coded):
         """Raise WireError unless there are 1 to 255 parts with consistent shapes."""
         parts = self.parts
         if type(parts) is not tuple or not 1 <= len(parts) <= MOST_PARTS:
-            raise WireError(f"several coded arrays must be from 1 to {MOST_PARTS}")
+            raise WireError(f"Several must have from 1 to {MOST_PARTS} parts")
         if not all(isinstance(part, Coded) and not isinstance(part, Several) for part in parts):
-            raise WireError("several coded arrays must be coded arrays, and none of them several")
+            raise WireError("the parts of Several must be coded arrays other than Several")
         if any(len(part.shape) not in (1, 2) for part in parts) or (
             not self.flat and len({part.shape[1:] for part in parts}) != 1
         ):
-            raise WireError(f"coded arrays of shapes {[part.shape for part in parts][:4]} do not fit together")
+            raise WireError(f"coded arrays of shapes {[part.shape for part in parts][:4]} are inconsistent")
         check_shape(self.shape)
         # A few hostile bytes can claim any length of a sparse array or low-rank matrix.
         wide = sum(math.prod(part.shape) for part in parts if isinstance(part, Sparse | Factors))
@@ -89,7 +89,7 @@ class Several(Coded):
         count = data[flat] if len(data) > flat else 0
         parts, start = [], 1 + flat
         for _ in range(count):
-            why = "several coded arrays cannot be part of several others"
+            why = "Several cannot be a part of Several"
             part, start = nested.unpack(data, start, f"{count} coded arrays", (Several,), why)
             parts.append(part)
         if start != len(data):

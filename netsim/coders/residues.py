@@ -18,7 +18,7 @@ from netsim.wire.coded import Coded
 from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
-"""The most bits of a residue."""
+"""Limit of the bits of a residue."""
 
 Integers = NDArray[np.int64]
 
@@ -32,7 +32,8 @@ class Residues(Coded):
     """Vectors of n integers, of which vector p is reduced modulo 2^widths[p].
 
     On the wire (type number 10): a byte with the number of parts, and the highest bit set if ``whole``; a byte for each
-    width; two bytes of checksum; n; for each part its residues, in chunks of 16 bits of all, the lowest bits first.
+    width; two bytes of checksum; n; for each part, the packed lowest 16 bits of all residues, then the next 16, and so
+    on.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class Residues(Coded):
             raise WireError("residues cannot all have 0 bits")
         sizes = (type(self.whole), type(self.checksum), type(self.data)) != (bool, int, bytes)
         if sizes or self.shape[0] != len(widths) or not 0 <= self.checksum < 1 << 16:
-            raise WireError("no residues have attributes of these types")
+            raise WireError("the attributes of Residues have wrong types")
         length = sum(_bytes(self.shape[1], bits) for width in widths for _, bits in _chunks(width))
         if len(self.data) != length:
             raise WireError(f"{len(self.data)} bytes cannot hold residues of {widths} bits")

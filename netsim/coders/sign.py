@@ -79,7 +79,7 @@ class Signs(Scaled):
         """Raise WireError unless the data have the length of the shape."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no signs have attributes of these types")
+            raise WireError("the attributes of Signs have wrong types")
         check_packed(self.data, 1, count)
 
     @property

@@ -66,7 +66,7 @@ class Sparse(Coded):
         if elements > MOST_ELEMENTS:
             raise WireError(f"no sparse vector has shape {self.shape}: at most {MOST_ELEMENTS} elements")
         if type(self.places) is not bytes or not isinstance(self.part, Coded) or isinstance(self.part, Sparse):
-            raise WireError("no sparse vector has attributes of these types")
+            raise WireError("the attributes of Sparse have wrong types")
         if len(self.part.shape) != 1 or self.part.shape[0] > elements:
             raise WireError(f"no sparse vector of shape {self.shape} has a part of shape {self.part.shape}")
         bits = _index_bits(elements, self.count)
@@ -104,7 +104,7 @@ class Sparse(Coded):
         counts, start = unpack_shape(data, start)
         elements = math.prod(shape)
         if elements > MOST_ELEMENTS or len(counts) != 1 or counts[0] > elements:
-            raise WireError(f"no sparse vector of shape {shape} has {counts} elements that travel")
+            raise WireError(f"a sparse vector of shape {shape} cannot send {counts} elements")
         end = start + 1 + -(-counts[0] * _index_bits(elements, counts[0]) // 8)
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")

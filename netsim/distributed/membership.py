@@ -215,7 +215,7 @@ class Membership:
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            # As in NTP, from four times: this process's heartbeat left and arrived, then the peer's left and arrived.
+            # As in NTP, four times give round trip and offset: this heartbeat left and arrived, the answer did so.
             _, left, arrived = answer
             returned = state["sent"]
             peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))

@@ -363,7 +363,7 @@ class _Merger:
         return int(self._ledger.senders[key >> self._tally.shift])
 
     def _refuse_truncated(self, agent: Any) -> NoReturn:
-        """Raise BadInput: another journal has a frame that the sender's lacks, though the sender's is written first."""
+        """Raise BadInput for the truncated journal of ``agent``'s process, which lacks a frame that another one has."""
         process = self._parts[0].begin["places"][self._names.index(agent)]
         [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][process]]
         raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")

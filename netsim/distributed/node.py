@@ -266,7 +266,7 @@ class Node:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; later ones only the node keeps open."""
+        """Return the last round in which an agent of this process took part; the node itself may open later ones."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Node:
             ends = [peer.done for peer in peers if peer.done is not None]
             end = max(finals) if finals else max([membership.done or 0.0, *ends])
             membership.phase = Phase.CLOSED
-            # The clock of this process may not have reached the end.
+            # Wait until this process's clock reaches the end, too.
             run.timers.append(run.loop.call_at(end, run.loop.clock.at_instant_end, lambda: self._close_at(end)))
 
     def _close_at(self, end: float) -> None:

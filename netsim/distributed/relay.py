@@ -68,7 +68,7 @@ class _DuplicateFilter:
             return True
         self._beyond.add(number)
         if len(self._beyond) > _WINDOW:
-            # Give up on the missing numbers.
+            # Stop waiting for the missing numbers, to bound the memory.
             self._next = min(self._beyond)
         while self._next in self._beyond:
             self._beyond.remove(self._next)
@@ -121,10 +121,10 @@ class Relay:
         self._sent: dict[int, int] = {}
         self._batches: dict[int, _Batch] = {}
         self._flushing = False
-        # `flush` runs outside the context of the agent that sent.
+        # `flush` must not run in the context of the agent that happens to send.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # A restarted process begins again at sequence number 0, so its filters are new.
+        # A restarted process begins again at sequence number 0, so it needs new filters.
         self._incarnations: dict[int, int] = {}
         self._early_parcels: list[Parcel] = []
         self._run: Runtime | None = None
@@ -220,7 +220,7 @@ class Relay:
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, parcel: Parcel) -> str:
-        """Put frames into their receivers' inboxes; return the drop reason (`membership.DROPPED`) of one, or ""."""
+        """Put frames into their receivers' inboxes; return the reason (`DROPPED`) if one was dropped, else ""."""
         if self.closed or (self._run is None and len(self._early_parcels) >= _WINDOW):
             return "stale"
         if self._run is None:

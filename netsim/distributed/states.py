@@ -128,7 +128,7 @@ def _is_left_out(value: Any) -> bool:
 
 def _name_of(value: Any) -> tuple[str, str]:
     """Return the module and name of a class or function; raises TypeError if it cannot be found by them."""
-    # scipy's ufuncs have neither attribute.
+    # scipy's ufuncs have neither __qualname__ nor __module__.
     name, module = getattr(value, "__qualname__", value.__name__), getattr(value, "__module__", None) or "scipy.special"
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -211,7 +211,7 @@ def _member(cls: Any, name: str) -> Any:
 def _array(data: bytes) -> NDArray[Any]:
     """Return a read-only array from its bytes in the wire format; raises an error for any other bytes."""
     array = decode(data)
-    # An array of zero-size elements can claim any number of them.
+    # A hostile array of zero-size elements could claim so many that iterating over it never ends.
     if type(array) is not np.ndarray or array.size > len(data):
         raise WireError("these bytes are not an array")
     return array
@@ -423,7 +423,7 @@ class _Pickler(pickle.Pickler):
         return name
 
     def _reference(self, array: NDArray[Any]) -> tuple[bool, bytes, bool]:
-        """Return (whether the array is stored by its hash, the hash or else the bytes, whether it is column-major)."""
+        """Return (whether the array is stored by its hash, the hash or the bytes, whether it is column-major)."""
         by_column = array.flags.f_contiguous and not array.flags.c_contiguous
         if array.nbytes <= _SMALL:
             return False, encode(array), by_column
@@ -549,7 +549,7 @@ class StateReader:
             agent.__setstate__(state)  # type: ignore[attr-defined]
         else:
             fields, slots = _split_state(state)
-            # Objects that were left out stay as they are.
+            # An attribute whose value was left out of the state keeps its present value.
             new = {
                 key: attributes.get(key, value) if isinstance(value, LeftOut) else value
                 for key, value in fields.items()
@@ -586,7 +586,7 @@ def _is_allowed_module(module: str) -> bool:
 
 def _has_own_setstate(value: Any) -> bool:
     setter = getattr(type(value), "__setstate__", None)
-    # A frozen dataclass with slots inherits Python's, which only sets fields.
+    # Python gives a frozen dataclass with slots a __setstate__ that only sets fields.
     return setter is not None and getattr(setter, "__module__", None) != "dataclasses"
 
 
@@ -706,7 +706,7 @@ class _Unpickler(pickle._Unpickler):
         self.stack.append(frozenset(items))
 
     def _bytearray(self) -> None:
-        # Read first, so that a size without bytes allocates no memory.
+        # The bytes are read before anything is allocated, so that a forged size costs no memory.
         self.stack.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
 

@@ -480,7 +480,7 @@ class Move(_OfAgent):
 
     @property
     def ends(self) -> None:
-        """None: `FaultRecord` gets no end, as the move schedules its own steps."""
+        """None, even with ``until``: a move schedules its own steps, so there is nothing to undo at its end."""
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:

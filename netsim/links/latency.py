@@ -68,7 +68,7 @@ class Normal(_Random):
     deviation: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the inverse normal distribution of u."""
+        """Return max(0, mean + deviation·Φ⁻¹(u))."""
         # Imported late: scipy doubles the startup time of a process, and few networks draw normal numbers.
         from scipy.special import ndtri
 

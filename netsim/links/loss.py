@@ -81,9 +81,9 @@ class GilbertElliott:
     1/r, lag-1 correlation 1 − p − r. A link starts in its stationary distribution. A step is a frame sent, or ``slot``
     seconds, whether anything is sent or not.
 
-    One uniform number u decides a step: the next state is bad if u < 1 − r (from bad) or u < p (from good). So, for two
-    models with the same r and p ≤ 1 − r, the one with the smaller p is bad only when the other is: if both or only the
-    other is bad, the order is kept in the next step. With p = 1 − r the losses are independent, as in `Bernoulli`.
+    One uniform number u decides a step: the next state is bad if u is below the threshold 1 − r (from bad) or p (from
+    good). If two models have the same r, and p ≤ 1 − r, the one with the smaller p is bad only when the other is: by
+    induction, its threshold never exceeds the other's. With p = 1 − r the losses are independent, as in `Bernoulli`.
     """
 
     p: float

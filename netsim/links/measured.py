@@ -172,7 +172,7 @@ def _network(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
 ) -> Measured:
-    """Return the network of the pairs that are in ``good`` in one direction or, with ``both``, in both directions."""
+    """Return the network of the pairs that ``good`` contains in one direction or, if ``both``, in both directions."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
     edges: dict[Pair, None] = {}
@@ -181,7 +181,7 @@ def _network(
             edges[a, b] = None
     alone = set(nodes)
     if not edges and not alone:
-        raise BadInput(f"{given}: must leave a link; no pair's reception is above zero and at least as large as asked")
+        raise BadInput(f"{given}: must leave a link; every reception is 0 or below ``least``")
     graph.add_nodes_from(sorted(alone | {node for pair in edges for node in pair}, key=_in_order))
     graph.add_edges_from(edges)
     for node in graph if positions is not None else ():

@@ -32,7 +32,7 @@ class Rate(Protocol):
         ...
 
     def on_port(self) -> Leave:
-        """Return a function for one sender's side, to be called in order of time."""
+        """Return a function that computes one sender's departures; its calls must be in order of time."""
         ...
 
 
@@ -54,7 +54,7 @@ class Opportunities:
         return [float(each) for each in self.times]
 
     def on_port(self) -> Leave:
-        """Return a function that tracks the unused bits of the current opportunity."""
+        """Return a function that computes one sender's departures, and tracks the unused bits of an opportunity."""
         times, bits, last = self._numbers, self.bits, float(self.times[-1])
         number, left = -1, 0.0
 

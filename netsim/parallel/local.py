@@ -59,7 +59,7 @@ class LocalCrew:
         except Exception as error:
             self.kill()
             raise NetsimError(
-                f"workers: must be given what can be pickled where processes are spawned ({one_line(error)})"
+                f"workers: must be given a network and agents that can be pickled ({one_line(error)})"
             ) from error
         finally:
             for end in everything:

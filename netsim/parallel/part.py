@@ -143,7 +143,7 @@ class PartInbox(Inbox):
         """End the run and return the error; an agent that only caught it would not behave as in one process."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
-            # The traceback of a raise up to the caller, so that the run's error shows the agent's line.
+            # Build the traceback that a raise would have, so that the run's error shows the agent's line.
             trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
             frame = frame.f_back  # type: ignore[assignment]
         self._part.runtime.tasks.failed(self._name, AgentError(why).with_traceback(trace))
@@ -158,7 +158,7 @@ class _Endpoint:
 
     @property
     def watchers(self) -> list[Any]:
-        """An empty list: no sender needs to call `watch`, since frames leave when time passes."""
+        """Empty: senders need not call `watch`, because frames leave whenever time passes."""
         return []
 
     @watchers.setter

@@ -218,7 +218,7 @@ class Placed:
 
     @classmethod
     def all(cls, graph: Any, agents: Mapping[Hashable, Agent]) -> None:
-        """Set the place of all agents."""
+        """Give each agent a `Placed` instead of a `Context`."""
         shared = _Begun(graph)
         for name, agent in agents.items():
             agent._netsim = cls(name, shared)  # type: ignore[assignment]

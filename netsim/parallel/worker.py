@@ -43,7 +43,7 @@ class Assignment:
     watch : Watch or None
         The watched states.
     scheduled : sequence of (float, callable)
-        The times (s) and functions to call at these, in every worker.
+        Functions with the times (s) at which every worker calls them.
     active : callable
         Returns a context manager, inside which the network knows its runtime.
     """

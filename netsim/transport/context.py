@@ -68,7 +68,7 @@ class Context:
         self.neighbors = neighbors
         # The neighbours with a link from, and to, this agent at present; `netsim.faults.Rewire` changes them.
         self.out_neighbors = self.in_neighbors = neighbors
-        # The neighbours that have no link back.
+        # The neighbours without a link back to this agent.
         self.one_way: frozenset[Hashable] = frozenset()
         self.inbox = inbox
         self.outbox = outbox

@@ -214,7 +214,7 @@ class Inbox:
             pass
         elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
-                cause = INBOX_FULL  # The frame is therefore not acknowledged.
+                cause = INBOX_FULL  # not acknowledged, so that the sender repeats it
             elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
                 self._put_all([(time, key, for_receiver(data))])
         elif frame.is_reply:

@@ -163,7 +163,7 @@ def _uncompressed(where: str, data: bytes) -> bytes:
 
 
 def _text_of(where: str, data: bytes) -> str:
-    """Decode UTF-8, and convert all line ends to \n."""
+    """Decode UTF-8, and convert all line ends to LF."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
     try:
@@ -261,9 +261,9 @@ def _of_json(where: str, text: str) -> GraphFile:
         raise BadInput(f"{where}: must be node-link JSON, with nodes and edges or links; it has {keys[:80]}")
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
-        raise BadInput(f"{where}: must have nodes of different ids; there are {len(graph)} of {len(content['nodes'])}")
+        raise BadInput(f"{where}: must have distinct node ids; {len(graph)} of {len(content['nodes'])} are distinct")
     if len(graph) > len(content["nodes"]):
-        raise BadInput(f"{where}: must have edges between its nodes; node {list(graph)[-1]!r} is an end, but no node")
+        raise BadInput(f"{where}: must have edges between its nodes; node {list(graph)[-1]!r} is not listed")
     return GraphFile("JSON", graph)
 
 
@@ -319,7 +319,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
 
 
 def _count6(values: Sequence[int]) -> int:
-    """Return the number of nodes, with which graph6 and sparse6 begin, in 6, 18 or 36 bits."""
+    """Decode the number of nodes, in the first 6, 18 or 36 bits of graph6 and sparse6."""
     digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
     return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
 
@@ -491,7 +491,7 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, marks)
     if above:
-        # pandas writes a matrix so, without its index.
+        # pandas writes a matrix in this form if the index is left out.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:

@@ -319,7 +319,7 @@ def _decimal_of(text: str, mark: str) -> str:
 
 
 def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataFrame, list[str]]":
-    """Drop unnamed columns, if first (row numbers) or empty; raise BadInput for any other unnamed column."""
+    """Drop an unnamed first column (row numbers) and unnamed empty ones; raise BadInput for other unnamed columns."""
     unnamed = [place for place, each in enumerate(found.columns) if _UNNAMED.fullmatch(str(each))]
     notes = []
     for place in unnamed:

@@ -12,7 +12,6 @@ from netsim.wire import packing
 from netsim.wire.coded import Coder
 
 LARGEST = float(np.finfo(np.float32).max)
-"""The largest float32."""
 
 
 def real_array(vector: ArrayLike) -> Vector:
@@ -55,7 +54,7 @@ def with_own_memory(coder: Coder) -> Coder:
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.feeds_back:
-        raise check.refuse("coder", coder, "one without error feedback, which goes around all others")
+        raise check.refuse("coder", coder, "one without error feedback: ErrorFeedback must be outermost")
     return coder.fresh()
 
 

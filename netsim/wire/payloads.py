@@ -108,7 +108,7 @@ def register(
     if type(title) is not str or not 0 < _bytes_of(title) <= LONGEST_NAME:
         raise check.refuse("name", title, f"text of 1 to {LONGEST_NAME} bytes")
     if unpack is None and name is not None:
-        raise BadInput(f"name = {name!r}: must go with unpack; without it what pack returns travels, and has no name")
+        raise BadInput(f"name = {name!r}: must come with unpack; without it, the packed payload is sent without a name")
     if unpack is not None and title in _unpacking and _title(_unpacking[title][0]) != _title(kind):
         raise check.refuse("name", title, f"free; it is the name of {_title(_unpacking[title][0])}")
     for old in [each for each in _packing if _title(each) == _title(kind)]:
