@@ -61,7 +61,7 @@ class Quantized(Coded):
         if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
             raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
         if type(self.scale) is not tuple or type(self.data) is not bytes:
-            raise WireError(f"the attributes of a {self.method} quantized vector have wrong types")
+            raise WireError(f"no {self.method} quantized vector has attributes of wrong types")
         count = check_shape(self.shape)
         if not self.fits():
             raise WireError(f"no {self.method} quantized vector of shape {self.shape} has scale {self.scale!r:.60}")

@@ -268,7 +268,7 @@ def test_folders_pipes_and_missing_files(tmp_path: Path) -> None:
     assert refused(tmp_path) == ": must be a regular file; it is a folder"
     assert refused(tmp_path / "none") == ": must be an existing file"
     os.mkfifo(tmp_path / "pipe")
-    assert refused(tmp_path / "pipe") == ": must be a regular file; it is none"
+    assert refused(tmp_path / "pipe") == ": must be a regular file; it is a device or pipe"
 
 
 def test_the_ends_of_edges_may_be_called_as_a_header_is(tmp_path: Path) -> None:
