@@ -1,1 +1,1 @@
-"""What an agent minimises: losses of one prediction, and costs of its samples, at once or one at a time."""
+"""The costs that an agent minimises over its samples, in a batch or one at a time, and the losses of a prediction."""

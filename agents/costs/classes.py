@@ -1,8 +1,8 @@
-"""Learning to tell C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) has a score for each class.
+"""Costs of classification into C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) holds the scores.
 
-The costs here have what `netsim.agents.costs.local.LocalProblem` and `netsim.agents.costs.stream.OnlineCost` have,
-so every batch and online method takes them: the matrix is what is sent, censored by its Frobenius norm, coded and
-counted.
+The costs have the interfaces of `netsim.agents.costs.local.LocalProblem` and `netsim.agents.costs.stream.OnlineCost`,
+so every batch and online method accepts them. Such a method sends, codes and counts the matrix, and censors it by its
+Frobenius norm.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it
-_GOOD_ENOUGH = 1e-6  # where rounding ends the search
+_GOOD_ENOUGH = 1e-6  # tolerance of the gradient if rounding stops the search earlier
 _NEWTON_STEPS = 5
 
 
@@ -34,11 +34,11 @@ class ClassProblem:
     Parameters
     ----------
     features : ndarray of shape (T, D)
-        Feature vectors φ, one a row. Not copied.
+        Feature vectors φ, one in each row. Not copied.
     labels : ndarray of shape (T,)
         The samples' classes 0 … C − 1.
     loss : MulticlassLoss
-        The loss ℓ, which knows C.
+        The loss ℓ, which defines C.
     regularizer : float
         The agent's own share of the regulariser, λ/N.
 
@@ -52,8 +52,8 @@ class ClassProblem:
     Raises
     ------
     BadInput
-        For shapes that do not fit, no sample, NaN or infinity, labels that are no classes, or regularizer < 0. The
-        methods raise it for a θ of another shape.
+        For inconsistent shapes, no sample, NaN or infinity, labels that are no classes, or regularizer < 0. The methods
+        raise it for a θ of another shape.
     """
 
     def __init__(self, features: Matrix, labels: NDArray[Any], *, loss: MulticlassLoss, regularizer: float) -> None:
@@ -74,23 +74,23 @@ class ClassProblem:
         return mean + self.regularizer * float(np.vdot(theta, theta))
 
     def gradient(self, theta: Matrix) -> Matrix:
-        """Return ∇R(θ), or a subgradient where the loss has an edge, of shape (D, C)."""
+        """Return ∇R(θ), or a subgradient at a kink of the loss, of shape (D, C)."""
         _, gradient = self._data(self._matrix(theta))
         return gradient + 2.0 * self.regularizer * theta
 
     def proximal(self, quadratic: float) -> Solver:
         """Return a solver for the local step of the ADMM methods.
 
-        The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For one
-        against the rest with squares that is a product with a matrix made here, once; for other losses L-BFGS runs
-        from the last answer, until the gradient is 1e-9 of its terms, or as near as rounding allows.
+        The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For
+        `OneVsRest` with the squared loss, it multiplies by a matrix that is computed once, here. For other losses it
+        runs L-BFGS from its last answer until the gradient is 1e-9 of its terms, or as small as rounding allows.
 
         Raises
         ------
         BadInput
             If quadratic < 0, regularizer + quadratic = 0, or the loss is not smooth.
         NetsimError
-            From the solver, if it does not converge, as with a NaN in ``linear``.
+            From the solver, if it does not converge, for example with a NaN in ``linear``.
         """
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
@@ -116,7 +116,7 @@ class ClassProblem:
         return mean, self.features.T @ self.loss.derivative(scores, self.labels) / len(self.labels)
 
     def _normal_equations(self, curvature: float) -> tuple[Matrix, Matrix]:
-        """Return (2ΦᵀΦ/T + 2·curvature·I)⁻¹ and 2ΦᵀY/T, Y the labels as columns of ±1."""
+        """Return (2ΦᵀΦ/T + 2·curvature·I)⁻¹ and 2ΦᵀY/T, where Y holds the labels as columns of ±1."""
         signs = np.where(self.labels[:, None] == np.arange(self.loss.classes), 1.0, -1.0)
         count = len(self.labels)
         hessian = 2.0 * self.features.T @ self.features / count + 2.0 * curvature * np.eye(self.size[0])
@@ -133,12 +133,12 @@ class ClassProblem:
 
 
 def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) -> Matrix:
-    """Return the model that a centre would learn from all agents: argmin Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖².
+    """Return the model learned centrally from all agents' data: argmin Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖².
 
     Parameters
     ----------
     problems : sequence of ClassProblem
-        One an agent, of one size and loss. Their own regularizers are left out.
+        One problem for each agent, all of the same size and loss. Their own regularizers are ignored.
     regularizer : float
         The whole λ > 0.
 
@@ -149,7 +149,7 @@ def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) ->
     Raises
     ------
     BadInput
-        For no problem, problems that do not fit together, λ ≤ 0, or a loss that is not smooth.
+        For no problem, problems of different sizes or losses, λ ≤ 0, or a loss that is not smooth.
     NetsimError
         If L-BFGS does not converge.
     """
@@ -172,7 +172,7 @@ def _is_squares(loss: MulticlassLoss) -> bool:
 
 
 def _described(loss: MulticlassLoss) -> str:
-    """Return a loss in words, the same for the same losses only."""
+    """Return a description of a loss that is equal only for equal losses."""
     temperature = getattr(loss, "temperature", None)
     return f"{type(loss).__name__} {loss.name}" + ("" if temperature is None else f" at temperature {temperature:g}")
 
@@ -183,7 +183,10 @@ def _must_be_smooth(loss: MulticlassLoss) -> None:
 
 
 def _root(problems: Sequence[ClassProblem], curvature: float) -> Matrix:
-    """Return S with SSᵀ = Σ_i Φ_iᵀΦ_i/T_i + 2·curvature·I (lower), in whose coordinates the cost is round."""
+    """Return the Cholesky factor S (lower) of ½ Σ_i Φ_iᵀΦ_i/T_i + 2·curvature·I, an estimate of the Hessian.
+
+    In the coordinates u = Sᵀθ the cost is well conditioned.
+    """
     identity = np.eye(problems[0].size[0])
     gram = sum((p.features.T @ p.features / len(p.labels) for p in problems), np.zeros_like(identity))
     try:
@@ -217,7 +220,7 @@ def _minimise(
     _, slope = cost(first)
     if not np.isfinite(slope).all():
         raise NetsimError("the local step cannot be solved: its terms are not finite")
-    # The gradient in θ is S times that in u.
+    # The gradient in θ is S times the one in u: convert the size of the terms.
     unit = max(scale, 1e-300) / float(np.linalg.norm(root, np.inf))
     goal = _TOLERANCE * unit
     found = minimize(
@@ -231,7 +234,7 @@ def _minimise(
     for _ in range(_NEWTON_STEPS):
         if np.abs(slope).max() <= _GOOD_ENOUGH * unit:
             break
-        # L-BFGS compares costs, which rounding makes equal before the gradient is small: Newton's steps do not.
+        # Near the minimum, costs are equal within rounding, which stops L-BFGS; Newton's steps need no costs.
         u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
         _, slope = cost(u)
     norm = float(np.abs(slope).max())
@@ -242,7 +245,7 @@ def _minimise(
 
 
 def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
-    """Return d with H d = −slope to about 1e-3, by conjugate gradients; H the Hessian in the coordinates u."""
+    """Solve H d = −slope to about 1e-3 by conjugate gradients, where H is the Hessian in the coordinates u."""
     theta = solve_triangular(root, u, lower=True, trans=1, check_finite=False)
     scores = [problem.features @ theta for problem in problems]
 
@@ -259,7 +262,7 @@ def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matri
 
 
 class OnlineClasses(StreamCost):
-    """One agent's cost, a sample at a time, for C classes: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖², θ of shape (D, C).
+    """One agent's cost for C classes, over one sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖², θ of shape (D, C).
 
     Parameters
     ----------
@@ -268,7 +271,7 @@ class OnlineClasses(StreamCost):
     size : int
         Length D of φ.
     loss : MulticlassLoss
-        The loss ℓ, which knows C.
+        The loss ℓ, which defines C.
     regularizer : float
         The agent's own share r = λ/N of the regulariser.
 
@@ -277,11 +280,11 @@ class OnlineClasses(StreamCost):
     size : (int, int)
         Shape (D, C) of θ.
     count : int
-        Samples so far, t.
+        Number t of samples so far.
     mistakes : int
-        Samples so far whose class was not predicted, each with the model from before the sample.
+        Samples so far that were predicted wrongly, each by the model from before learning from it.
     loss_sum : float
-        Sum over the samples so far of L_t(θ_t).
+        Sum of L_t(θ_t) over the samples so far.
     """
 
     size: tuple[int, int]
@@ -292,14 +295,14 @@ class OnlineClasses(StreamCost):
         self.mistakes = 0
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of the scores of the sample just drawn; count a mistake if another class's is the largest."""
+        """Return ℓ of the last sample's scores ``prediction``; count a mistake if another class has the largest."""
         self._label = np.array([self.target])
         self.loss.check_targets(self._label)
         self.mistakes += int(np.argmax(prediction) != self.target)
         return float(self.loss.value(prediction[None], self._label)[0])
 
     def gradient(self, theta: Matrix) -> Matrix:
-        """Return ∇L_t(θ), or a subgradient where the loss has an edge, shape (D, C)."""
+        """Return ∇L_t(θ), or a subgradient at a kink of the loss, shape (D, C)."""
         slopes = self.loss.derivative((self.features @ theta)[None], self._label)[0]
         gradient: Matrix = np.multiply.outer(self.features, slopes) + (2.0 * self.regularizer) * theta
         return gradient
@@ -312,7 +315,7 @@ class OnlineClasses(StreamCost):
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features
         scores, k = phi @ linear / -double, float(phi @ phi) / double
-        # Of a sample without features nothing can be learned.
+        # If φ = 0 the scores do not depend on θ; `slope` needs k > 0.
         slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
         theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
         return theta

@@ -1,9 +1,9 @@
-"""One agent's costs of a stream, one for each kernel (Ortega and Jafarkhani 2023).
+"""One agent's costs on a stream of samples, one for each kernel (Ortega and Jafarkhani 2023).
 
-The cost of kernel p at agent i in round t is L_p(θ_p) = ℓ(θ_pᵀz_p(x_i,t), y_i,t) + λ‖θ_p‖² (eqs. 5, 27): every agent
-has the whole λ. With weights w̄_p that sum to 1 the prediction is Σ_p w̄_p θ_pᵀz_p(x), and its own cost is
-ℓ(Σ_p w̄_p θ_pᵀz_p, y) + λ Σ_p w̄_p²‖θ_p‖²: the squared norm of the combination is that of the vectors w̄_pθ_p side by
-side. It is never above Σ_p w̄_p L_p(θ_p) (eq. 26).
+The cost of kernel p at agent i in round t is L_p(θ_p) = ℓ(θ_pᵀz_p(x_i,t), y_i,t) + λ‖θ_p‖² (eqs. 5, 27), with the whole
+λ at every agent. With weights w̄_p that sum to 1, the combined prediction is Σ_p w̄_p θ_pᵀz_p(x). It is that of one
+linear model, whose parameters are all w̄_pθ_p in one vector; so its cost is ℓ(Σ_p w̄_p θ_pᵀz_p, y) + λ Σ_p w̄_p²‖θ_p‖²,
+which never exceeds Σ_p w̄_p L_p(θ_p) (eq. 26).
 """
 
 from collections.abc import Sequence
@@ -17,26 +17,26 @@ from netsim.util.typing import Vector
 
 
 class MultiKernelCost:
-    """One agent's costs, one for each kernel, a sample at a time.
+    """One agent's costs, one for each kernel, over one sample at a time.
 
     Parameters
     ----------
     samples : iterator of (z, y)
-        z of shape (P·K,), the kernels' features side by side (`SideBySide`). Read once, one sample a round.
+        z, of shape (P·K,), concatenates the kernels' features (`SideBySide`). Read once, one sample a round.
     kernels, features : int
-        Number P of kernels, and K of features of each (2D for D frequencies).
+        Number P of kernels, and number K of features of each (2D for D frequencies).
     loss : Loss
         The loss ℓ.
     regularizer : float
-        λ, the whole of it.
+        The whole λ, not an agent's share.
 
     Attributes
     ----------
     combined : OnlineCost
-        The cost of the combined prediction: its ``loss_sum`` is the sum over the samples so far, each predicted before
-        it was learned from, its ``count`` their number.
+        The cost of the combined prediction. Its ``count`` is the number of samples so far; its ``loss_sum`` is the sum
+        of their costs, each with the models from before learning from the sample.
     weighted_sum : float
-        The same sum of Σ_p w̄_p L_p(θ_p).
+        The sum of Σ_p w̄_p L_p(θ_p) over the same samples.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class MultiKernelCost:
     ) -> None:
         self.kernels = check.integer("kernels", kernels, low=1)
         self.features = check.integer("features", features, low=1)
-        # The combination Σ_p w̄_p θ_pᵀz_p is one linear model, whose vector is that of all w̄_pθ_p side by side.
         self.combined = OnlineCost(samples, kernels * features, loss=loss or Logistic(), regularizer=regularizer)
         self.weighted_sum = 0.0
         self._z: Vector
@@ -55,10 +54,10 @@ class MultiKernelCost:
         return self.kernels, self.features
 
     def draw(self, models: Vector, weights: Vector) -> Vector:
-        """Take the next sample, predict it with the models before; return the kernels' costs L_p(θ_p), shape (P,).
+        """Take the next sample and predict it; return the kernels' costs L_p(θ_p), shape (P,).
 
-        The models θ_p, shape (P, K), are one a row; the weights w̄_p have shape (P,). Raises BadInput if the stream has
-        ended, or a label is none that the loss knows.
+        ``models`` holds a θ_p in each row, shape (P, K); ``weights`` holds the w̄_p, shape (P,). Raises BadInput if the
+        stream has ended, or the loss does not accept the label.
         """
         self.combined.draw((weights[:, None] * models).ravel())
         self._z = self.combined.features.reshape(self.kernels, self.features)
@@ -68,7 +67,7 @@ class MultiKernelCost:
         return costs
 
     def gradient(self, models: Vector) -> Vector:
-        """Return ∇L_p(θ_p) of the sample drawn last, one a row, shape (P, K)."""
+        """Return ∇L_p(θ_p) for the last sample drawn, one in each row, shape (P, K)."""
         slopes = self.combined.loss.derivative(_dots(models, self._z), self.combined.target)
         gradients: Vector = slopes[:, None] * self._z + (2.0 * self.combined.regularizer) * models
         return gradients
@@ -77,11 +76,11 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Return the kernels' costs that `MultiKernelCost.draw` of N costs would, shape (N, P), and what `take_all` takes.
+    """Compute `MultiKernelCost.draw` for N agents at once: return the costs, shape (N, P), and the input of `take_all`.
 
-    The agents' models have shape (N, P, K), their weights (N, P), and their next samples, at which something has looked
-    already, (N, PK) and (N,). The numbers are those of each cost alone, to the last bit. Returns None where these would
-    not be, or where a label is wrong.
+    The agents' models have shape (N, P, K), their weights (N, P), and their next samples, from `look_ahead`, shapes
+    (N, PK) and (N,). Results equal those of each cost alone to the last bit; None is returned if that is not possible,
+    or a label is invalid.
     """
     count, kernels, features = models.shape
     loss = costs[0].combined.loss
@@ -96,7 +95,7 @@ def predict_all(
 
 
 def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
-    """Take the next samples, whose predictions `predict_all` returned."""
+    """Take the next samples, with the predictions that `predict_all` returned."""
     columns = (each.tolist() for each in predicted)
     for cost, prediction, value, square, weighted in zip(costs, *columns, strict=True):
         cost.combined.take_predicted(prediction, value, square)
@@ -105,9 +104,9 @@ def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
 
 
 def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Vector) -> Vector | None:
-    """Return what `MultiKernelCost.gradient` does for N costs, shape (N, P, K), or None where `predict_all` does.
+    """Compute `MultiKernelCost.gradient` for N agents at once, shape (N, P, K); return None as `predict_all` does.
 
-    The models have that shape, too; the samples, (N, PK) and (N,), are those drawn last.
+    ``models`` has the same shape; the samples, shapes (N, PK) and (N,), are the last ones drawn.
     """
     count, kernels, features = models.shape
     if not _fit(costs, models, z):
@@ -120,12 +119,12 @@ def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Ve
 
 
 def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
-    """Return whether shapes go together, and the losses are of one kind, one of `netsim.agents.costs.losses`."""
+    """Return whether the shapes are consistent, and all losses are of one class of `netsim.agents.costs.losses`."""
     count, kernels, features = models.shape
     kind = type(costs[0].combined.loss)
     return (
         z.shape == (count, kernels * features)
-        # The products of a longer row numpy adds up in pieces if it is the only one.
+        # einsum adds up a longer row in pieces if it is the only row, and so rounds differently.
         and features <= np.getbufsize()
         and kind.__module__ == Squared.__module__
         and all(type(cost.combined.loss) is kind and cost.size == (kernels, features) for cost in costs)
@@ -133,6 +132,6 @@ def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
 
 
 def _dots(a: Vector, b: Vector) -> Vector:
-    """Return the inner products of the rows, shape (P,)."""
+    """Return the inner products of corresponding rows, shape (P,)."""
     products: Vector = np.einsum("pk,pk->p", a, b)
     return products

@@ -1,4 +1,4 @@
-"""One agent's batch cost, the solvers that its algorithm needs, and the optimum of the whole network.
+"""One agent's batch cost, solvers for its local steps, and the optimum of the whole network.
 
 The cost of agent i is R_i(θ) = (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + (λ/N) ‖θ‖²: eq. 15 of Xu, Wang, Chen and Tian,
 "COKE: communication-censored decentralized kernel learning", 2021.
@@ -21,7 +21,7 @@ Solver = Callable[[Array], Array]
 
 
 class Problem(Protocol):
-    """What the batch methods need of an agent's cost: `LocalProblem`, or `netsim.agents.costs.classes.ClassProblem`."""
+    """Protocol of an agent's batch cost: `LocalProblem`, or `netsim.agents.costs.classes.ClassProblem`."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
@@ -41,13 +41,13 @@ _NEWTON_TOLERANCE = 1e-12  # of the gradient's norm, relative to the norms of th
 class LocalProblem:
     """The batch cost R(θ) = (1/T) Σ_t ℓ(θᵀφ_t, y_t) + regularizer ‖θ‖² of one agent (COKE, eq. 15).
 
-    With the squared loss it is a `LeastSquares`, in which nothing after the construction depends on T; for other losses
-    each evaluation passes over the samples.
+    For the squared loss the constructor returns a `LeastSquares`, whose methods take time independent of T; for other
+    losses each evaluation takes all samples.
 
     Parameters
     ----------
     features : ndarray of shape (T, D)
-        Feature vectors φ, one a row. Not copied.
+        Feature vectors φ, one in each row. Not copied.
     targets : ndarray of shape (T,)
         Targets y; ±1 for the logistic loss. Not copied.
     loss : Loss
@@ -65,12 +65,12 @@ class LocalProblem:
     Raises
     ------
     BadInput
-        For shapes that do not fit, no sample, NaN or infinity, a loss with kinks, labels that it does not know,
-        or regularizer < 0. The methods raise it for a θ of another shape.
+        For inconsistent shapes, no sample, NaN or infinity, a loss with kinks, labels that the loss does not accept, or
+        regularizer < 0. The methods raise it for a θ of another shape.
     """
 
     def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
-        """Return a `LeastSquares` for the squared loss."""
+        """Create a `LeastSquares` for the squared loss."""
         return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
 
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
@@ -108,15 +108,15 @@ class LocalProblem:
         (COKE, eqs. 18a and 21a).
 
         It runs a damped Newton method from its last answer, from zero at first, until the gradient is 1e-12 of its
-        terms: a solver belongs to one agent, and within that tolerance its answers depend on what it was asked before.
+        terms. So a solver belongs to one agent: within that tolerance, its answers depend on earlier calls.
 
         Raises
         ------
         BadInput
-            If quadratic < 0, or if it leaves the minimum undetermined: regularizer + quadratic = 0. From the solver,
+            If quadratic < 0, or if regularizer + quadratic = 0, where the minimum may not be unique. From the solver,
             for another shape of ``linear``.
         NetsimError
-            From the solver, if Newton's method does not converge, as with a NaN in ``linear``.
+            From the solver, if Newton's method does not converge, for example with a NaN in ``linear``.
         """
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
@@ -137,7 +137,7 @@ class LocalProblem:
         return slopes @ self.features / len(self.targets)
 
     def _loss_slope(self, theta: Array) -> float:
-        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the size of what is added up in the gradient."""
+        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the total size of the terms in the loss's gradient."""
         slopes = self.loss.derivative(self.features @ theta, self.targets)
         return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
 
@@ -153,7 +153,7 @@ class LocalProblem:
 
 
 class LeastSquares(LocalProblem):
-    """`LocalProblem` with the squared loss: all is computed from ΦᵀΦ/T and Φᵀy/T."""
+    """`LocalProblem` with the squared loss, computed from ΦᵀΦ/T and Φᵀy/T."""
 
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
         super().__init__(features, targets, loss=loss, regularizer=regularizer)
@@ -178,9 +178,9 @@ class LeastSquares(LocalProblem):
         return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
 
     def proximal(self, quadratic: float) -> Solver:
-        """Return a solver as `LocalProblem.proximal` does; the matrix is factored here, once.
+        """Return a solver as `LocalProblem.proximal`; its matrix is inverted once, here.
 
-        A NaN in ``linear`` comes out in θ.
+        The solver does not check for NaN: a NaN in ``linear`` gives NaN in θ.
 
         Raises
         ------
@@ -209,11 +209,10 @@ class Minimizer:
         """Return the minimum; raises BadInput for another shape of ``linear``."""
         if np.shape(linear) != self.constant.shape:
             raise _wrong_shape("linear", linear, len(self.constant))
-        # One call an agent and round, so its overhead counts. Measured at D = 100: cho_solve 16 µs (11
-        # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b
-        # 1.9, dsymv 1.2, which reads half of the inverse. For a positive matrix the inverse made from
-        # its Cholesky factor costs little accuracy: at condition numbers from 1e2 to 1e11 the error was
-        # one to four times that of dpotrs.
+        # Called once per agent and round, so overhead matters. Measured at D = 100: cho_solve 16 µs (11 without its
+        # search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b 1.9, dsymv 1.2, which reads
+        # only half of the inverse. The explicit inverse of a positive definite matrix costs little accuracy: at
+        # condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
         return dsymv(-1.0, self.inverse, linear, beta=1.0, y=self.constant)
 
 
@@ -222,16 +221,15 @@ def _remade(features: Array, targets: Array, loss: Loss, regularizer: float) -> 
 
 
 def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
-    """Return the model that a centre would learn from the data of all agents.
+    """Return the model learned centrally from the data of all agents.
 
-    It minimises Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖² (COKE, eq. 16). For the squared loss this is the
-    linear system (Σ_i Φ_iᵀΦ_i/T_i + λI) θ* = Σ_i Φ_iᵀy_i/T_i (COKE, eq. 26); for other losses a damped
-    Newton method.
+    It minimises Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖² (COKE, eq. 16): for the squared loss by solving the linear system
+    (Σ_i Φ_iᵀΦ_i/T_i + λI) θ* = Σ_i Φ_iᵀy_i/T_i (COKE, eq. 26), for other losses by a damped Newton method.
 
     Parameters
     ----------
     problems : sequence of LocalProblem
-        One an agent, of one size and one loss. Their own regularizers are left out.
+        One problem for each agent, all of the same size and loss. Their own regularizers are ignored.
     regularizer : float
         The whole λ.
 
@@ -242,7 +240,7 @@ def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
     Raises
     ------
     BadInput
-        For no problem, problems that do not fit together, λ < 0, or a λ too small for a unique minimum.
+        For no problem, problems of different sizes or losses, λ < 0, or a λ too small for a unique minimum.
     NetsimError
         If Newton's method does not converge.
     """
@@ -270,9 +268,9 @@ def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
 
 
 def samples(features_name: str, features: object, targets_name: str, targets: object) -> tuple[Array, Array]:
-    """Return features of shape (T, D) and targets of shape (T,) as finite arrays, T and D at least 1.
+    """Return features of shape (T, D) and targets of shape (T,) as finite arrays, with T and D at least 1.
 
-    Raises BadInput for other shapes, NaN or infinity; the message uses the names given.
+    Raises BadInput, with the given names, for other shapes, NaN or infinity.
     """
     x = check.finite_array(features_name, features)
     y = check.finite_array(targets_name, targets)
@@ -284,7 +282,7 @@ def samples(features_name: str, features: object, targets_name: str, targets: ob
 
 
 def moments(features: Array, targets: Array) -> tuple[Array, Array, float]:
-    """Return all that the squared loss needs of T samples: ΦᵀΦ/T, Φᵀy/T and Σy²/T."""
+    """Return the moments of T samples that determine the squared loss: ΦᵀΦ/T, Φᵀy/T and Σy²/T."""
     count = len(targets)
     return features.T @ features / count, targets @ features / count, float(targets @ targets) / count
 
@@ -297,8 +295,8 @@ def _newton(
 ) -> Array:
     """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + linearᵀθ by Newton's method from ``start``; curvature > 0.
 
-    Steps are halved until the norm of the gradient falls. The Newton direction lowers it, and unlike the cost
-    it can still be compared near the minimum, where the cost is flat to within rounding.
+    Steps are halved until the gradient's norm falls. It is compared rather than the cost, because near the minimum the
+    cost is constant within rounding.
     """
 
     def gradient(theta: Array) -> tuple[Array, float, float]:
@@ -327,14 +325,14 @@ def _newton(
             length /= 2.0
         else:
             break
-    # The samples' slopes may cancel so far that rounding keeps the gradient above: compare with their size.
+    # If the samples' terms cancel, rounding may keep the gradient above the tolerance: compare with the terms' size.
     if norm <= _NEWTON_TOLERANCE * (scale + sum(p._loss_slope(theta) for p in problems)):
         return theta
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")
 
 
 def _factor(matrix: Array, name: str, value: float) -> tuple[Array, bool]:
-    """Return the Cholesky factor of a symmetric matrix, or BadInput that asks for a greater ``value``."""
+    """Return the Cholesky factor of a symmetric matrix; if singular, raises BadInput for ``value``."""
     try:
         factor, lower = cho_factor(matrix, lower=True)
         inverse_condition, _ = dpocon(factor, np.linalg.norm(matrix, 1), uplo="L")

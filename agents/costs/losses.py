@@ -12,9 +12,9 @@ from netsim.util.typing import Array
 
 
 class Loss(Protocol):
-    """A loss that is convex in the prediction and, if it is ``smooth``, has a derivative everywhere.
+    """Protocol of losses that are convex in the prediction and, if ``smooth``, differentiable everywhere.
 
-    Every method works element by element on arrays that broadcast together.
+    Methods work element by element on arrays that broadcast together.
     """
 
     @property
@@ -23,24 +23,24 @@ class Loss(Protocol):
 
     @property
     def smooth(self) -> bool:
-        """Whether it has a derivative everywhere, as solvers of batch problems require."""
+        """Whether the loss is differentiable everywhere, as solvers of batch problems require."""
 
     def check_targets(self, y: Array, /) -> None:
-        """Raise BadInput if a target has no meaning for this loss."""
+        """Raise BadInput if a target is invalid for this loss."""
 
     def value(self, f: Array, y: Array, /) -> Array:
         """Return ℓ(f, y)."""
 
     def derivative(self, f: Array, y: Array, /) -> Array:
-        """Return ∂ℓ/∂f, a subgradient where there is a kink."""
+        """Return ∂ℓ/∂f, or a subgradient at a kink."""
 
     def second_derivative(self, f: Array, y: Array, /) -> Array:
-        """Return ∂²ℓ/∂f², which is never negative."""
+        """Return ∂²ℓ/∂f² ≥ 0."""
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return the number s that solves s = ℓ'(f − k·s, y), k ≥ 0; of a loss with kinks, s is a subgradient there.
+        """Return the solution s of s = ℓ'(f − k·s, y), k ≥ 0, where ℓ' may be any subgradient.
 
-        It is the slope at the minimum over one sample: argmin_g ℓ(g, y) + (g − f)²/(2k) is g = f − k·s.
+        This is the slope at the proximal point: argmin_g ℓ(g, y) + (g − f)²/(2k) is g = f − k·s.
         """
 
 
@@ -71,7 +71,7 @@ class Squared:
 
 
 class _OfLabels:
-    """What the losses of labels y = ±1 share."""
+    """Base class of losses for labels y = ±1."""
 
     name: ClassVar[str]
 
@@ -126,7 +126,7 @@ class Logistic(_OfLabels):
         return expit(margin) * expit(-margin)
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return s = −y m, m the root in (0, 1) of m = 1/(1 + exp(y f + k m)), whose right side falls in m."""
+        """Return s = −y m, where m is the unique root in (0, 1) of m = 1/(1 + exp(y f + k m))."""
         margin = y * f
         root = brentq(lambda m: m - float(expit(-margin - k * m)), 0.0, 1.0, xtol=1e-300, rtol=1e-15)
         return -y * float(root)
@@ -151,7 +151,7 @@ class Hinge(_OfLabels):
         return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return −y m, m = (1 − y f)/k held within [0, 1]: the step ends at the margin 1 or before it."""
+        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], so that the step never passes the margin 1."""
         gap = 1.0 - y * f
         if gap <= 0.0:
             return 0.0

@@ -1,4 +1,4 @@
-"""One agent's cost of a model of classes on samples of its own, with gradients at minibatches."""
+"""One agent's cost of a neural classifier on its own samples, with gradients at minibatches."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -14,48 +14,47 @@ from netsim.util import check, draws
 from netsim.util.typing import Array, Vector
 
 DTYPES = ("float64", "float32")
-"""Numbers that a gradient may be computed in."""
+"""Precisions in which a gradient may be computed."""
 
 
 class ModelCost:
-    """R(θ) = (1/T) Σ_t ℓ(w; x_t, y_t) + regularizer ‖w‖², w = start + θ: the cross-entropy of a network's parameters w.
+    """The cross-entropy of a network with parameters w: R(θ) = (1/T) Σ_t ℓ(w; x_t, y_t) + regularizer ‖w‖².
 
-    θ is how far the parameters have moved from where all agents start (`Layered.start` of ``seed``), so methods whose
-    states begin at zero begin there.
+    w = start + θ, where all agents have the same start (`Layered.start` of ``seed``): methods whose states begin at
+    zero thus begin there.
 
-    With ``batch`` each call of `gradient` takes the next minibatch: B samples without repetition, in passes over all of
-    them, each in another random order; what is left at the end of a pass and fills no minibatch is left out of it.
-    The n-th call has the n-th minibatch of the stream (``seed``, ``name``, "minibatch"), whatever else a run draws. So
-    a method that takes one gradient a round and keeps it, as `DIGing` does, has each gradient at its own minibatch. One
-    that needs two points at the same samples takes ``rows = cost.draw()`` once and gives these ``rows`` to both.
+    With ``batch``, each call of `gradient` takes the next minibatch of B samples. A pass takes the samples in a new
+    random order, without repetition; samples that do not fill a minibatch at its end are skipped. The n-th call takes
+    the n-th minibatch of the random stream (``seed``, ``name``, "minibatch"), whatever else a run draws. A method that
+    needs gradients at two points for the same samples calls ``rows = cost.draw()`` once and passes ``rows`` to both.
 
     Parameters
     ----------
     model : Layered
         The network.
     inputs : ndarray of shape (T, d)
-        The samples. Not copied, if they are of ``dtype``.
+        The samples. Not copied if they have type ``dtype``.
     labels : ndarray of shape (T,)
-        Numbers of their classes, from 0.
+        Numbers of the samples' classes, from 0.
     batch : int, optional
-        Size B of a minibatch, at most T are taken; by default all samples, every time.
+        Size B of a minibatch, limited to T; default: all samples in each call.
     regularizer : float
         The agent's own share of the regulariser.
     seed : int
-        Seed of the start, which must be that of all agents, and of the minibatches.
+        Seed of the start and of the minibatches; all agents need the same.
     name : hashable
-        The agent's name, on which the minibatches depend.
+        The agent's name, which selects its minibatches.
     dtype : {"float64", "float32"}
-        What gradient and value are computed in. θ and what is returned are float64 in any case.
+        Precision of the computation; θ and all results are float64 in any case.
     library : {"numpy", "torch", "jax"}
-        What computes them.
+        Library that computes gradients and values.
 
     Attributes
     ----------
     size : int
         Length D of θ.
     shapes : dict
-        The shapes of the tensors that θ is made of, by name, in their order.
+        The shapes of the tensors in θ, by name, in their order.
     start : ndarray
         The parameters at θ = 0.
     samples, batch : int
@@ -66,8 +65,8 @@ class ModelCost:
     Raises
     ------
     BadInput
-        For shapes that do not fit, no sample, NaN or infinity, labels that are no classes, a number outside its range,
-        or a library that is not installed. The methods raise it for a θ of another shape.
+        For inconsistent shapes, no sample, NaN or infinity, labels that are no classes, a number outside its range, or
+        a library that is not installed. The methods raise it for a θ of another shape.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ModelCost:
         self.start = _start(model, self._seed)
         self._inputs = samples.astype(self._dtype, copy=False)
         self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
-        # Both as arrays of the library.
+        # Inputs and labels as arrays of the library; None until first used.
         self._there: tuple[Any, Any] | None = None
         self._begin()
 
@@ -113,18 +112,18 @@ class ModelCost:
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: without the library's arrays, which are made anew of those of numpy."""
+        """Return the state without the library's arrays, which are restored from numpy's."""
         return vars(self) | {"_there": None}
 
     def fresh(self) -> Self:
-        """Return the same cost with its first minibatch still to come, for another run."""
+        """Return a copy that begins again at the first minibatch, for another run."""
         found = type(self).__new__(type(self))
         vars(found).update(vars(self))
         found._begin()
         return found
 
     def draw(self) -> NDArray[np.int64]:
-        """Return the numbers of the next minibatch's samples, shape (B,)."""
+        """Return the indices of the next minibatch's samples, shape (B,)."""
         self.calls += 1
         if len(self._order) < self.batch:
             self._order = self._rng.permutation(self.samples)
@@ -132,7 +131,7 @@ class ModelCost:
         return rows
 
     def gradient(self, theta: Vector, rows: NDArray[np.int64] | None = None) -> Vector:
-        """Return ∇R at θ, shape (D,): at the next minibatch, or at the samples with the numbers ``rows``."""
+        """Return ∇R(θ), shape (D,), over the next minibatch, or over the samples with indices ``rows``."""
         if rows is None and not self._is_full:
             rows = self.draw()
         weights = self._weights(theta)
@@ -142,7 +141,7 @@ class ModelCost:
             return found + (2.0 * self.regularizer) * weights if self.regularizer else found
 
     def value(self, theta: Vector, rows: NDArray[np.int64] | None = None) -> float:
-        """Return R(θ) over all samples, or over those with the numbers ``rows``."""
+        """Return R(θ) over all samples, or over those with indices ``rows``."""
         weights = self._weights(theta)
         loss = _functions(self.library, self.model)[0]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -168,7 +167,7 @@ class ModelCost:
 
 @lru_cache(maxsize=4)
 def _start(model: Layered, seed: int) -> Vector:
-    """Return the start that all agents have, which is in memory once."""
+    """Return the common start; cached, so that all agents share one array."""
     start = model.start(seed)
     start.setflags(write=False)
     return start
@@ -176,7 +175,7 @@ def _start(model: Layered, seed: int) -> Vector:
 
 @lru_cache(maxsize=64)
 def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the loss and its gradient of a model at parameters, samples, labels and the numbers of some of them."""
+    """Return a model's compiled loss and gradient, as functions of parameters, samples, labels and indices."""
 
     def loss(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
         return model.loss(xp, weights, *_taken(xp, inputs, labels, rows))
@@ -189,5 +188,5 @@ def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callab
 
 
 def _taken(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:
-    """Return the samples with these numbers; all for None."""
+    """Return the samples and labels with indices ``rows``; all for None."""
     return (inputs, labels) if rows is None else (xp.take(inputs, rows, axis=0), xp.take(labels, rows, axis=0))

@@ -1,6 +1,6 @@
-"""Losses of C classes: ℓ(f, y) of C scores f and the number y of the right class, with their derivatives in f.
+"""Losses ℓ(f, y) for C classes, of C scores f and the number y of the right class, with their derivatives in f.
 
-The class that is predicted is the one of the largest score, argmax_j f_j.
+The predicted class is that of the largest score, argmax_j f_j.
 """
 
 from abc import ABC, abstractmethod
@@ -18,10 +18,10 @@ from netsim.util.typing import Array
 
 
 class MulticlassLoss(ABC):
-    """A loss that is convex in the scores f.
+    """Base class of losses that are convex in the scores f.
 
-    Every method takes n samples at once: ``f`` of shape (n, C), and ``y`` of shape (n,) with classes 0 … C − 1, as
-    integers or as whole numbers in an array of floats.
+    Methods take n samples at once: ``f`` of shape (n, C), and ``y`` of shape (n,) with classes 0 … C − 1, as integers
+    or as whole numbers of type float.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class MulticlassLoss(ABC):
     name : str
         The name by which `by_name` finds the loss.
     smooth : bool
-        Whether it has a derivative everywhere.
+        Whether the loss is differentiable everywhere.
     """
 
     name: str
@@ -58,24 +58,24 @@ class MulticlassLoss(ABC):
 
     @abstractmethod
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return ∂ℓ/∂f, a subgradient where there is a kink, shape (n, C)."""
+        """Return ∂ℓ/∂f, or a subgradient at a kink, shape (n, C)."""
 
     @abstractmethod
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
-        """Return (∂²ℓ/∂f²) v for a direction v of each sample, both of shape (n, C)."""
+        """Return (∂²ℓ/∂f²) v for a direction v for each sample, both of shape (n, C)."""
 
     @abstractmethod
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return the slopes s, shape (C,), that solve s = ℓ'(f − k·s, y) for one sample with f of shape (C,), k > 0.
+        """Return the solution s, shape (C,), of s = ℓ'(f − k·s, y) for one sample, with f of shape (C,) and k > 0.
 
-        They are those at the minimum over one sample: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
+        These are the slopes at the proximal point: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
         """
 
 
 class Softmax(MulticlassLoss):
-    """The logistic loss of C classes, −log of the right one's softmax: log Σ_j exp(f_j) − f_y.
+    """The logistic loss of C classes, −log of the right class's softmax: log Σ_j exp(f_j) − f_y.
 
-    It is stable at any scores.
+    It does not overflow at any scores.
     """
 
     name = "logistic"
@@ -86,7 +86,7 @@ class Softmax(MulticlassLoss):
         return _log_sum_exp(f) - _of_class(f, y)
 
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return p − e_y, p the softmax of f, shape (n, C)."""
+        """Return p − e_y, where p is the softmax of f, shape (n, C)."""
         return _less_one(_softmax(f), y)
 
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
@@ -99,10 +99,10 @@ class Softmax(MulticlassLoss):
 
 
 class MulticlassHinge(MulticlassLoss):
-    """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), r the best wrong class.
+    """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), where r is the wrong class of largest score.
 
-    It is max_j m_j of the margins m_j = f_j − f_y + [j ≠ y]. At a temperature τ > 0 it is smooth instead, τ log Σ_j
-    exp(m_j/τ), which lies above by at most τ log C.
+    It equals max_j m_j for the margins m_j = f_j − f_y + [j ≠ y]. A temperature τ > 0 makes it smooth, as τ log Σ_j
+    exp(m_j/τ), which exceeds the exact loss by at most τ log C.
 
     Parameters
     ----------
@@ -133,11 +133,11 @@ class MulticlassHinge(MulticlassLoss):
         return self.temperature * _log_sum_exp(margins / self.temperature)
 
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return e_r − e_y where the loss is positive, else 0; or p − e_y, p = softmax(m/τ). Shape (n, C)."""
+        """Return e_r − e_y where the loss is positive, else 0; for τ > 0 p − e_y, p = softmax(m/τ). Shape (n, C)."""
         margins = self._margins(f, y)
         if self.smooth:
             return _less_one(_softmax(margins / self.temperature), y)
-        # At the kink between the right class and the best wrong one, 0 is a subgradient: rest there.
+        # At the kink between the right class and the best wrong one, choose the subgradient 0: the right class wins.
         own = _rows(y)
         margins[own] = np.finfo(np.float64).tiny
         largest = np.zeros_like(margins)
@@ -151,7 +151,7 @@ class MulticlassHinge(MulticlassLoss):
         return _spread(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return p − e_y, p the softmax at τ of the margins at f − k (p − e_y)."""
+        """Return p − e_y, where p is the softmax at temperature τ of the margins at f − k (p − e_y)."""
         margins = f + 1.0
         margins[y] = f[y]
         return _shares(margins, k, y, self.temperature)
@@ -163,7 +163,7 @@ class MulticlassHinge(MulticlassLoss):
 
 
 class OneVsRest(MulticlassLoss):
-    """The sum over the classes of a loss of two: class j's score against the sign +1 for y = j, −1 for another.
+    """The sum over classes j of a binary loss of the score f_j, with label +1 if y = j, else −1.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class OneVsRest(MulticlassLoss):
     name : str
         The name of ``loss``.
     smooth : bool
-        Whether ``loss`` is.
+        Whether ``loss`` is smooth.
     """
 
     def __init__(self, loss: Loss, classes: int) -> None:
@@ -211,14 +211,14 @@ class OneVsRest(MulticlassLoss):
 
 
 def by_name(name: Any, classes: int) -> MulticlassLoss:
-    """Return the loss of C classes that is called as a loss of two: logistic, hinge, squared, squared_hinge.
+    """Return the loss of C classes for the name of a binary loss: logistic, hinge, squared or squared_hinge.
 
-    The first two are `Softmax` and the exact `MulticlassHinge`; the others are summed over the classes (`OneVsRest`).
+    logistic gives `Softmax`, hinge the exact `MulticlassHinge`; the others are summed over the classes (`OneVsRest`).
 
     Raises
     ------
     BadInput
-        For any other name, with the nearest one suggested, or fewer than two classes.
+        For any other name (the message suggests the nearest), or fewer than two classes.
     """
     check.one_of("loss", name, ("logistic", "hinge", "squared", "squared_hinge"))
     if name == "logistic":
@@ -229,18 +229,18 @@ def by_name(name: Any, classes: int) -> MulticlassLoss:
 
 
 def _rows(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the index of each sample's right class in an array of shape (n, C)."""
+    """Return the indices of each sample's right class in an array of shape (n, C)."""
     return np.arange(len(y)), np.asarray(y, dtype=np.intp)
 
 
 def _of_class(f: Array, y: NDArray[Any]) -> Array:
-    """Return f_y, shape (n,)."""
+    """Return the score f_y of each sample's right class, shape (n,)."""
     result: Array = f[_rows(y)]
     return result
 
 
 def _less_one(p: Array, y: NDArray[Any]) -> Array:
-    """Return p − e_y; changes ``p``."""
+    """Subtract e_y from ``p`` in place, and return it."""
     p[_rows(y)] -= 1.0
     return p
 
@@ -260,17 +260,18 @@ def _softmax(z: Array) -> Array:
 
 
 def _spread(p: Array, v: Array) -> Array:
-    """Return (diag(p) − ppᵀ) v of each sample, shape (n, C)."""
+    """Return (diag(p) − ppᵀ) v for each sample, shape (n, C)."""
     weighted = p * v
     result: Array = weighted - p * weighted.sum(axis=1, keepdims=True)
     return result
 
 
 def _shares(f: Array, k: float, y: int, temperature: float) -> Array:
-    """Return p − e_y with p = softmax((f − k (p − e_y))/τ); for τ = 0, p is 0 but where f − k (p − e_y) is largest.
+    """Solve p = softmax((f − k (p − e_y))/τ) and return p − e_y; for τ = 0, solve the limit τ → 0.
 
-    With a = f + k e_y and a number ν, τ log p_j + k p_j = a_j − ν: p_j is (τ/k)·ω(z_j), ω Wright's function, for which
-    ω + log ω = z, and ν makes the sum 1. As τ goes to 0, p is the point of the simplex that is nearest to a/k.
+    With a = f + k e_y, there is a number ν such that τ log p_j + k p_j = a_j − ν for all j. So p_j = (τ/k)·ω(z_j), with
+    Wright's function ω, defined by ω + log ω = z, and ν such that Σ_j p_j = 1. For τ → 0, p is the point of the simplex
+    nearest to a/k.
     """
     a = np.array(f, dtype=np.float64)
     a[y] += k
@@ -285,7 +286,7 @@ def _shares(f: Array, k: float, y: int, temperature: float) -> Array:
             result: Array = ratio * wrightomega((a - level) / temperature - np.log(ratio))
             return result
 
-        # All shares are at most 1 where the level is least, and at most 1/C where it is greatest.
+        # The root lies between low, where the largest share is at least 1, and high, where each is at most 1/C.
         top = float(a.max())
         slack = 1e-6 * (k + temperature)
         low, high = top - k - slack, top - k / len(a) + temperature * np.log(len(a)) + slack

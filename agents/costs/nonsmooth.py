@@ -1,4 +1,4 @@
-"""Parts of a cost that have edges, known by their proximal step, for `netsim.agents.PGEXTRA`."""
+"""Nonsmooth terms of a cost, given by their proximal step, for `netsim.agents.PGEXTRA`."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from netsim.util.typing import Array
 
 
 class Nonsmooth(Protocol):
-    """A convex function r of the model, which need not have a derivative."""
+    """Protocol of a convex function r of the model, which may be nonsmooth."""
 
     def prox(self, z: Array, eta: float, /) -> Array:
         """Return argmin_θ r(θ) + ‖θ − z‖²/(2η), of the shape of z."""
@@ -18,12 +18,12 @@ class Nonsmooth(Protocol):
 
 @dataclass(frozen=True)
 class L1:
-    """r(θ) = weight · Σ|θ_j|, which makes elements exactly zero.
+    """The lasso term r(θ) = weight · Σ|θ_j|, which makes elements exactly zero.
 
     Parameters
     ----------
     weight : float
-        At least 0. If N agents have it, the sum of their costs has N times that.
+        At least 0. If each of N agents has this term, the sum of their costs has N times the weight.
 
     Raises
     ------
@@ -41,6 +41,6 @@ class L1:
         return float(self.weight * np.abs(theta).sum())
 
     def prox(self, z: Array, eta: float) -> Array:
-        """Return each element of z drawn towards zero by η · weight, and no further."""
+        """Return z with each element moved towards zero by at most η · weight (soft threshold)."""
         drawn: Array = np.sign(z) * np.maximum(np.abs(z) - eta * self.weight, 0.0)
         return drawn

@@ -1,4 +1,4 @@
-"""One agent's costs of a stream: a sample at a time, predicted first and then learned from.
+"""One agent's costs on a stream of samples, each predicted first and then learned from.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖² (P. Xu's dissertation, ch. 3).
 """
@@ -18,11 +18,11 @@ Samples = Iterator[tuple[Vector, float]]
 
 
 class StreamCost:
-    """One agent's cost, a sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖². Base of `OnlineCost`.
+    """Base class of an agent's cost over one sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖².
 
     The iterator ``samples`` is read once, one sample a round; ``size`` is the shape of θ, ``regularizer`` the agent's
-    own share r = λ/N. ``count`` is the number of samples so far, ``loss_sum`` the sum over them of L_t(θ_t), each with
-    the model from before the sample.
+    own share r = λ/N. ``count`` is the number of samples so far; ``loss_sum`` is the sum of L_t(θ_t) over them, where
+    θ_t is the model from before learning from sample t.
     """
 
     def __init__(self, samples: Samples, size: int | tuple[int, ...], regularizer: float) -> None:
@@ -31,16 +31,16 @@ class StreamCost:
         self.count = 0
         self.loss_sum = 0.0
         self._samples = samples
-        # The next sample, or the error in its place, if something has looked at it.
+        # The next sample, or the error raised instead, after `look_ahead`.
         self._ahead: tuple[Vector, Any] | BaseException | None = None
         self.features: Vector
-        # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
+        # A number, typed as Any because losses are typed for arrays.
         self.target: Any
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say of a sample that was not drawn yet that it must be."""
+            """Raise BadInput for an attribute of the sample before the first `draw`."""
             if name in ("features", "target"):
                 raise BadInput(
                     "cost: must have a sample; call cost.draw(theta) once a round, before gradient or argmin"
@@ -48,9 +48,9 @@ class StreamCost:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def draw(self, theta: Vector) -> None:
-        """Take the next sample, and predict it with ``theta`` before anything is learned from it.
+        """Take the next sample, and predict it with ``theta``, before learning from it.
 
-        Raises BadInput if the stream has ended, or a label is none that the loss knows.
+        Raises BadInput if the stream has ended, or the loss does not accept the label.
         """
         try:
             self.features, self.target = self._next()
@@ -61,7 +61,7 @@ class StreamCost:
         self.loss_sum += loss + self.regularizer * float(np.vdot(theta, theta))
 
     def look_ahead(self) -> None:
-        """Look at the next sample, which `draw` takes: keep it, or the error that comes in its place."""
+        """Read the next sample, or the error raised instead, and store it for `draw`."""
         if self._ahead is None:
             try:
                 self._ahead = next(self._samples)
@@ -77,7 +77,7 @@ class StreamCost:
         return ahead
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the sample just drawn; count its error."""
+        """Return ℓ of a prediction of the last sample, and count its error."""
         raise NotImplementedError
 
     def gradient(self, theta: Vector) -> Vector:
@@ -89,12 +89,12 @@ class StreamCost:
         raise NotImplementedError
 
     def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
-        """Return the same as `argmin`, by solving a system of linear equations; BadInput where there is none."""
+        """Return `argmin` by solving a system of linear equations; raises BadInput if there is none."""
         raise BadInput(f'solve = "dense": must go with a squared loss of numbers; the cost is {type(self).__name__}')
 
 
 class OnlineCost(StreamCost):
-    """One agent's cost, a sample at a time, for predictions that are numbers.
+    """One agent's cost over one sample at a time, for scalar predictions.
 
     Parameters
     ----------
@@ -110,11 +110,12 @@ class OnlineCost(StreamCost):
     Attributes
     ----------
     count : int
-        Samples so far, t.
+        Number t of samples so far.
     squared_error, loss_sum : float
-        Sums over the samples so far of (θ_tᵀφ_t − y_t)² and L_t(θ_t), each with the model from before the sample.
+        Sums of (θ_tᵀφ_t − y_t)² and L_t(θ_t) over the samples so far; θ_t is the model from before learning from
+        sample t.
     right : int
-        Of labels ±1: how many so far had the prediction's sign.
+        Number of samples so far, with labels ±1, whose sign was predicted.
     """
 
     size: int
@@ -124,11 +125,11 @@ class OnlineCost(StreamCost):
         self.loss = loss
         self.squared_error = 0.0
         self.right = 0
-        # Only a regression takes any target.
+        # Only the squared loss is for regression; all others are for labels.
         self._labels = not isinstance(loss, Squared)
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the sample just drawn; count its squared error, and whether its sign is right."""
+        """Return ℓ of a prediction of the last sample; count its squared error, and whether its sign is right."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
         self._count_error(prediction)
@@ -141,7 +142,7 @@ class OnlineCost(StreamCost):
         self.squared_error += error * error
 
     def take_predicted(self, prediction: float, loss: float, square: float) -> None:
-        """Take the next sample as `draw` does, with θᵀφ, ℓ(θᵀφ, y) and ‖θ‖² that something has found already."""
+        """Take the next sample as `draw`, with θᵀφ, ℓ(θᵀφ, y) and ‖θ‖² already computed."""
         self.features, self.target = self._next()
         self._count_error(prediction)
         self.count += 1
@@ -155,8 +156,8 @@ class OnlineCost(StreamCost):
     def argmin(self, quadratic: float, linear: Vector) -> Vector:
         """Return argmin L_t(θ) + quadratic‖θ‖² + linearᵀθ, shape (D,), at a cost of O(D).
 
-        With a = r + quadratic the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y): one equation in one
-        number, s = ℓ'(f₀ − k·s), f₀ = −linearᵀφ/(2a), k = ‖φ‖²/(2a), which the loss solves (`Loss.slope`).
+        With a = r + quadratic, the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y). That is a scalar equation
+        s = ℓ'(f₀ − k·s, y), with f₀ = −linearᵀφ/(2a) and k = ‖φ‖²/(2a), which `Loss.slope` solves.
         """
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features
@@ -164,7 +165,7 @@ class OnlineCost(StreamCost):
         return (linear + slope * phi) / -double
 
     def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
-        """Return `argmin` of a squared loss from [2φφᵀ + 2(r + quadratic)I]θ = 2yφ − linear, at a cost of O(D³)."""
+        """Return `argmin` for the squared loss by solving [2φφᵀ + 2(r + quadratic)I]θ = 2yφ − linear in O(D³)."""
         if not isinstance(self.loss, Squared):
             raise BadInput(f'solve = "dense": must go with a squared loss; the cost has {type(self.loss).__name__}')
         phi = self.features

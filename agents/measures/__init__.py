@@ -1,1 +1,1 @@
-"""What is measured of models: errors, agreement, classes mistaken, regret."""
+"""Measures of the agents' models: errors, agreement, confusion of classes, regret."""

@@ -1,4 +1,4 @@
-"""What is measured of the agents' models: errors, agreement, and for classes who was taken for whom."""
+"""Metrics of the agents' models: squared error, disagreement, and for classes the confusion matrix and accuracy."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from netsim.util import check
 class MeanSquaredError:
     """The mean squared error over all samples of all agents, each sample predicted by its own agent's model.
 
-    MSE(θ_1 … θ_N) = (1/Σ_i T_i) Σ_i Σ_t (θ_iᵀφ_it − y_it)², as in §5 of Xu, Wang, Chen and Tian, "COKE",
-    2021. A call works on the Gram matrices of all agents at once, so its cost does not depend on the number
-    of samples. It is correct to about 1e-15 of the terms that cancel in it.
+    MSE(θ_1 … θ_N) = (1/Σ_i T_i) Σ_i Σ_t (θ_iᵀφ_it − y_it)², as in §5 of Xu, Wang, Chen and Tian, "COKE", 2021. A call
+    computes with the Gram matrices of all agents at once, in time independent of the number of samples. Its error is
+    about 1e-15 of the terms that cancel.
 
     Parameters
     ----------
     data : sequence of (features, targets)
-        One pair an agent, of shapes (T_i, D) and (T_i,).
+        One pair for each agent, of shapes (T_i, D) and (T_i,).
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class MeanSquaredError:
     Raises
     ------
     BadInput
-        For no agent, shapes that do not fit, NaN or infinity.
+        For no agent, inconsistent shapes, NaN or infinity.
     """
 
     def __init__(self, data: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
@@ -51,7 +51,7 @@ class MeanSquaredError:
     def __call__(self, thetas: NDArray[np.float64]) -> float:
         """Return the error of the models ``thetas``, of shape (N, D), in squared units of the target.
 
-        Models that grew without bound give inf or nan.
+        Diverged models give inf or nan.
 
         Raises
         ------
@@ -63,21 +63,21 @@ class MeanSquaredError:
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = np.matmul(self._grams, thetas[:, :, None])[:, :, 0]
             error = np.vdot(predicted - self._crosses, thetas) + self._energy
-        return float(np.maximum(error, 0.0))  # rounding may put a perfect fit just below zero; nan stays nan
+        return float(np.maximum(error, 0.0))  # rounding may give a negative error of a perfect fit; nan stays nan
 
 
 def consensus_error(thetas: NDArray[np.float64]) -> float:
-    """Return how far the agents' models are apart: (1/N) Σ_i ‖θ_i − θ̄‖², θ̄ = (1/N) Σ_i θ_i.
+    """Return the disagreement of the agents' models: (1/N) Σ_i ‖θ_i − θ̄‖², with the mean θ̄ = (1/N) Σ_i θ_i.
 
     Parameters
     ----------
     thetas : ndarray of shape (N, D), or (N, D, C)
-        The models. Ones that grew without bound give inf or nan.
+        The models. Diverged models give inf or nan.
 
     Returns
     -------
     float
-        Zero when all agree; in squared units of θ.
+        In squared units of θ; zero if all models are equal.
 
     Raises
     ------
@@ -92,12 +92,12 @@ def consensus_error(thetas: NDArray[np.float64]) -> float:
 
 
 def confusion_matrix(labels: NDArray[np.integer], predicted: NDArray[np.integer], classes: int) -> NDArray[np.int64]:
-    """Return how often each class (row) was taken for each class (column), shape (C, C).
+    """Return the counts of samples of each true class (row) predicted as each class (column), shape (C, C).
 
     Parameters
     ----------
     labels, predicted : int arrays of shape (n,)
-        Numbers 0 … C − 1 of the true and of the predicted classes.
+        The true and the predicted classes, 0 … C − 1.
     classes : int
         Number C of classes.
 
@@ -117,15 +117,15 @@ def confusion_matrix(labels: NDArray[np.integer], predicted: NDArray[np.integer]
 
 
 def accuracy(confusion: NDArray[np.int64]) -> float:
-    """Return the share of samples whose class was predicted, from a confusion matrix; nan without samples."""
+    """Return the share of samples predicted correctly, from a confusion matrix; nan without samples."""
     total = int(confusion.sum())
     return float(np.trace(confusion) / total) if total else float("nan")
 
 
 def balanced_accuracy(confusion: NDArray[np.int64]) -> float:
-    """Return the mean over classes of the share of their samples that was predicted; classes without any are left out.
+    """Return the mean, over classes that have samples, of the share of a class's samples predicted correctly.
 
-    Unlike `accuracy` it does not grow by favouring the largest class.
+    Unlike `accuracy`, it gives no advantage to a model that favours the largest class.
     """
     counts = confusion.sum(axis=1)
     there = counts > 0

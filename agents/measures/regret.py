@@ -1,13 +1,13 @@
-"""Regret: how much more the agents lost, round by round, than they would have with the best model.
+"""Regret: the agents' total loss minus that of the best model in hindsight.
 
-L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t the model with which it met its
-sample. Static regret compares with the one model that is best for all rounds together (P. Xu's dissertation, eq. 3.4);
-dynamic regret with the best of each round (eq. 4.8). Neither keeps the samples: memory does not grow with the rounds.
+L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t the model with which it predicted
+its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation, eq. 3.4);
+dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with rounds.
 
-On the step sizes of ODKLA's O(√T) bound (theorem 9): in its proof (3.53) a term grows with η_t and ρ and the sum over
-the rounds of another falls as T/(η_t + 2ρd_i), so both must grow as √T for the bound to hold, and the step, their
-inverse, shrinks as 1/√T. The statement's "η_t = ρ = 1/O(√T)" is therefore about the step: with ODKLA as written here,
-which divides by η_t + 2ρd_i, take ρ = η = c·√T; with c/√T it diverges.
+On the step sizes of ODKLA's O(√T) bound (theorem 9): in its proof (3.53), one term grows with η_t and ρ, and the sum of
+another over the rounds falls as T/(η_t + 2ρd_i). For the bound, both η_t and ρ must grow as √T, so that the step, their
+inverse, shrinks as 1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step. ODKLA as written here divides
+by η_t + 2ρd_i: take ρ = η = c·√T; with c/√T it diverges.
 """
 
 import numpy as np
@@ -19,11 +19,11 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE = 1e-7  # of the trace: with a regulariser above it, what a Cholesky solve loses to rounding does not matter
+_SAFE = 1e-7  # relative to the trace: above it, the regulariser makes the rounding errors of a Cholesky solve harmless
 
 
 class _Regret:
-    """The agents' own losses, ``loss`` = Σ_t Σ_i L_i,t(θ_i,t) so far; inf or nan if the models grew without bound."""
+    """Base class with the agents' losses so far, ``loss`` = Σ_t Σ_i L_i,t(θ_i,t); inf or nan for diverged models."""
 
     def __init__(self, size: int, regularizer: float) -> None:
         self.size = check.integer("size", size, low=1)
@@ -39,23 +39,24 @@ class _Regret:
         thetas: Vector | None = None,
         losses: Vector | None = None,
     ) -> None:
-        """Take in a round.
+        """Add a round.
 
         Parameters
         ----------
         features : array of shape (N, D)
-            φ_i,t of every agent.
+            The agents' features φ_i,t.
         targets : array of shape (N,)
-            y_i,t.
+            Their targets y_i,t.
         thetas : ndarray of shape (N, D), optional
-            The models θ_i,t from *before* this round's samples were learned from.
+            The models θ_i,t from *before* learning from this round's samples.
         losses : ndarray of shape (N,), optional
-            L_i,t(θ_i,t) instead, if known: the growth of `OnlineCost.loss_sum`. One of the two must be given.
+            The losses L_i,t(θ_i,t) instead of ``thetas``: the growth of `OnlineCost.loss_sum` in this round.
 
         Raises
         ------
         BadInput
-            For shapes that do not fit, NaN or infinity in the samples, or not just one of thetas and losses.
+            For inconsistent shapes, NaN or infinity in the samples, or unless exactly one of thetas and losses is
+            given.
         """
         x, y = samples("features", features, "targets", targets)
         if x.shape[1] != self.size:
@@ -78,12 +79,12 @@ class _Regret:
         self._compare(x, y)
 
     def _compare(self, x: Vector, y: Vector) -> None:
-        """Take in what the model to compare with is computed from."""
+        """Add a round's samples to the data of the best model."""
         raise NotImplementedError
 
 
 class StaticRegret(_Regret):
-    """Σ_t Σ_i L_i,t(θ_i,t) − min_θ Σ_t Σ_i L_i,t(θ), from running moments: O(D²) memory, O(N·D²) time a round.
+    """Static regret Σ_t Σ_i L_i,t(θ_i,t) − min_θ Σ_t Σ_i L_i,t(θ), in O(D²) memory and O(N·D²) time a round.
 
     Parameters
     ----------
@@ -93,9 +94,9 @@ class StaticRegret(_Regret):
     Attributes
     ----------
     rounds, loss
-        Rounds so far, and what the agents lost in them.
+        Number of rounds so far, and the agents' total loss in them.
     count : int
-        Samples so far, N·t.
+        Number N·t of samples so far.
     """
 
     def __init__(self, size: int, regularizer: float) -> None:
@@ -112,19 +113,19 @@ class StaticRegret(_Regret):
         self._energy += float(y @ y)
 
     def best(self) -> Vector:
-        """Return θ*, the model that is best for all rounds so far (of several the shortest), shape (D,): O(D³)."""
+        """Return the best model θ* over all rounds so far, shape (D,); the shortest of several. Takes O(D³) time."""
         total = self.count * self.regularizer
         if total > _SAFE * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)
         values, vectors = _eigenpairs(self._gram)
-        # Where the samples do not reach, the model is zero.
+        # Outside the span of the samples, the shortest model is zero.
         along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
         result: Vector = vectors @ along
         return result
 
     @property
     def best_loss(self) -> float:
-        """Σ_t Σ_i L_i,t(θ*), correct to 1e-8 of Σ y² at worst: one solve, O(D³)."""
+        """The loss Σ_t Σ_i L_i,t(θ*), correct to 1e-8 of Σ y² at worst; takes one solve, O(D³)."""
         return max(self._energy - float(self._cross @ self.best()), 0.0)
 
     @property
@@ -134,10 +135,10 @@ class StaticRegret(_Regret):
 
 
 class DynamicRegret(_Regret):
-    """Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], θ*_t = argmin_θ Σ_i L_i,t(θ) of that round's N samples.
+    """Dynamic regret Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], where θ*_t = argmin_θ Σ_i L_i,t(θ) is the best of round t.
 
-    θ*_t = Φᵀa lies in the span of the round's samples Φ, so a round costs a problem of size N, not D: with K = ΦΦᵀ,
-    (K + λI) a = y and the least loss is λ·yᵀa.
+    θ*_t = Φᵀa lies in the span of the round's N samples Φ, so a round takes a problem of size N instead of D: with
+    K = ΦΦᵀ, (K + λI) a = y, and the least loss is λ·yᵀa.
 
     Parameters
     ----------
@@ -147,9 +148,9 @@ class DynamicRegret(_Regret):
     Attributes
     ----------
     rounds, loss
-        Rounds so far, and what the agents lost in them.
+        Number of rounds so far, and the agents' total loss in them.
     best_loss : float
-        Σ_t Σ_i L_i,t(θ*_t) so far.
+        The sum Σ_t Σ_i L_i,t(θ*_t) so far.
     """
 
     def __init__(self, size: int, regularizer: float) -> None:
@@ -162,7 +163,7 @@ class DynamicRegret(_Regret):
         if total > _SAFE * np.trace(gram):
             self.best_loss += total * float(y @ _solve(gram, total, y))
             return
-        # For the eigenpairs (w_j, u_j) of K it is Σ_j (u_jᵀy)²·λ/(w_j + λ), in which the zeros are told from the rest.
+        # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ); for small λ, w_j = 0 must be exact.
         values, vectors = _eigenpairs(gram)
         unmet = np.divide(total, values + total, out=np.ones_like(values), where=values > 0.0)
         self.best_loss += float(unmet @ np.square(y @ vectors))
@@ -174,13 +175,13 @@ class DynamicRegret(_Regret):
 
 
 def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
-    """Return the solution x of (gram + regularizer·I) x = right, shape (n,)."""
+    """Solve (gram + regularizer·I) x = right for x, shape (n,)."""
     return cho_solve(cho_factor(gram + regularizer * np.eye(len(gram))), right)
 
 
 def _eigenpairs(gram: Vector) -> tuple[Vector, Vector]:
-    """Return eigenvalues, those within rounding of zero as zeros, and eigenvectors (columns)."""
-    # For n = 100, on two cores of a larger machine, numpy's eigh took 200 ms, scipy's 14 and the Cholesky solve 0.1.
+    """Return eigenvalues, with those within rounding of zero set to zero, and eigenvectors (columns)."""
+    # For n = 100, on two cores of a larger machine, numpy's eigh took 200 ms, scipy's 14, and a Cholesky solve 0.1.
     values, vectors = eigh(gram, driver="evd")
     noise = len(gram) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
     return np.where(values > noise, values, 0.0), vectors

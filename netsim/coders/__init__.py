@@ -1,7 +1,7 @@
 """Coders of vectors and matrices, which send fewer than 64 bits per element.
 
-agent → outbox → link → inbox → agent: an agent encodes a vector and gives the result to the outbox, which gets its
-bytes and bits from it. docs/coders.md has a table of all coders, and shows how to write one.
+agent → outbox → link → inbox → agent: an agent encodes a vector and gives the coded array to the outbox, which asks it
+for its bytes and payload bits. docs/coders.md has a table of all coders, and shows how to write one.
 """
 
 from netsim.coders.feedback import ErrorFeedback
@@ -57,7 +57,7 @@ __all__ = [
     "unpack_shape",
 ]
 
-# Type numbers are in the files of older runs and on the wire between processes, so their meaning never changes.
+# The meaning of a type number never changes: files of older runs and other processes use it.
 enter(5, Quantized, FixedRange, MessageRange, NormLevels)  # type: ignore[type-abstract]
 enter(6, Floats)
 enter(7, Sparse)
@@ -65,6 +65,6 @@ enter(8, Signs)
 enter(9, Trits)
 enter(10, Residues)
 enter(11, Several)
-# 12 is that of payloads with a name: netsim.wire.codec.
+# netsim.wire.codec uses 12 for named payloads.
 enter(13, Powers)
 enter(14, Factors)

@@ -1,4 +1,4 @@
-"""Error feedback: the error of a coder in one message is added to the next.
+"""Error feedback: add a coder's error in one message to the next message.
 
 Seide et al., "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD and other
 gradient compression schemes", 2019.
@@ -15,29 +15,29 @@ from netsim.wire.inputs import generator, real_array, with_own_memory
 
 
 class ErrorFeedback(Coder):
-    """Encodes x + e instead of x, where e is the error of earlier messages: e ← x + e − C(x + e), at first 0.
+    """Encode x + e instead of x, where e accumulates the errors of messages: e ← x + e − C(x + e), at first 0.
 
     So Σ decoded + e = Σ x, and e stays small if C is a contraction, E‖x − C(x)‖² < ‖x‖², as `TopK`, `RandomK` and
-    `Sign` are. An unbiased coder of few bits is not a contraction (`RandomK` with ``unbiased``, `Ternary` and one-bit
-    `QSGD` of long vectors): it needs no feedback, and with feedback e would grow without bound.
+    `Sign` are. Unbiased coders of few bits are not contractions (`RandomK` with ``unbiased``, `Ternary`, and one-bit
+    `QSGD` of long vectors): they need no feedback, and with it e would grow without bound.
 
-    Use this for quantities that receivers add up: gradients and steps. An algorithm whose coder encodes the difference
-    from what its neighbours know (`whole` = False in `netsim.agents`) does not need it, because the error of one
-    difference is part of the next.
+    Use this for quantities that receivers add up: gradients and steps. An algorithm that encodes the difference between
+    its state and its neighbours' copies (`whole` = False in `netsim.agents`) does not need it, because the next
+    difference contains the error of the last one.
 
-    The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents use one object by mistake, the
-    second is refused, as it has another random generator.
+    The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents share an object by mistake,
+    `encode` refuses the second, recognised by its random generator.
 
     Parameters
     ----------
     coder : Coder
-        C, any coder without feedback; if it has a memory, each agent's has one of its own.
+        C, any coder without feedback; if it has a memory, each agent gets a separate one.
 
     Raises
     ------
     BadInput
         If ``coder`` is not a coder or has feedback itself; in `encode` if ``rng`` is missing or another agent's, the
-        shape differs from before, or the coder refuses the vector. Then e is unchanged.
+        shape differs from the last one, or the coder refuses the vector. A refusal leaves e unchanged.
     """
 
     feeds_back = True
@@ -54,11 +54,11 @@ class ErrorFeedback(Coder):
         return self._residual
 
     def fresh(self) -> "ErrorFeedback":
-        """Return one with the same coder and an empty memory, for one agent."""
+        """Return a copy with an empty memory, for one agent."""
         return ErrorFeedback(self.coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
-        """Return the coded x + e, and remember its error; ``rng`` is the agent's generator, the same in each call."""
+        """Return the coded x + e, and store its error; ``rng`` must be the agent's own generator in each call."""
         draws, array = generator(rng), real_array(vector)
         if self._owner is not None and self._owner is not draws:
             raise BadInput(

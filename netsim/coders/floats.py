@@ -17,20 +17,20 @@ _WIDTHS = (16, 32, 64)
 
 
 class Exact(Coder):
-    """The array itself, in float64, without rounding, copy or check: it also sends a state that diverged.
+    """Send the array itself, in float64, 64 bits per element, as without a coder.
 
-    The array is sent as it would be without a coder: 64 bits per element.
+    There is no check for finite elements, so an agent that diverged can still send its state.
     """
 
     whole = True
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
-        """Return the array, converted to float64 if it is not; ``rng`` is not used.
+        """Return the array as float64, without a copy if possible; ``rng`` is not used.
 
         Raises
         ------
         BadInput
-            If it is not an array of real numbers.
+            If ``vector`` is not an array of real numbers.
         """
         if type(vector) is np.ndarray and vector.dtype == np.float64:
             return vector
@@ -43,7 +43,7 @@ class Exact(Coder):
             raise check.refuse("vector", vector, "an array of real numbers") from None
 
     def decode(self, coded: Encoded) -> Vector:
-        """Return the array: the same object if it is plain."""
+        """Return the array; a plain float64 array is returned itself."""
         if type(coded) is np.ndarray and coded.dtype == np.float64:
             values: Vector = coded  # type: ignore[assignment]
             return values
@@ -51,12 +51,12 @@ class Exact(Coder):
 
 
 class Float(Coder):
-    """Floating-point numbers of 64, 32 or 16 bits, as a plain array.
+    """Round to floating-point numbers of 64, 32 or 16 bits, sent as a plain array.
 
     Raises
     ------
     BadInput
-        If ``bits`` is another number; in `encode` if an element is not finite, or too large for this number of bits.
+        If ``bits`` is another number; in `encode` if an element is not finite, or too large for ``bits``.
     """
 
     whole = True
@@ -80,17 +80,16 @@ class Float(Coder):
 
 @dataclass(frozen=True)
 class Floats(Coded):
-    """Finite numbers of 16, 32 or 64 bits as a coded array: a part of other coded types (`Sparse`).
+    """Finite floats of 16, 32 or 64 bits as a coded array, for use inside other coded arrays such as `Sparse`.
 
-    Without a coder such numbers are a plain array; a part must have its own bytes and bits. On the wire (type number
-    6): a byte with the number of bits, the shape, the numbers (little-endian).
+    On the wire (type number 6): a byte with the number of bits, the shape, the numbers (little-endian).
 
     Attributes
     ----------
     bits : int
         Bits of a number.
     shape : tuple of int
-        One or two lengths.
+        Shape of the vector or matrix.
     data : bytes
         The numbers.
     """
@@ -101,7 +100,7 @@ class Floats(Coded):
 
     @classmethod
     def of(cls, array: NDArray[np.floating[Any]]) -> Self:
-        """Return an array of 16, 32 or 64-bit floats; raises BadInput for one of another dtype, or not finite."""
+        """Wrap an array of 16, 32 or 64-bit floats; raises BadInput for another dtype, or elements not finite."""
         bits = 8 * array.dtype.itemsize
         if array.dtype.kind != "f" or bits not in _WIDTHS:
             raise BadInput(f"an array of dtype {array.dtype}: must be of floats of 16, 32 or 64 bits")
@@ -112,7 +111,7 @@ class Floats(Coded):
     def check(self) -> None:
         """Raise WireError unless the attributes are consistent and the numbers finite."""
         if type(self.bits) is not int or self.bits not in _WIDTHS or type(self.data) is not bytes:
-            raise WireError(f"no floats have {self.bits!r:.60} bits")
+            raise WireError(f"floats must have 16, 32 or 64 bits, not {self.bits!r:.60}")
         count = check_shape(self.shape)
         if 8 * len(self.data) != count * self.bits:
             raise WireError(f"{len(self.data)} bytes cannot hold {count} floats of {self.bits} bits")
@@ -121,17 +120,17 @@ class Floats(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: those of the numbers."""
+        """Bits as papers count them: ``bits`` per number."""
         return 8 * len(self.data)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent."""
         self.check()
         return bytes((self.bits,)) + pack_shape(self.shape) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the floats with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         if not data:
             raise WireError("0 bytes are not floats")
         shape, start = unpack_shape(data, 1)

@@ -1,4 +1,4 @@
-"""Matrices of low rank: two narrow factors travel in place of a matrix.
+"""Low-rank compression: send two narrow factors in place of a matrix.
 
 Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
 """
@@ -27,15 +27,15 @@ _NO_FACTOR = "a factor of a matrix must be a coded matrix whose elements all tra
 class Factors(Coded):
     """A matrix P Qᵀ of shape (n, m), as its factors P of shape (n, r) and Q of shape (m, r).
 
-    On the wire (type number 14): of P and then of Q a byte with its type number, the number of its bytes (four bytes,
-    the most significant first) and these.
+    On the wire (type number 14): for P, then for Q, a byte with its type number, its length in bytes (four bytes, most
+    significant first) and its bytes.
 
     Attributes
     ----------
     left, right : Coded
         P and Q.
     saturated : int
-        Clipped elements of both; known to the sender only, so not compared.
+        Number of clipped elements in both; only the sender knows it, so it is not compared.
     """
 
     left: Coded
@@ -48,13 +48,13 @@ class Factors(Coded):
         return self.left.shape[0], self.right.shape[0]
 
     def check(self) -> None:
-        """Raise WireError unless P and Q fit together."""
+        """Raise WireError unless the shapes of P and Q are consistent, and their product is finite."""
         for part in (self.left, self.right):
-            # A sparse factor, too, would be much larger than its bytes.
+            # Sparse or nested factors could make a few hostile bytes claim a huge matrix.
             if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
                 raise WireError(_NO_FACTOR)
         if self.left.shape[1] != self.right.shape[1]:
-            raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} do not fit together")
+            raise WireError(f"factors of shapes {self.left.shape} and {self.right.shape} are inconsistent")
         if check_shape(self.shape) > MOST_ELEMENTS:
             raise WireError(f"no matrix of low rank has shape {self.shape}: at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore"):
@@ -64,17 +64,17 @@ class Factors(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: those of P and Q."""
+        """Bits as papers count them: the sum over P and Q."""
         return registry.bits_of(self.left) + registry.bits_of(self.right)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if P and Q do not fit together."""
+        """Encode as bytes; raises WireError if the shapes of P and Q are inconsistent."""
         self.check()
         return nested.pack((self.left, self.right))
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the matrix with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         left, start = nested.unpack(data, 0, "two factors", (Factors, Sparse), _NO_FACTOR)
         right, start = nested.unpack(data, start, "two factors", (Factors, Sparse), _NO_FACTOR)
         if start != len(data):
@@ -90,16 +90,17 @@ class Factors(Coded):
 
 
 class LowRank(Coder):
-    """PowerSGD's compression: C(M) = P (MᵀP)ᵀ with P an orthonormal basis of the columns of M Q, of rank r.
+    """PowerSGD's compression: C(M) = P (MᵀP)ᵀ, where P is an orthonormal basis of the columns of M Q, of rank r.
 
-    Q is the previous message's MᵀP (a warm start), and at first drawn from the normal distribution: one step of the
-    power iteration in each message. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖², and if M stays the same
-    the error falls to that of the best matrix of rank r. Biased: receivers that add up what they hear need
-    `ErrorFeedback`. r(n + m) numbers for n × m of them; a vector, or a matrix with no more elements than that, is sent
-    whole. A tensor with more axes is a matrix of its first axis and all others (`InParts`).
+    Each message makes one step of the power iteration: Q is the previous message's MᵀP (a warm start), and at first
+    drawn from the normal distribution. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖²; if M stays the same,
+    the error falls to that of the best matrix of rank r. Biased: receivers that add up messages need `ErrorFeedback`.
 
-    In the paper all workers hold the same Q, and P and Q are means over them (all-reduce). Between neighbours there is
-    no such mean: here each agent sends P and Q of its own difference, of which receivers need nothing but these.
+    An n × m matrix takes r(n + m) numbers; a vector, or a matrix with no more elements than that, is sent whole.
+    `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
+
+    In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours have no such
+    average: here each agent sends P and Q of its own difference.
 
     The memory Q belongs to one agent: each agent calls ``coder.fresh()``.
 
@@ -108,7 +109,7 @@ class LowRank(Coder):
     rank : int
         The number r of columns of P and Q.
     coder : Coder, optional
-        Encodes P, and MᵀP with the decoded P, one after the other; default: ``Float(32)``.
+        Encodes P, then MᵀP, computed with the decoded P; default: ``Float(32)``.
 
     Raises
     ------
@@ -123,11 +124,11 @@ class LowRank(Coder):
         self._right: Vector | None = None
 
     def fresh(self) -> "LowRank":
-        """Return one with the same rank and coder and an empty memory, for one agent."""
+        """Return a copy with an empty memory, for one agent."""
         return LowRank(self.rank, self.coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
-        """Return the coded array; the first Q is drawn from ``rng``, which ``coder`` uses, too."""
+        """Return the coded array; ``rng`` draws the first Q, and is passed to ``coder``."""
         array = real_array(vector)
         draws = generator(rng)
         if array.ndim == 1 or self.rank * sum(array.shape) >= array.size:
@@ -136,7 +137,7 @@ class LowRank(Coder):
             raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore", invalid="ignore"):
             basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
-            # Norms of columns may be beyond the largest number where their elements are not.
+            # A column's norm may overflow though its elements do not.
             left = _as_factor(self.coder, self.coder.encode(check.finite_array("vector's basis", basis), draws))
             right = check.finite_array("vectorᵀ · P", array.T @ left.values)
         coded = _as_factor(self.coder, self.coder.encode(right, draws))
@@ -144,12 +145,12 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return the Q to begin with: that of the last message, and new draws where that has none."""
+        """Return the initial Q: the last message's, with new draws for missing or zero columns."""
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))
         sizes = np.abs(right).max(axis=0)
-        # Of size 1, lest the product is beyond the largest number, or vanishes.
+        # Columns are scaled to size 1, so that the product neither overflows nor underflows.
         start: Vector = right / np.where(sizes == 0.0, 1.0, sizes)
         if not sizes.all():
             start[:, sizes == 0.0] = draws.standard_normal((columns, np.count_nonzero(sizes == 0.0)))
@@ -157,7 +158,7 @@ class LowRank(Coder):
 
 
 def _as_factor(coder: Coder, encoded: Encoded) -> Coded:
-    """Return what a coder made of a factor as a coded array; raises BadInput for one that omits elements."""
+    """Return an encoded factor as a coded array; raises BadInput if its coder omits elements."""
     if isinstance(encoded, Factors | Sparse):
         raise check.refuse("coder", coder, "one that sends all elements of P and Q")
     return nested.coded(encoded)

@@ -1,4 +1,4 @@
-"""Natural compression: each element is rounded at random to a power of two, and costs a sign and an exponent.
+"""Natural compression: round each element at random to a power of two, and send its sign and exponent.
 
 Horváth, Ho, Horváth, Sahu, Canini and Richtárik, "Natural compression for distributed deep learning", 2019 (MSML 2022).
 """
@@ -19,7 +19,7 @@ from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unp
 
 ELEMENT_BITS = 9
 
-# Exponents are float32's: code c > 0 is 2**(c − 127), and 0 is 0.
+# Exponents are coded as in float32: code c > 0 means 2**(c − 127), code 0 means 0.
 _BIAS, _CODES = 127, 256
 _LARGEST = 2.0 ** (_CODES - 1 - _BIAS)
 _SMALLEST = 2.0 ** (1 - _BIAS)
@@ -31,7 +31,7 @@ _VALUES = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
 
 @dataclass(frozen=True)
 class Powers(Coded):
-    """A vector or matrix of powers of two and zeros: of each element a sign and float32's exponent, 9 bits.
+    """A vector or matrix of powers of two and zeros, of 9 bits each: a sign and float32's exponent.
 
     On the wire (type number 13): the shape; the packed elements.
 
@@ -40,8 +40,8 @@ class Powers(Coded):
     shape : tuple of int
         Shape of the array, n elements in all.
     data : bytes
-        The packed elements: the sign, 1 if negative, is the highest of nine bits; the others are c, of 2**(c − 127), or
-        0 for an element of 0.
+        The packed elements. The highest of nine bits is the sign, 1 if negative; the others are a code c for
+        2**(c − 127), or 0 for an element of 0.
     """
 
     shape: tuple[int, ...]
@@ -53,16 +53,16 @@ class Powers(Coded):
         return ELEMENT_BITS * math.prod(self.shape)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no powers of two have attributes of these types")
+            raise WireError("the attributes of Powers have wrong types")
         check_packed(self.data, ELEMENT_BITS, count)
         return pack_shape(self.shape) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the array with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         return cls(*unpack_elements(data, ELEMENT_BITS))
 
     def decode(self) -> Vector:
@@ -72,11 +72,11 @@ class Powers(Coded):
 
 
 class Natural(Coder):
-    """Natural compression: t becomes ± the power of two below or above |t|, at random, so that E C(t) = t.
+    """Round each element t at random to ± the power of two below or above |t|, so that E C(t) = t: 9 bits per element.
 
-    With 2^a ≤ |t| < 2^(a+1) the higher is chosen with probability |t|/2^a − 1, so a power of two stays what it is. 9
-    bits per element. Unbiased, with variance ≤ ‖x‖²/8. Below 2⁻¹²⁶, float32's smallest normal number, the choice is
-    between 0 and that number: unbiased, too, but with a variance of up to 2⁻¹²⁶ ‖x‖₁.
+    With 2^a ≤ |t| < 2^(a+1), the higher power is chosen with probability |t|/2^a − 1, so that powers of two are kept.
+    The variance is at most ‖x‖²/8. Below 2⁻¹²⁶, float32's smallest normal number, the choice is between 0 and 2⁻¹²⁶:
+    still unbiased, but with a variance of up to 2⁻¹²⁶ ‖x‖₁.
 
     Raises
     ------
@@ -97,8 +97,8 @@ class Natural(Coder):
 
 
 def _codes(sizes: Vector, uniforms: Vector) -> NDArray[np.uint16]:
-    """Return the codes of the powers of two that sizes are rounded to."""
-    # sizes = fraction · 2**exponent with a fraction in [½, 1)
+    """Round sizes at random to powers of two; return their codes."""
+    # frexp: sizes = fraction · 2**exponent with a fraction in [½, 1)
     fraction, exponent = np.frexp(sizes)
     lower = exponent + (_BIAS - 1)
     tiny = sizes < _SMALLEST

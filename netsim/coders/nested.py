@@ -1,4 +1,4 @@
-"""Coded arrays within others: their bytes one after the other, each with what it is and how long."""
+"""Pack coded arrays inside another one: each with its type number and length before its bytes."""
 
 import struct
 from collections.abc import Iterable
@@ -14,23 +14,24 @@ _HEAD = struct.Struct(">BI")
 
 
 def coded(made: Encoded) -> Coded:
-    """Return what a coder made as a coded array."""
+    """Return a coder's result as a coded array, wrapping a plain array in `Floats`."""
     return made if isinstance(made, Coded) else Floats.of(made)
 
 
 def pack(parts: Iterable[Coded]) -> bytes:
-    """Return of each a byte with its type number, the number of its bytes (four bytes) and these."""
+    """Concatenate coded arrays, each as a byte with its type number, its length (four bytes) and its bytes."""
     found = map(registry.pack, parts)
     return b"".join(_HEAD.pack(number, len(data)) + data for number, data in found)
 
 
 def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...], why: str) -> tuple[Coded, int]:
-    """Return the array at an offset, and its end.
+    """Return the coded array at offset ``start``, and the offset of its end.
 
     Raises
     ------
     WireError
-        If the bytes end before it does (``what`` they should hold), or it is of a kind that is ``refused`` (``why``).
+        If the bytes end too early (the message names ``what`` they should hold), or if the array is of a ``refused``
+        type (the message is ``why``).
     """
     begin = start + _HEAD.size
     if len(data) < begin:
@@ -39,6 +40,6 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     if len(data) < begin + length:
         raise WireError(f"{len(data)} bytes cannot hold {what}")
     if registry.KINDS.get(number) in refused:
-        # Else few bytes could ask for a thousand of them within each other.
+        # Otherwise a few hostile bytes could nest a thousand of them.
         raise WireError(why)
     return registry.unpack(number, data[begin : begin + length]), begin + length

@@ -1,6 +1,6 @@
-"""Several vectors in one message, each coded by itself: with its own range, norm or largest elements.
+"""Encode an array in parts, so that each part has its own range, norm or largest elements.
 
-The parts are equal, or the tensors of a model, in their shapes and with coders of their own.
+The parts are of equal length, or the tensors of a model, each with its shape and possibly its own coder.
 """
 
 import math
@@ -27,19 +27,19 @@ MOST_PARTS = 255
 
 @dataclass(frozen=True)
 class Several(Coded):
-    """Coded arrays one after the other along the first axis, or element by element in one vector.
+    """Coded arrays, concatenated along the first axis or, if ``flat``, raveled and concatenated into one vector.
 
-    On the wire (type number 11): if they are one vector a byte of 0; a byte with the number of parts; then of each part
-    a byte with its type number, the number of its bytes (four bytes, the most significant first) and these.
+    On the wire (type number 11): a byte of 0 if ``flat``; a byte with the number of parts; for each part a byte with
+    its type number, its length in bytes (four bytes, most significant first) and its bytes.
 
     Attributes
     ----------
     parts : tuple of Coded
-        The parts: vectors, or matrices with the same number of columns unless they are one vector.
+        The parts: vectors, or matrices with the same number of columns; if ``flat``, any mix of both.
     saturated : int
-        Clipped elements of all parts; known to the sender only, so not compared.
+        Number of clipped elements in all parts; only the sender knows it, so it is not compared.
     flat : bool
-        Whether they are one vector.
+        Whether the parts form one vector.
     """
 
     parts: tuple[Coded, ...]
@@ -48,24 +48,24 @@ class Several(Coded):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Shape of all parts together."""
+        """Shape of the concatenated parts."""
         if self.flat:
             return (sum(math.prod(part.shape) for part in self.parts),)
         return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
 
     def check(self) -> None:
-        """Raise WireError unless there are parts, and these fit together."""
+        """Raise WireError unless there are 1 to 255 parts with consistent shapes."""
         parts = self.parts
         if type(parts) is not tuple or not 1 <= len(parts) <= MOST_PARTS:
-            raise WireError(f"several coded arrays must be from 1 to {MOST_PARTS}")
+            raise WireError(f"Several must have from 1 to {MOST_PARTS} parts")
         if not all(isinstance(part, Coded) and not isinstance(part, Several) for part in parts):
-            raise WireError("several coded arrays must be coded arrays, and none of them several")
+            raise WireError("the parts of Several must be coded arrays other than Several")
         if any(len(part.shape) not in (1, 2) for part in parts) or (
             not self.flat and len({part.shape[1:] for part in parts}) != 1
         ):
-            raise WireError(f"coded arrays of shapes {[part.shape for part in parts][:4]} do not fit together")
+            raise WireError(f"coded arrays of shapes {[part.shape for part in parts][:4]} are inconsistent")
         check_shape(self.shape)
-        # Few bytes can state the length of a sparse array, or of a matrix of low rank.
+        # A few hostile bytes can claim any length of a sparse array or low-rank matrix.
         wide = sum(math.prod(part.shape) for part in parts if isinstance(part, Sparse | Factors))
         if wide > MOST_ELEMENTS:
             raise WireError(f"sparse arrays of {wide} elements: at most {MOST_ELEMENTS}")
@@ -76,20 +76,20 @@ class Several(Coded):
         return sum(registry.bits_of(part) for part in self.parts)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit together."""
+        """Encode as bytes; raises WireError if the shapes of the parts are inconsistent."""
         self.check()
         return bytes((0, len(self.parts)) if self.flat else (len(self.parts),)) + nested.pack(self.parts)
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the arrays with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         if not data:
             raise WireError("0 bytes are not several coded arrays")
         flat = data[0] == 0
         count = data[flat] if len(data) > flat else 0
         parts, start = [], 1 + flat
         for _ in range(count):
-            why = "several coded arrays cannot be part of several others"
+            why = "Several cannot be a part of Several"
             part, start = nested.unpack(data, start, f"{count} coded arrays", (Several,), why)
             parts.append(part)
         if start != len(data):
@@ -99,30 +99,30 @@ class Several(Coded):
         return several
 
     def decode(self) -> Vector:
-        """Return the parts one after the other."""
+        """Return the concatenated parts."""
         return np.concatenate([part.values.ravel() if self.flat else part.values for part in self.parts])
 
 
 class InParts(Coder):
-    """Encodes parts of an array by themselves: equal ones, or the tensors of a model. The bits are those of the parts.
+    """Encode an array in separate parts: of equal length, or the tensors of a model. Parts add no payload bits.
 
-    ``InParts(Uniform(4), 3)`` cuts an array into three equal parts along its first axis. With ``InParts(LowRank(2),
-    {"weight": (10, 784), "bias": (10,)})`` a vector is the elements of these tensors, one after the other; each is
-    encoded in its shape, as a matrix of its first axis and all others. Then ``coder`` may be a mapping, too, with a
-    coder for each name.
+    ``InParts(Uniform(4), 3)`` cuts an array into three equal parts along its first axis. ``InParts(LowRank(2),
+    {"weight": (10, 784), "bias": (10,)})`` cuts a vector into the elements of these tensors. A tensor of more than two
+    axes is encoded as a matrix of its first axis and all others. With named parts, ``coder`` may be a mapping from each
+    name to its coder.
 
     Parameters
     ----------
-    coder : Coder or mapping of them
-        Encodes the parts, one after the other. If it has a memory, each part's has one of its own.
+    coder : Coder or mapping of coders
+        Encodes the parts, one after the other. A coder with a memory has a separate one for each part.
     parts : int or mapping
-        The number of parts, 1 … 255, or the shape of each by its name.
+        The number of parts, 1 … 255, or the shape of each part by name.
 
     Raises
     ------
     BadInput
-        If a coder is none or has feedback, or ``parts`` or a shape is outside its range; in `encode` if the array does
-        not have the length of the parts, or a coder refuses its part.
+        If ``coder`` is not a coder or has feedback, or ``parts`` or a shape is outside its range; in `encode` if the
+        array does not have the length of the parts, or a coder refuses its part.
     """
 
     def __init__(self, coder: Coder | Mapping[str, Coder], parts: int | Mapping[str, Sequence[int]]) -> None:
@@ -146,20 +146,20 @@ class InParts(Coder):
         self._coders = [with_own_memory(one) for one in each]
 
     def fresh(self) -> "InParts":
-        """Return one with the same parts, and coders with empty memories; itself if they have none."""
+        """Return a copy whose coders have empty memories; itself if no coder has a memory."""
         if all(coder.fresh() is coder for coder in self._coders):
             return self
         return InParts(self.coder, self.parts)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Several:
-        """Return the coded array; ``rng`` is for the coders."""
+        """Return the coded array; ``rng`` is passed to the coders."""
         cut = self._cut(real_array(vector))
         coded = [coder.encode(part, rng) for coder, part in zip(self._coders, cut, strict=True)]
         parts = tuple(nested.coded(each) for each in coded)
         return Several(parts, sum(part.saturated for part in parts), isinstance(self.parts, dict))
 
     def _cut(self, array: Vector) -> list[Vector]:
-        """Return the parts of an array."""
+        """Cut an array into parts; raises BadInput if the lengths disagree."""
         if isinstance(self.parts, int):
             if len(array) % self.parts:
                 raise check.refuse("vector", array.shape, f"of a length that is a multiple of {self.parts}")
@@ -175,13 +175,13 @@ class InParts(Coder):
 
 
 def _shapes(parts: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of tensors by their names, checked."""
+    """Check the shapes of named tensors, and return them as tuples."""
     if not 1 <= len(parts) <= MOST_PARTS:
         raise check.refuse("parts", len(parts), f"from 1 to {MOST_PARTS} tensors")
     found = {}
     for name, shape in parts.items():
         what = f"parts[{name!r}]"
-        # A tensor without axes has one element.
+        # A tensor without axes holds one element.
         lengths = [shape] if isinstance(shape, int) else list(shape) or [1]
         found[name] = tuple(check.integer(what, length, low=1) for length in lengths)
     return found

@@ -1,4 +1,4 @@
-"""The randomized, unbiased quantizer of Alistarh et al., "QSGD", 2017, which the gossip paper uses."""
+"""QSGD: the randomized, unbiased quantizer of Alistarh et al., 2017; Ortega and Jafarkhani, 2023, use it for gossip."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,14 +12,14 @@ from netsim.wire.packing import check_packed, levels, pack, shares, signed_level
 
 
 class NormLevels(Quantized, method="qsgd", code=2):
-    """A sign and a b-bit level of the norm for each element: ``scale`` is the norm, or one for each row.
+    """For each element, a sign and a b-bit level, a fraction of the norm; ``scale`` holds the norm, or one per row.
 
-    With 16 bits the packed signs come after the packed levels; otherwise each sign is the bit before its level.
+    With 16-bit levels, all signs follow all levels; otherwise each sign is the bit before its level.
     """
 
     @property
     def element_bits(self) -> int:
-        """Bits of an element: a sign, and its level."""
+        """Bits of one element: sign and level."""
         return self.bits + 1
 
     def check_data(self, count: int) -> None:
@@ -30,7 +30,7 @@ class NormLevels(Quantized, method="qsgd", code=2):
             check_packed(self.data, self.bits + 1, count)
 
     def decode(self) -> Vector:
-        """Return ± norm · level/(2ᵇ − 1) of each element."""
+        """Return ± norm · level/(2ᵇ − 1) for each element."""
         if self.bits < MOST_BITS:
             check_packed(self.data, self.element_bits, self.count)
             return shares(self.data, self.bits, self.shape, self.each)
@@ -42,11 +42,11 @@ class NormLevels(Quantized, method="qsgd", code=2):
 
 
 class QSGD(Coder):
-    """The randomized quantizer: |v_i|/‖v‖ is rounded to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
+    """Round each |v_i|/‖v‖ at random, unbiased, to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1.
 
-    It sends the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
-    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|). With
-    ``by_row`` each row of a matrix has its own norm, for several models in one message.
+    A message holds the norm (float32) and, for each element, a sign and a b-bit level: n·(b + 1) + 32 bits.
+    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; Ortega and Jafarkhani 2023, eq. 12, with
+    |v_i|). With ``by_row`` each row of a matrix has its own norm, for several models in one message.
 
     Raises
     ------
@@ -66,11 +66,11 @@ class QSGD(Coder):
         with np.errstate(over="ignore"):
             norms = np.linalg.norm(v, axis=axis)
         if not np.all(norms):
-            # The squares of very small elements underflow to 0.
+            # Squares of tiny elements underflow to a norm of 0: the largest element then replaces the norm.
             norms = np.where(norms == 0.0, np.abs(v).max(axis=axis, initial=0.0), norms)
         scale = scales(norms)
         norm = columns(scale, self.by_row)
-        # The norm was rounded up, so no |v_i|/norm exceeds 1.
+        # Since `scales` rounds the norm up, no |v_i|/norm exceeds 1.
         factor = ((1 << self.bits) - 1) / without_zero(norm)
         uniforms = draws.random(v.shape)
         if self.bits < MOST_BITS:

@@ -1,7 +1,7 @@
-"""Coded arrays of n integers of b bits, packed, with a scale: the results of `Uniform` and `QSGD`.
+"""Coded arrays of n packed b-bit integers with a scale: the results of `Uniform` and `QSGD`.
 
-On the wire (type number 5): a byte with the number b, the method and whether each row has a scale; the shape; the
-scale; ⌈n·b/8⌉ bytes of integers.
+On the wire (type number 5): a byte that combines b, the method, and whether each row has a scale; the shape; the scale;
+⌈n·b/8⌉ bytes of integers.
 """
 
 import math
@@ -17,16 +17,16 @@ from netsim.wire.inputs import LARGEST
 from netsim.wire.packing import check_packed, check_shape, pack_shape, unpack_shape
 
 MOST_BITS = 16
-"""The most bits of a quantized element."""
+"""Limit of the bits of a quantized element."""
 
 _METHODS: "dict[int, type[Quantized]]" = {}
 
 
 @dataclass(frozen=True)
 class Quantized(Coded):
-    """A vector or matrix of b-bit integers; each subclass is a method of decoding the integers.
+    """A vector or matrix of b-bit integers; each subclass defines a method of decoding them.
 
-    A subclass defines the name of its method, for messages, and the number in the first byte.
+    A subclass passes the method's name, for error messages, and its number, for the first byte on the wire.
 
     Attributes
     ----------
@@ -35,11 +35,11 @@ class Quantized(Coded):
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : tuple of float
-        The unit of the integers: a float32 for the array, or one for each row (`FixedRange`: the two ends).
+        The unit of the integers: a float32 for the array, or one for each row. `FixedRange`: the ends of the range.
     data : bytes
         The packed integers.
     saturated : int
-        Clipped elements outside the range; known to the sender only, so not compared.
+        Number of elements clipped to the range; only the sender knows it, so it is not compared.
     """
 
     bits: int
@@ -61,14 +61,14 @@ class Quantized(Coded):
         if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
             raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
         if type(self.scale) is not tuple or type(self.data) is not bytes:
-            raise WireError(f"no {self.method} quantized vector has attributes of these types")
+            raise WireError(f"no {self.method} quantized vector has attributes of wrong types")
         count = check_shape(self.shape)
         if not self.fits():
             raise WireError(f"no {self.method} quantized vector of shape {self.shape} has scale {self.scale!r:.60}")
         self.check_data(count)
 
     def fits(self) -> bool:
-        """Return whether the scale is a number, or one for each row, each from 0 to the largest float32."""
+        """Return whether the scale is one number, or one for each row, each between 0 and the largest float32."""
         for number in self.scale:
             if type(number) is not float or not 0.0 <= number <= LARGEST:
                 return False
@@ -85,21 +85,21 @@ class Quantized(Coded):
 
     @property
     def element_bits(self) -> int:
-        """Bits of an element."""
+        """Bits of one element."""
         return self.bits
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: n·b, and 32 for each range or norm."""
+        """Bits as papers count them: n·b, plus 32 for each range or norm."""
         return self.count * self.element_bits + 32 * len(self.scale)
 
     @property
     def each(self) -> Any:
-        """The range or norm of each element: a number, or a column with one for each row."""
+        """The scale in a shape that multiplies the array: one number, or a column with one for each row."""
         return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent, or the scale is not a float32."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent, or the scale is not a float32."""
         self.check()
         scale = self.scale
         form = f"<{len(scale)}{self.side}"
@@ -111,7 +111,7 @@ class Quantized(Coded):
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the quantized array, of any method, with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`, of any method; raises WireError for any other bytes."""
         kind = _METHODS.get(data[0] >> 5 & 3) if data else None
         if kind is None or not issubclass(kind, cls):
             raise WireError(f"{len(data)} bytes are not a quantized vector: there is no such method")

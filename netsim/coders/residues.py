@@ -1,7 +1,7 @@
-"""Integers modulo 2^m with a checksum: few bits for a receiver that can guess the rest.
+"""Send integers modulo 2^m with a checksum, to receivers that can guess the high bits.
 
-An integer x is sent as x mod 2^m; a receiver with a guess g recovers it if −2^(m−1) ≤ x − g < 2^(m−1) (phase
-unwrapping). A worse guess gives another integer, which the checksum detects.
+An integer x is sent as x mod 2^m; a receiver with a guess g recovers x if −2^(m−1) ≤ x − g < 2^(m−1) (phase
+unwrapping). A worse guess gives a wrong integer, which the checksum detects.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from netsim.wire.coded import Coded
 from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
-"""The most bits of a residue."""
+"""Limit of the bits of a residue."""
 
 Integers = NDArray[np.int64]
 
@@ -29,19 +29,20 @@ _WHOLE = 0x80
 
 @dataclass(frozen=True)
 class Residues(Coded):
-    """Vectors of n integers, part p modulo 2^widths[p].
+    """Vectors of n integers, of which vector p is reduced modulo 2^widths[p].
 
-    On the wire (type number 10): a byte with the number of parts (and the highest bit, if whole); a byte for each
-    width; two with the checksum; n; for each part its residues, 16 bits of each at a time, the lowest first.
+    On the wire (type number 10): a byte with the number of parts, and the highest bit set if ``whole``; a byte for each
+    width; two bytes of checksum; n; for each part, the packed lowest 16 bits of all residues, then the next 16, and so
+    on.
 
     Attributes
     ----------
     shape : (int, int)
         Number of parts and n.
     widths : tuple of int
-        Bits m of a residue, 0 … 48, of each part; 0: the guess is used.
+        For each part the bits m of a residue, 0 … 48; with 0 the receiver's guess is the value.
     whole : bool
-        Whether every integer is in [−2^(m−1), 2^(m−1)), so that no guess is needed.
+        Whether every integer lies in [−2^(m−1), 2^(m−1)), so that the receiver needs no guess.
     checksum : int
         16 bits of the CRC-32 of the integers.
     data : bytes
@@ -56,7 +57,7 @@ class Residues(Coded):
 
     @classmethod
     def of(cls, parts: Sequence[Integers], widths: Sequence[int], *, whole: bool = False) -> Self:
-        """Return the residues of vectors of the same length."""
+        """Return the residues of the vectors ``parts``, all of the same length."""
         data = b"".join(
             pack((part >> low & (1 << bits) - 1).astype(np.uint16), bits)
             for part, width in zip(parts, widths, strict=True)
@@ -65,7 +66,7 @@ class Residues(Coded):
         return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
 
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
-        """Return the integers nearest to the guesses, by part; None if the checksum shows that they are wrong."""
+        """Return for each part the integers nearest to its guess; None if the checksum does not match."""
         found = []
         for part, width, guess in zip(self._parts(), self.widths, guesses, strict=True):
             half, near = 1 << width >> 1, np.zeros_like(guess) if self.whole else guess
@@ -82,29 +83,29 @@ class Residues(Coded):
             if type(width) is not int or not 0 <= width <= MOST_WIDTH:
                 raise WireError(f"no residue has {width!r:.60} bits")
         if self.shape[1] and not any(widths):
-            # Otherwise few bytes could claim any length.
+            # With no data to count, a few hostile bytes could claim any length.
             raise WireError("residues cannot all have 0 bits")
         sizes = (type(self.whole), type(self.checksum), type(self.data)) != (bool, int, bytes)
         if sizes or self.shape[0] != len(widths) or not 0 <= self.checksum < 1 << 16:
-            raise WireError("no residues have attributes of these types")
+            raise WireError("the attributes of Residues have wrong types")
         length = sum(_bytes(self.shape[1], bits) for width in widths for _, bits in _chunks(width))
         if len(self.data) != length:
             raise WireError(f"{len(self.data)} bytes cannot hold residues of {widths} bits")
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: those of the residues, and of widths and checksum."""
+        """Bits as papers count them: residues, widths and checksum."""
         return self.shape[1] * sum(self.widths) + 8 * (3 + len(self.widths))
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent."""
         self.check()
         head = bytes((len(self.widths) | _WHOLE * self.whole, *self.widths)) + self.checksum.to_bytes(2, "big")
         return head + pack_shape(self.shape[1:]) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the residues with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         count = data[0] & ~_WHOLE if data else 0
         if len(data) < 3 + count:
             raise WireError(f"{len(data)} bytes are not residues")
@@ -117,7 +118,7 @@ class Residues(Coded):
         return found
 
     def decode(self) -> Vector:
-        """Return the residues themselves, one row per part."""
+        """Return the residues, not the integers, one row per part."""
         return np.array(self._parts(), dtype=np.float64).reshape(self.shape)
 
     def _parts(self) -> list[Integers]:
@@ -134,7 +135,7 @@ class Residues(Coded):
 
 
 def width_of(most: int) -> int:
-    """Return the bits m that identify an integer at most ``most`` away from its guess."""
+    """Return the bits m needed to identify an integer at most ``most`` away from its guess."""
     return int(2 * most).bit_length()
 
 

@@ -1,7 +1,7 @@
-"""One bit per element: its sign, and one scale for all.
+"""The sign coder: one bit per element, and one scale for the whole array.
 
-Seide et al., "1-bit stochastic gradient descent", 2014; with this scale Karimireddy, Rebjock, Stich and Jaggi, "Error
-feedback fixes SignSGD and other gradient compression schemes", 2019.
+Seide et al., "1-bit stochastic gradient descent", 2014; the scale is that of Karimireddy, Rebjock, Stich and Jaggi,
+"Error feedback fixes SignSGD and other gradient compression schemes", 2019.
 """
 
 import math
@@ -24,7 +24,7 @@ _SCALE = struct.Struct("<f")
 
 @dataclass(frozen=True)
 class Scaled(Coded):
-    """A coded array whose elements are few levels times one scale; subclasses define the levels.
+    """Base class of coded arrays whose elements are a scale times one of a few levels, which subclasses define.
 
     On the wire: the shape; the scale (float32); the data.
 
@@ -47,7 +47,7 @@ class Scaled(Coded):
         """Raise WireError unless the data have the length of the shape."""
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent, or the scale is not a float32."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent, or the scale is not a float32."""
         self.check()
         scale = self.scale
         if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
@@ -56,7 +56,7 @@ class Scaled(Coded):
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the array with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         shape, start = unpack_shape(data)
         if len(data) < start + 4:
             raise WireError(f"{len(data)} bytes have no shape and scale")
@@ -70,38 +70,38 @@ class Scaled(Coded):
 
 @dataclass(frozen=True)
 class Signs(Scaled):
-    """A vector or matrix with elements ± scale: a bit for each, 1 if it is negative.
+    """A vector or matrix with elements ± scale: one bit each, 1 if negative.
 
-    Its type number on the wire is 8.
+    The type number on the wire is 8.
     """
 
     def check(self) -> None:
         """Raise WireError unless the data have the length of the shape."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no signs have attributes of these types")
+            raise WireError("the attributes of Signs have wrong types")
         check_packed(self.data, 1, count)
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: n, and 32 for the scale."""
+        """Bits as papers count them: n, plus 32 for the scale."""
         return math.prod(self.shape) + 32
 
     def decode(self) -> Vector:
-        """Return ± scale of each element."""
+        """Return ± scale for each element."""
         negative = unpack(self.data, 1, math.prod(self.shape)).reshape(self.shape)
         return np.where(negative, -self.scale, self.scale)
 
 
 class Sign(Coder):
-    """The sign of each element, and their mean absolute value: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
+    """Send each element's sign and the mean absolute value: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
 
-    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the mean to float32.
+    A message takes n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the mean to float32.
 
     Raises
     ------
     BadInput
-        In `encode` if an element is not finite, or their mean absolute value is beyond float32's range.
+        In `encode` if an element is not finite, or the mean absolute value is beyond float32's range.
     """
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Signs:

@@ -1,4 +1,4 @@
-"""A few elements and their indices: the largest (`TopK`) or random ones (`RandomK`).
+"""Sparsifying coders: send only the k largest elements (`TopK`) or k random ones (`RandomK`), with their indices.
 
 Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; Koloskova, Stich and Jaggi, 2019, for gossip.
 """
@@ -23,15 +23,16 @@ from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unp
 _DENSE = "one that sends all k elements, as a sparse array of a sparse array has no wire format"
 
 MOST_ELEMENTS = 1 << 24
-"""The most elements of a sparse vector: few bytes state its length, and as float64 it takes 128 MB at most."""
+"""Limit of elements of a sparse vector: a few hostile bytes can claim any length; this many take 128 MB as float64."""
 
 
 @dataclass(frozen=True)
 class Sparse(Coded):
     """A vector or matrix of n elements, of which k are sent; the others are 0.
 
-    On the wire (type number 7): the shape; k; the type number of the part; the k indices in increasing order, of
-    ⌈log₂ n⌉ bits each (of more than 16: the low 16 bits of all, then the others), none if k = n; the part.
+    On the wire (type number 7): the shape; k; the type number of the part; the indices; the part. The k indices
+    increase, and have ⌈log₂ n⌉ bits each; if these are more than 16, the low 16 bits of all indices precede their high
+    bits. If k = n there are no indices.
 
     Attributes
     ----------
@@ -40,9 +41,9 @@ class Sparse(Coded):
     places : bytes
         The packed indices.
     part : Coded
-        The k elements that are sent, a vector.
+        The k elements that are sent, as a vector.
     saturated : int
-        Clipped elements among these; known to the sender only, so not compared.
+        Number of clipped elements; only the sender knows it, so it is not compared.
     """
 
     shape: tuple[int, ...]
@@ -52,7 +53,7 @@ class Sparse(Coded):
 
     @classmethod
     def of(cls, shape: tuple[int, ...], indices: NDArray[np.integer], kept: Encoded) -> Self:
-        """Return the array of this shape with ``kept`` at ``indices``, which are in increasing order."""
+        """Return the array of this shape with the elements ``kept`` at increasing ``indices``."""
         if isinstance(kept, Sparse):
             raise check.refuse("coder", kept, _DENSE)
         part = kept if isinstance(kept, Coded) else Floats.of(kept)
@@ -65,7 +66,7 @@ class Sparse(Coded):
         if elements > MOST_ELEMENTS:
             raise WireError(f"no sparse vector has shape {self.shape}: at most {MOST_ELEMENTS} elements")
         if type(self.places) is not bytes or not isinstance(self.part, Coded) or isinstance(self.part, Sparse):
-            raise WireError("no sparse vector has attributes of these types")
+            raise WireError("the attributes of Sparse have wrong types")
         if len(self.part.shape) != 1 or self.part.shape[0] > elements:
             raise WireError(f"no sparse vector of shape {self.shape} has a part of shape {self.part.shape}")
         bits = _index_bits(elements, self.count)
@@ -91,24 +92,24 @@ class Sparse(Coded):
         return self.count * _index_bits(math.prod(self.shape), self.count) + registry.bits_of(self.part)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its attributes are inconsistent."""
+        """Encode as bytes; raises WireError if the attributes are inconsistent."""
         self.check()
         number, part = registry.pack(self.part)
         return pack_shape(self.shape) + pack_shape((self.count,)) + bytes((number,)) + self.places + part
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the sparse array with these bytes; raises WireError for any others."""
+        """Decode the bytes of `pack`; raises WireError for any other bytes."""
         shape, start = unpack_shape(data)
         counts, start = unpack_shape(data, start)
         elements = math.prod(shape)
         if elements > MOST_ELEMENTS or len(counts) != 1 or counts[0] > elements:
-            raise WireError(f"no sparse vector of shape {shape} has {counts} elements that travel")
+            raise WireError(f"a sparse vector of shape {shape} cannot send {counts} elements")
         end = start + 1 + -(-counts[0] * _index_bits(elements, counts[0]) // 8)
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")
         if registry.KINDS.get(data[start]) is Sparse:
-            # Else few bytes could ask for a thousand of them within each other.
+            # Otherwise a few hostile bytes could nest a thousand of them.
             raise WireError("a sparse vector cannot be part of another")
         vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
         if vector.part.shape != counts:
@@ -124,7 +125,7 @@ class Sparse(Coded):
 
 
 def _index_bits(elements: int, count: int) -> int:
-    """Return the bits of an index: ⌈log₂ n⌉, or 0 if all elements are sent."""
+    """Return the bits of one index: ⌈log₂ n⌉, or 0 if all elements are sent."""
     return 0 if count == elements else (elements - 1).bit_length()
 
 
@@ -144,7 +145,7 @@ def _unpack_indices(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
 
 
 def _dense(coder: Coder | None) -> Coder:
-    """Return the coder of the k elements; raises BadInput for one that omits some of them."""
+    """Return the coder of the k elements, by default `Exact`; raises BadInput for a sparsifying one."""
     if isinstance(coder, TopK | RandomK):
         raise check.refuse("coder", coder, _DENSE)
     return without_memory(Exact() if coder is None else coder)
@@ -158,21 +159,21 @@ def _elements(vector: ArrayLike) -> Vector:
 
 
 class TopK(Coder):
-    """The k elements of largest absolute value; of equal ones the first. The others are 0: ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
+    """Send the k elements of largest absolute value, the first among equals; ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
 
-    k·⌈log₂ n⌉ bits, and those of the k elements in their coder. Biased.
+    Biased. A message takes k·⌈log₂ n⌉ bits for the indices, plus the bits of the k elements in their coder.
 
     Parameters
     ----------
     k : int
         The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Encodes the k elements; default: `Exact`. The inequality holds for this one.
+        Encodes the k elements; default: `Exact`, for which the inequality holds.
 
     Raises
     ------
     BadInput
-        If ``k`` < 1, or ``coder`` is not a coder, has a memory, or omits elements itself; in `encode` if an element is
+        If ``k`` < 1, or ``coder`` is not a coder, has a memory, or is itself sparsifying; in `encode` if an element is
         not finite, there are more than 2²⁴, or ``coder`` refuses the k elements.
     """
 
@@ -181,7 +182,7 @@ class TopK(Coder):
         self.coder = _dense(coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
-        """Return the coded array; ``rng`` is for ``coder``."""
+        """Return the coded array; ``rng`` is passed to ``coder``."""
         array = _elements(vector)
         flat = array.ravel()
         indices = _largest(np.abs(flat), self.k)
@@ -189,34 +190,34 @@ class TopK(Coder):
 
 
 def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
-    """Return the indices of the largest elements in increasing order; of equal ones the first."""
+    """Return the indices of the ``count`` largest elements, in increasing order; the first among equals win."""
     if count >= len(sizes):
         return np.arange(len(sizes))
-    # numpy's order of equal elements may differ between machines; the k-th largest value does not.
+    # argpartition may order equal elements differently on other machines; the k-th largest value is the same on all.
     least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]
     larger = np.flatnonzero(sizes > least)
     return np.sort(np.concatenate([larger, np.flatnonzero(sizes == least)[: count - len(larger)]]))
 
 
 class RandomK(Coder):
-    """k random elements, each set of k with the same probability; the others are 0.
+    """Send k random elements, with all sets of k equally likely; the others are 0.
 
-    Unscaled, E‖x − C(x)‖² = (1 − k/n)‖x‖²; with ``unbiased`` (times n/k), E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
-    k·⌈log₂ n⌉ bits, and those of the k elements in their coder.
+    Unscaled, E‖x − C(x)‖² = (1 − k/n)‖x‖². ``unbiased`` scales by n/k: E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
+    A message takes k·⌈log₂ n⌉ bits for the indices, plus the bits of the k elements in their coder.
 
     Parameters
     ----------
     k : int
         The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Encodes the k elements; default: `Exact`. Unbiased only if this one is.
+        Encodes the k elements; default: `Exact`. The result is unbiased only if ``coder`` is.
     unbiased : bool
         Whether the elements are multiplied by n/k.
 
     Raises
     ------
     BadInput
-        As `TopK`, and in `encode` for elements that become infinite.
+        As `TopK`, and in `encode` if scaling by n/k makes an element infinite.
     """
 
     def __init__(self, k: int, coder: Coder | None = None, *, unbiased: bool = False) -> None:
@@ -225,7 +226,7 @@ class RandomK(Coder):
         self.unbiased = check.flag("unbiased", unbiased)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
-        """Return the coded array; the indices are drawn from ``rng``, which ``coder`` then uses."""
+        """Return the coded array; the indices are drawn from ``rng``, which is then passed to ``coder``."""
         array = _elements(vector)
         draws = generator(rng)
         flat = array.ravel()

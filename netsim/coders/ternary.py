@@ -1,4 +1,7 @@
-"""Three levels, −s, 0 and s, unbiased: Wen et al., "TernGrad: ternary gradients to reduce communication", 2017."""
+"""The unbiased coder to three levels, −s, 0 and s.
+
+Wen et al., "TernGrad: ternary gradients to reduce communication in distributed deep learning", 2017.
+"""
 
 import itertools
 import math
@@ -15,16 +18,16 @@ from netsim.wire.inputs import float32_above, generator, real_array
 from netsim.wire.packing import check_shape
 
 _POWERS = np.array([81, 27, 9, 3, 1], dtype=np.uint8)
-# The five elements, −1, 0 or 1, of each byte.
+# Row i holds the five elements, −1, 0 or 1, that byte i encodes.
 _DIGITS = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
 
 
 @dataclass(frozen=True)
 class Trits(Scaled):
-    """A vector or matrix with elements −s, 0 or s, five per byte as 3⁵ = 243 ≤ 256.
+    """A vector or matrix with elements −s, 0 or s, five per byte, since 3⁵ = 243 ≤ 256.
 
-    ``scale`` is s; a byte is Σ_i (1 + x_i/s)·3^(4 − i) over its five elements; elements beyond the last are 0. Its type
-    number on the wire is 9.
+    ``scale`` is s. Five elements make the byte Σ_i (1 + x_i/s)·3^(4 − i); the last byte is filled up with zeros. The
+    type number on the wire is 9.
     """
 
     def check(self) -> None:
@@ -38,26 +41,26 @@ class Trits(Scaled):
 
     @property
     def payload_bits(self) -> int:
-        """Bits on the wire: 8⌈n/5⌉, which is 1.6 per element, and 32 for the scale."""
+        """Bits as papers count them: 8⌈n/5⌉, or 1.6 per element, plus 32 for the scale."""
         return 8 * len(self.data) + 32
 
     def decode(self) -> Vector:
-        """Return −s, 0 or s of each element."""
+        """Return the elements −s, 0 or s."""
         digits: Vector = _DIGITS[np.frombuffer(self.data, np.uint8)].ravel()[: math.prod(self.shape)]
         return (digits * self.scale).reshape(self.shape)
 
 
 def _pack_digits(digits: NDArray[np.uint8]) -> bytes:
-    """Return ⌈n/5⌉ bytes of n digits 0, 1 or 2."""
+    """Pack n digits 0, 1 or 2 into ⌈n/5⌉ bytes."""
     padded = np.ones(-(-len(digits) // 5) * 5, dtype=np.uint8)
     padded[: len(digits)] = digits
     return (padded.reshape(-1, 5) @ _POWERS).tobytes()
 
 
 class Ternary(Coder):
-    """x_i becomes s·sign(x_i) with probability |x_i|/s, else 0, where s = max|x|: unbiased.
+    """Round each x_i at random: to s·sign(x_i) with probability |x_i|/s, else to 0, where s = max|x|.
 
-    8⌈n/5⌉ + 32 bits, 1.6 per element. E‖C(x) − x‖² = s‖x‖₁ − ‖x‖². (s is rounded up to a float32.)
+    Unbiased, with E‖C(x) − x‖² = s‖x‖₁ − ‖x‖². A message takes 8⌈n/5⌉ + 32 bits; s is rounded up to float32.
 
     Raises
     ------

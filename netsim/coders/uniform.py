@@ -15,12 +15,12 @@ from netsim.wire.packing import cells, largest, middles
 
 
 class FixedRange(Quantized, method="fixed", code=0):
-    """Integers of a range known to all agents: ``scale`` is (u, v), which papers do not count."""
+    """Cell numbers in a range [u, v) that all agents know: ``scale`` is (u, v), and costs no payload bits."""
 
     side = "d"
 
     def fits(self) -> bool:
-        """Return whether the scale is the two ends of a range."""
+        """Return whether the scale is a range: two ordered numbers."""
         scale = self.scale
         return list(map(type, scale)) == [float, float] and 0.0 <= scale[1] - scale[0] < math.inf
 
@@ -35,7 +35,7 @@ class FixedRange(Quantized, method="fixed", code=0):
 
 
 class MessageRange(Quantized, method="range", code=1):
-    """Integers of the message's own range [−r, r): ``scale`` is (r,), or an r for each row."""
+    """Cell numbers in the message's own range [−r, r): ``scale`` is (r,), or holds an r for each row."""
 
     def decode(self) -> Vector:
         """Return the middle of each element's cell."""
@@ -43,20 +43,19 @@ class MessageRange(Quantized, method="range", code=1):
 
 
 class Uniform(Coder):
-    """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ is sent and u + (integer + ½)Δ is decoded.
+    """The b-bit uniform quantizer: ⌊(h − u)/Δ⌋ is sent, and decoded as u + (integer + ½)Δ.
 
-    With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
-    With ``saturate=False`` they do not, as equation 3.21 is printed: Δ is constant, and a message with values outside
-    [u, v) has more bits per element, up to 16; its payload is counted with these.
-    Without ``low`` and ``high``, the range is ±max|h| of each message, sent with it as a float32; a vector of zeros
-    then decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each
-    row of a matrix has its own range.
+    With ``low`` and ``high`` the range [u, v) is fixed, and not sent; values outside saturate and are counted. With
+    ``saturate=False``, as in equation 3.21, Δ stays constant and a message with values outside [u, v) has more bits per
+    element, up to 16, which its payload counts. Without ``low`` and ``high``, each message has the range ±max|h|, sent
+    as a float32; a vector of zeros decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3).
+    With ``by_row`` each row of a matrix has its own range.
 
     Raises
     ------
     BadInput
-        If ``bits`` is not in 1…16, only one end is given, ``low`` ≥ ``high``, or ``saturate`` is False without them; in
-        `encode` if an element is not finite, or beyond float32's range where the range is the message's.
+        If ``bits`` is not in 1…16, only one of ``low`` and ``high`` is given, ``low`` ≥ ``high``, or ``saturate`` is
+        False without them; in `encode` if an element is not finite or, without a fixed range, beyond float32's.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return bits and range: the fixed range, doubled with one more bit each time until it contains ``h``."""
+        """Return bits and range: the fixed range, doubled at the cost of a bit until it contains ``h``."""
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed
         smallest, largest = h.min(initial=low), h.max(initial=low)

@@ -1,4 +1,4 @@
-"""One network in several processes, over real sockets."""
+"""Run one network in several processes, over real sockets."""
 
 import lazy_loader
 

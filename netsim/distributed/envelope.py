@@ -1,7 +1,7 @@
 """The datagrams between processes: a magic number, an authentication code and a msgpack array, never a pickle.
 
-agent → outbox → link → inbox → agent: this is on the link, between two processes. For any bytes, `unseal` returns a
-message or raises `Refused` with the drop reason under which they are counted.
+agent → outbox → link → inbox → agent: this is on the link, between two processes. `unseal` accepts any bytes: it
+returns a message, or raises `Refused` with the reason under which the datagram is counted as dropped.
 """
 
 import hmac
@@ -17,50 +17,69 @@ _CODE_SIZE = 16
 _INT_LIMIT = 1 << 63
 
 OVERHEAD = 200
-"""The most bytes of a datagram beyond a frame and the name of its kind."""
+"""Limit of the bytes that a datagram needs in addition to a frame and the name of its kind."""
 
 LEG = 30
-"""The most bytes that a frame's entry takes for each link."""
+"""Limit of the bytes that a frame's message takes for each link."""
 
 
 class Message(NamedTuple):
-    """A frame, and the links between two processes on which it travels."""
+    """A frame, and the links between two processes on which it travels.
 
-    # The sender's transmission number, as in `netsim.core.records.Transmission`.
+    Attributes
+    ----------
+    number : int
+        The sender's transmission number, as in `netsim.core.records.Transmission`.
+    kind : str
+        The kind of message under which the frame is counted.
+    sent_at : float
+        Sending time (simulated s).
+    data : bytes
+        The frame.
+    legs : list
+        Three numbers for each link: its index, the frame's sequence number on it, and the arrival time (simulated s)
+        that the link's model gave.
+    """
+
     number: int
-    # The kind of message under which it is counted.
     kind: str
-    # In simulated seconds.
     sent_at: float
     data: bytes
-    # Three numbers for each link: its index, the frame's sequence number on it, and the arrival time (simulated s)
-    # that the link's model gave.
     legs: list[Any]
 
 
 class Parcel(NamedTuple):
-    """Frames of one run from one process to another."""
+    """Frames of one run from one process to another.
 
-    # The sender's index among all processes, and its start time (ns).
+    Attributes
+    ----------
+    host : int
+        The sender's index among all processes.
+    incarnation : int
+        The sender's start time (ns).
+    run : int
+        The number of the run, from 0.
+    messages : list of Message
+        The frames.
+    """
+
     host: int
     incarnation: int
-    # From 0.
     run: int
     messages: list[Any]
 
 
 class Heartbeat(NamedTuple):
-    """The state that a process sends to the others periodically; see `netsim.distributed.membership`."""
+    """The state that a process periodically sends to the others; ``number`` counts from 0."""
 
     host: int
     incarnation: int
-    # A sequence number, from 0.
     number: int
     state: dict[str, Any]
 
 
 class Refused(Exception):  # noqa: N818  hostile bytes are expected input, not an error
-    """A datagram was dropped; the reason is ``strangers`` or ``malformed``."""
+    """A datagram was dropped, for the reason ``strangers`` or ``malformed``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -72,13 +91,13 @@ _MESSAGE = [int, str, float, bytes, list]
 
 
 def seal(message: Parcel | Heartbeat, key: bytes) -> bytes:
-    """Return the datagram of a message, authenticated with the shared key (HMAC-SHA-256, truncated to 128 bits)."""
+    """Encode a message as a datagram, authenticated with the shared key (HMAC-SHA-256, truncated to 128 bits)."""
     body: bytes = msgpack.packb([int(type(message) is Heartbeat), *message])
     return _MARK + hmac.digest(key, body, "sha256")[:_CODE_SIZE] + body
 
 
 def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
-    """Return the message of a datagram that `seal` made; raises Refused for any other bytes."""
+    """Decode a datagram of `seal`; raises Refused for any other bytes."""
     body = data[len(_MARK) + _CODE_SIZE :]
     code = hmac.digest(key, body, "sha256")[:_CODE_SIZE]
     if data[: len(_MARK)] != _MARK or not hmac.compare_digest(data[len(_MARK) : len(_MARK) + _CODE_SIZE], code):
@@ -92,14 +111,14 @@ def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
         if type_id == 1 and types == _HEARTBEAT and _are_in_range(fields):
             return Heartbeat(*fields)
     except Exception:
-        # Hostile bytes make msgpack raise many types of exception; all mean the same here.
+        # Hostile bytes make msgpack raise exceptions of many types; each means that the datagram is malformed.
         pass
     raise Refused("malformed")
 
 
 def _parse_message(fields: list[Any]) -> Message:
-    """Return the message with these fields; raises ValueError if they do not form one."""
-    # One comparison of all types: nearly all messages are well formed.
+    """Return the message with these fields; raises ValueError if they are invalid."""
+    # All types are compared at once, for speed: nearly all messages are well formed.
     if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
         raise ValueError("not a message")
     legs = fields[4]

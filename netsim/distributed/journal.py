@@ -1,7 +1,7 @@
 """The journal of a process: a file of its part of a run, written entry by entry.
 
-An entry is written before another process can notice the event that it records. A file that ends within an entry is
-that of a killed process. A file with a changed entry is damaged, and refused.
+An entry is written before another process can notice the event that it records. A file that ends within an entry
+belongs to a killed process, and is read up to there. A file with a changed entry is refused.
 """
 
 import math
@@ -44,13 +44,13 @@ __all__ = [
 ]
 
 BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
-"""Types of entry: what runs where; kinds of message; events; a row; an array; an agent's state; the end; changes of
-watched attributes."""
+"""Types of entry: the process and its agents; kinds of message; events; a row; an array; an agent's state; the end;
+changes of watched attributes."""
 
 Records = dict[str, NDArray[np.void]]
 """Events by stream, as `netsim.core.tally.Tally.news` returns them."""
 
-# The form of the content of each type of entry.
+# The form of each entry type's content, as `_fits` checks it.
 _FORMS: dict[int, Any] = {
     BEGIN: {
         **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
@@ -68,8 +68,8 @@ _FORMS: dict[int, Any] = {
     },
 }
 
-# The header of an entry: the size of its body, its type, and the checksum of the body; then a checksum of the header,
-# because a damaged size would look like the end of a killed process's file.
+# An entry's header: size of the body, type, checksum of the body. A checksum of the header follows, because a damaged
+# size would otherwise look like the end of a killed process's file.
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
@@ -77,7 +77,7 @@ _MARK = b"netsim journal 5\n"
 
 
 class Journal:
-    """A new file to which entries are appended; raises NetsimError, as its methods do, if it cannot be written."""
+    """A new file to which entries are appended; like its methods, raises NetsimError if it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -90,14 +90,14 @@ class Journal:
             raise self._failure(error) from None
 
     def put(self, entry_type: int, content: Any) -> None:
-        """Append an entry; the operating system has it when this returns."""
+        """Append an entry; once this returns, the entry survives a kill of this process."""
         try:
             self._write(entry(entry_type, msgpack.packb(content)))
         except OSError as error:
             raise self._failure(error) from None
 
     def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
-        """Append events, unless there are none."""
+        """Append events, if there are any."""
         if any(len(part) for part in records.values()):
             self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
@@ -116,9 +116,9 @@ class Journal:
 
 
 class JournalWriter(Journal):
-    """Writes the part of a run in one process: the process, events, agents' states, rows, and the end.
+    """Journal of one process: its events, its agents' states, rows, and the end.
 
-    ``agents`` are those of the whole network, and ``processes`` the index of each agent's process. Raises BadInput if
+    ``agents`` are all agents of the network; ``processes`` maps each to the index of its process. Raises BadInput if
     the state of an agent in this process cannot be written.
     """
 
@@ -143,11 +143,11 @@ class JournalWriter(Journal):
                 "netsim": __version__,
             },
         )
-        # The first time takes longest; no other process waits yet.
+        # The first states take longest to write, so write them before other processes wait for this one.
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Write when (simulated s) this process joined, the processes it met, and whether rows are at an interval."""
+        """Record the time (simulated s) of joining, the processes met, and whether rows are at sampling intervals."""
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
@@ -160,7 +160,7 @@ class JournalWriter(Journal):
             self.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
-        """Write the events since the last call; the tally forgets them unless ``keep``."""
+        """Write the events since the last call; the tally drops them unless ``keep``."""
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)
@@ -177,23 +177,23 @@ class JournalWriter(Journal):
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
-        """Write when (s) the run ended, the link messages in flight, and more."""
+        """Write the time (s) of the run's end, the link messages in flight, and further fields of the entry END."""
         self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
 
     def discard(self) -> None:
-        """Delete the file, as this process had no part in the run."""
+        """Delete the file, because this process took no part in the run."""
         self.close()
         self._path.unlink(missing_ok=True)
 
 
 def entry(entry_type: int, body: bytes) -> bytes:
-    """Return the bytes of an entry in the file."""
+    """Encode an entry: header, checksum of the header, body."""
     head = _HEAD.pack(len(body), entry_type, zlib.crc32(body))
     return head + _CHECK.pack(zlib.crc32(head)) + body
 
 
 def entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the type and content of each whole entry of a journal; raises BadInput where one is damaged."""
+    """Yield the type and content of each complete entry of a journal; raises BadInput at a damaged one."""
     try:
         with path.open("rb") as file:
             size_of_file = os.fstat(file.fileno()).st_size
@@ -221,20 +221,24 @@ def _damage(path: Path, offset: int) -> BadInput:
 
 
 def _content(path: Path, entry_type: int, body: bytes) -> Any:
-    """Return the content of an entry; raises NetsimError if it has not the form of its type."""
+    """Decode the content of an entry; raises NetsimError if it does not have the form of its type."""
     try:
         check_whole(body)
         content = msgpack.unpackb(body, strict_map_key=False)
         if _fits(content, _FORMS[entry_type]):
             return content
     except Exception:
-        # Hostile bytes make msgpack raise many types of exception; all mean the same here.
+        # Hostile bytes make msgpack raise exceptions of many types; each means that the entry is invalid.
         pass
     raise NetsimError(f"file = {str(path)!r}: must be a journal of a process; an entry has another form")
 
 
 def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: a class, [of all items], [of each item], {key: form}, {class: form}, (any)."""
+    """Return whether a value has a form.
+
+    A form is a class; a list with one form for all items or a form for each; a dict {key: form} or {class: form}; or a
+    tuple of alternatives.
+    """
     if type(form) is tuple:
         return any(_fits(value, each) for each in form)
     if type(form) is list and type(value) is list:
@@ -251,5 +255,5 @@ def _fits(value: Any, form: Any) -> bool:
 
 
 def records_of(content: list[bytes]) -> Records:
-    """Return the events in the content of an entry of type RECORDS."""
+    """Return the events of an entry of type RECORDS, by stream."""
     return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(KEPT.items(), content, strict=True)}

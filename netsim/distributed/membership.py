@@ -1,9 +1,9 @@
-"""The membership of a process: heartbeats, checked datagrams, the start time of a run, and which processes are dead.
+"""Membership of a process: exchange heartbeats, check datagrams, agree on a run's start time, detect dead processes.
 
-agent → outbox → link → inbox → agent: this is beside the links, between processes. Every process sends its state to
-every other periodically, as a heartbeat. Nothing is acknowledged, and no single datagram matters: a process that missed
-a heartbeat learns the same from the next. A heartbeat echoes the timestamp of the last one received, which measures the
-offset between two clocks. A heartbeat recorded before this process started echoes none of its timestamps.
+agent → outbox → link → inbox → agent: this is beside the links, between processes. Every process periodically sends its
+state to every other, as a heartbeat. No heartbeat is acknowledged, because the next one repeats its content. The
+timestamp of the last heartbeat received is echoed: that measures the offset between two clocks, and proves that a
+heartbeat is no recording from before this process started.
 """
 
 import math
@@ -23,12 +23,12 @@ __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
 """Drop reasons of datagrams: not authenticated, not a message, seen before, too large, of another run."""
 
-# The offset of a clock is that of the shortest of the latest round trips.
+# A clock's offset is taken from the shortest of this many latest round trips, which has the smallest error.
 _MEASUREMENTS = 64
-# The most characters of an error in a heartbeat.
+# Limit of the characters of an error in a heartbeat.
 _MAX_TEXT = 300
 
-# Added to the monotonic clock it gives the time of day, without later adjustments of the system clock.
+# Added to the monotonic clock, this gives the time of day, unaffected by later adjustments of the system clock.
 _OFFSET = time.time() - time.monotonic()
 
 
@@ -49,49 +49,65 @@ class Phase(IntEnum):
 
 @dataclass
 class Peer:
-    """The last known state of another process."""
+    """The last known state of another process.
 
-    # Of its last heartbeat; −1: none was received.
+    Attributes
+    ----------
+    incarnation, number : int
+        Start time (ns) and sequence number in the last heartbeat; −1 before the first.
+    met : bool
+        Whether the process has echoed a heartbeat of this one; until then its heartbeats could be a recording.
+    run, phase : int
+        The present run and its phase.
+    mark : bytes
+        Hash of the run's settings.
+    epoch : float or None
+        Start of the run (s) by the process's own clock.
+    done : float or None
+        Time (simulated s) at which the process's last agent ended.
+    final : (int, float, int) or None
+        The last closed run: its number, its end (simulated s), and the number of frames sent to this process.
+    heard_at : float
+        Arrival of the last heartbeat, in seconds of `time.monotonic`.
+    last : (float, float) or None
+        Sending time of the last heartbeat by the process's clock (s), and its arrival by this process's clock (s).
+    measurements : deque of (float, float)
+        Round trips (s) and clock offsets (s).
+    """
+
     incarnation: int = -1
     number: int = -1
-    # Whether it has echoed a heartbeat of this process: until then its heartbeats could be a recording.
     met: bool = False
-    # Its run and phase, the hash of what it runs, the start of the run by its own clock (s), and the time at which its
-    # last agent ended (simulated s).
     run: int = -1
     phase: int = Phase.MEETING
     mark: bytes = b""
     epoch: float | None = None
     done: float | None = None
-    # Its last closed run: the run, its end (simulated s), and the number of frames that it sent to this process.
     final: tuple[int, float, int] | None = None
-    # When its last heartbeat was received, in seconds of `time.monotonic`.
     heard_at: float = float("-inf")
-    # When that heartbeat was sent, by its clock, and received, by the clock of this process (s).
     last: tuple[float, float] | None = None
-    # Round trips and clock offsets (s).
     measurements: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_MEASUREMENTS))
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """How far (s) its clock is ahead of this process's, and the round trip (s) of that measurement."""
+        """How far (s) the process's clock is ahead of this one's, and the round trip (s) of that measurement."""
         if not self.measurements:
             return None
         trip, offset = min(self.measurements)
         return offset, trip
 
     def has_reached(self, run: int, phase: Phase) -> bool:
-        """Return whether it has reached a phase of a run."""
+        """Return whether the process has reached a phase of a run."""
         return self.run > run or (self.run == run and self.phase >= phase)
 
 
 class Membership:
-    """What this process knows of the others, and tells them, over a transport."""
+    """The state of this process and of the others, which they exchange over a transport."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.key = transport.key or b""
-        # The first of all processes sets the start time of a run.
+        # Sorted, so that all processes agree on indices; process 0 sets the start time of a run.
         self.hosts = sorted([transport.here, *transport.peers])
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
@@ -104,7 +120,7 @@ class Membership:
         self.done: float | None = None
         self.error = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
-        # Of the current run: dropped datagrams by reason (`DROPPED`), and all datagrams and their bytes.
+        # Counts of the current run: dropped datagrams by reason (`DROPPED`), all datagrams, and their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         # Accepts frames; returns the drop reason, or "".
@@ -192,14 +208,14 @@ class Membership:
         if state is None:
             return "malformed"
         if heartbeat.incarnation > peer.incarnation:
-            # The process is new, or has restarted.
+            # A process that is new or has restarted begins without history.
             peer = self.peers[heartbeat.host] = Peer(incarnation=heartbeat.incarnation)
         peer.number, peer.heard_at = heartbeat.number, time.monotonic()
         peer.last = state["sent"], now
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            # As in NTP: the heartbeat of this process left and arrived, then the peer's left and arrived.
+            # As in NTP, four times give round trip and offset: this heartbeat left and arrived, the answer did so.
             _, left, arrived = answer
             returned = state["sent"]
             peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))
@@ -215,13 +231,13 @@ class Membership:
     # --- other processes ----------------------------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process still takes part: its heartbeats are recent, and none ended its membership."""
+        """Return whether a process still takes part: its last heartbeat is recent, and not one of phase OVER."""
         peer = self.peers[number]
         recent = time.monotonic() - peer.heard_at < self.transport.silence
         return recent and peer.phase != Phase.OVER
 
     def begin(self, mark: bytes) -> None:
-        """Go on to the next run; ``mark`` is a hash of its settings."""
+        """Begin the next run; ``mark`` is a hash of its settings."""
         self.run += 1
         self.dropped.clear()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
@@ -230,8 +246,8 @@ class Membership:
     def start_time(self, margin: float) -> float | None:
         """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
-        It is NaN if the others have ended the run. Once all processes are there, the first of them sets it to
-        ``margin`` seconds from now. Raises NetsimError if the run of another process has other settings.
+        NaN means that the others have ended the run. Once all processes have met, process 0 sets the start to
+        ``margin`` seconds from now. Raises NetsimError if another process has different settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}
         for number, peer in met.items():
@@ -256,12 +272,12 @@ class Membership:
         return {self.hosts[number]: peer.incarnation for number, peer in there}
 
     def missing(self) -> list[str]:
-        """Return the names of the processes that were not met yet, or are still in an earlier run."""
+        """Return the names of the processes that have not been met yet, or are still in an earlier run."""
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]
 
 
 def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the state in a heartbeat, or None if it has not the form that `Membership._state_for` returns."""
+    """Return the state in a heartbeat; None if it lacks the form of `Membership._state_for`."""
     try:
         sound = (
             type(state["run"]) is int

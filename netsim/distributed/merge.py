@@ -1,6 +1,6 @@
 """Merge the journals of a run's processes into one run, with one ledger, one trace and all rows.
 
-A frame that was sent to another process and never seen there is *missing*, as is one lost with a killed process.
+A frame without an outcome is counted as *missing*: it never arrived at the other process, or that process was killed.
 """
 
 import math
@@ -41,25 +41,35 @@ from netsim.util import check
 __all__ = ["MergedRun", "RunPart", "merge_parts", "merge_run"]
 
 
-# Real seconds by which the start time may differ between a process and the one that it replaces.
+# Real seconds by which the start times recorded by a process and by its replacement may differ.
 _START_TOLERANCE = 1.0
-# The most bits of one event, and the highest number.
+# Limit of the bits of one event, and of transmission numbers.
 _MAX_AMOUNT = 1 << 53
 
 
 @dataclass
 class RunPart:
-    """The journal of one process of a run."""
+    """The journal of one process of a run.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    begin, end : dict
+        The entries BEGIN and END; ``end`` is empty for a killed process.
+    kinds : list of str
+        Kinds of message, indexed by the process's ids.
+    pieces : deque of (float, list)
+        The number of each row, and the entries before it; entries after the last row belong to the next number.
+    rows : list of (int, float, bool)
+        The number and time (s) of each row, and whether agents of the process took part.
+    """
 
     path: Path
-    # The entries BEGIN and END; a killed process left no END.
     begin: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
-    # Kinds of message, by the ids that the process gave them.
     kinds: list[str] = field(default_factory=list)
-    # The number of each row with the entries before it; the entries after the last row belong to the next number.
     pieces: deque[tuple[float, list[tuple[int, Any]]]] = field(default_factory=deque)
-    # Of each row its number, its time (s), and whether agents of the process took part.
     rows: list[tuple[int, float, bool]] = field(default_factory=list)
 
     @property
@@ -70,14 +80,14 @@ class RunPart:
 
 @dataclass(frozen=True)
 class MergedRun:
-    """A run as a simulation would leave it, and the journals from which it was merged."""
+    """A merged run, in the form of a simulated one, and its journals."""
 
     run: Run
     parts: list[RunPart]
 
     @property
     def killed(self) -> list[str]:
-        """The processes of which a journal has no end."""
+        """The processes with a journal that has no end."""
         return sorted({part.host for part in self.parts if not part.end})
 
     @property
@@ -100,23 +110,23 @@ def merge_parts(
     Parameters
     ----------
     network : Network
-        The network of the run, as every process made it.
+        The network of the run, created as in every process.
     agents : mapping
-        {node: Agent}, as every process made them. Each agent is given its recorded state, which replaces all objects
-        that it holds; so probes and readers of the run may read only the agents.
+        {node: Agent}, created as in every process. Each agent gets its recorded state, which replaces all objects that
+        it holds; so probes and readers of the run may read only the agents.
     folder : str or Path
         The folder with the journals of all processes.
     probes : sequence of callables
-        As in `netsim.Network.run`. States are recorded for each row only if the processes had probes, too.
+        As in `netsim.Network.run`. The journals hold states for each row only if the processes had probes, too.
     run : int
-        The number of the run among those of the processes, from 0.
+        The number of the run, from 0; the processes may have had several.
     trace : bool
         Whether to keep the event log.
 
     Returns
     -------
     Run
-        As a simulation would leave it; the ledger has one more column, ``missing``.
+        A run in the form of a simulated one; its ledger has one more column, ``missing``.
 
     Raises
     ------
@@ -137,7 +147,7 @@ def merge_run(settings: Settings, result: Run, folder: Path, run: int) -> Merged
     except NetsimError:
         raise
     except Exception as error:
-        # A forged journal can make many things fail; all mean the same here.
+        # A forged journal can raise exceptions of many types; each means that the journals are invalid.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise NetsimError(f"folder = {str(folder)!r}: must hold the journals of a run ({reason})") from error
 
@@ -158,7 +168,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
         )
     _check_met(folder, journals)
     for host in hosts:
-        # A restarted process finds the same start time, by its own clock.
+        # A restarted process computes the same start time by its own clock, up to the clock's error.
         started = [part.begin["epoch"] for part in parts if part.host == host]
         if max(started) - min(started) > _START_TOLERANCE:
             raise BadInput(
@@ -169,7 +179,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
 
 
 def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
-    """Raise BadInput unless each journal is there once, with those of all processes that its process met."""
+    """Raise BadInput if a journal is there twice, or the journal of a process that another one met is missing."""
     paths: dict[tuple[str, int], Path] = {}
     for part in (part for part in journals if part.begin):
         process = part.host, part.begin["incarnation"]
@@ -202,7 +212,7 @@ def _read(path: Path) -> RunPart:
             piece = []
         else:
             piece.append((entry_type, content))
-    # Entries after the last row belong to the next one, which other processes may have.
+    # Entries after the last row belong to the next row, which another process may have written.
     part.pieces.append((part.rows[-1][0] + 1 if part.rows else -math.inf, piece))
     return part
 
@@ -223,8 +233,8 @@ class _Merger:
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
-        # Keys of link messages with a known outcome; and transmissions (sender, number) after the end of the run, which
-        # are not counted.
+        # Keys of link messages with a known outcome; and the transmissions (sender, number) after the end of the run,
+        # which are not counted.
         self._with_outcome: set[int] = set()
         self._sent_late: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
@@ -267,7 +277,7 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # A killed process may have recorded no state of its agents that the probe can measure.
+            # The last recorded states of a killed process's agents may not be measurable by the probe.
             self._result.add_row(number, time, totals, measure=False)
 
     def _rows(self) -> Iterator[tuple[int, float]]:
@@ -289,7 +299,7 @@ class _Merger:
         return last
 
     def _check(self, part: RunPart, records: Records) -> None:
-        """Raise NetsimError unless events are of this network: the tally uses their numbers as indices unchecked."""
+        """Raise NetsimError unless events fit this network, because the tally uses their numbers as array indices."""
         sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
         keys, kinds = (np.concatenate([exits[name], flight[:, i]]) for i, name in enumerate(("key", "kind")))
@@ -313,7 +323,7 @@ class _Merger:
             raise NetsimError(f"file = {str(part.path)!r}: must have events of this network's agents and links only")
 
     def _order_kinds(self) -> None:
-        """Give kinds of message their ids in the order of their first use in any process, as a simulation does."""
+        """Number kinds of message in the order of their first use in any process, as a simulation does."""
         first: dict[str, float] = {}
         for part, records in self._records():
             for kind, time in zip(records["sent"]["kind"].tolist(), records["sent"]["time"].tolist(), strict=True):
@@ -353,13 +363,13 @@ class _Merger:
         return int(self._ledger.senders[key >> self._tally.shift])
 
     def _refuse_truncated(self, agent: Any) -> NoReturn:
-        """Raise BadInput: another journal has a frame that the sender's journal lacks, although it is written first."""
+        """Raise BadInput for the truncated journal of ``agent``'s process, which lacks a frame that another one has."""
         process = self._parts[0].begin["places"][self._names.index(agent)]
         [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][process]]
         raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
     def _apply_up_to(self, number: float) -> None:
-        """Apply, and forget, the entries of all journals up to a row."""
+        """Apply and drop the entries of all journals up to a row."""
         for part in self._parts:
             while part.pieces and part.pieces[0][0] <= number:
                 for entry_type, content in part.pieces.popleft()[1]:
@@ -389,11 +399,11 @@ class _Merger:
             time, key, kind, cause = outcome.item()
             if self._is_late(key):
                 continue
-            # A sender knows at once that a frame will arrive corrupted.
+            # A corrupted frame is counted even if it would arrive after the end, as its sender knows its fate at once.
             if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:
-                # The run ended first.
+                # The run ended before the outcome.
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:

@@ -1,4 +1,4 @@
-"""Datagrams over MQTT: each process subscribes to its own topic at a broker, and publishes to those of the others."""
+"""Transport over MQTT: each process subscribes to its own topic at a broker, and publishes to the others' topics."""
 
 import asyncio
 import re
@@ -18,21 +18,21 @@ from netsim.util import check
 
 __all__ = ["MQTT"]
 
-# The most bytes queued for the broker; further datagrams are lost.
+# Limit of bytes queued for the broker; further datagrams are lost.
 _MAX_QUEUED = 1 << 26
-# Real seconds to wait for an answer of the broker.
+# Real seconds to wait for the broker's answer.
 _TIMEOUT = 10.0
 
 
 class MQTT(Transport):
-    """A transport over an MQTT broker, with aiomqtt: quality of service 0, and the broker retains no message.
+    """Transport over an MQTT broker, with aiomqtt; quality of service 0, and no retained messages.
 
     Parameters
     ----------
     broker : str
-        Its address, for example "127.0.0.1:1883".
+        The broker's address, for example "127.0.0.1:1883".
     here : str
-        The name of this process. It is a level of a topic, so it has no ``/``, ``+`` or ``#``.
+        The name of this process. As a level of a topic, it must not contain ``/``, ``+`` or ``#``.
     peers : mapping
         {name: agents}.
     topic : str
@@ -40,9 +40,9 @@ class MQTT(Transport):
     username, password : str, optional
         Credentials for the broker.
     tls : ssl.SSLContext, optional
-        Encrypts the connection.
+        Settings for an encrypted connection.
     settings
-        Those of `Transport`. ``key`` is required unless the broker is on a loopback address.
+        Parameters of `Transport`. ``key`` is required unless the broker is on a loopback address.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class MQTT(Transport):
         self._client: Any = None
         self._paho: Any = None
         self._watch_task: asyncio.Task[None] | None = None
-        # Publications that have not left yet, with their sizes in bytes.
+        # Publications that have not been sent yet, with their sizes in bytes.
         self._queue: deque[tuple[Any, int]] = deque()
         self._queued_bytes = 0
 
@@ -94,11 +94,11 @@ class MQTT(Transport):
     def of_deployment(
         cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
     ) -> "MQTT":
-        """Return the transport of a process of a deployment."""
+        """Return the transport of one process of a deployment."""
         return cls(broker, here, peers, topic=topic, **settings)
 
     async def open(self) -> None:
-        """Connect and subscribe; raises NetsimError if the broker cannot be reached or refuses."""
+        """Connect to the broker and subscribe; raises NetsimError if it cannot be reached, or refuses."""
         loop = asyncio.get_running_loop()
         # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
         speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
@@ -110,12 +110,12 @@ class MQTT(Transport):
             socket_options=[nodelay],
             **self._login,
         )
-        # aiomqtt itself awaits each publication and queues each message for a task; paho's callbacks do neither.
+        # aiomqtt awaits each publication and queues each message for a task; its private paho client is faster.
         self._paho = client._client
         self._paho.on_message = self._on_message
         # paho passes the socket last.
         self._paho.on_socket_register_write = lambda *args: loop.call_soon_threadsafe(self._await_writable, args[-1])
-        # Callbacks of the socket run outside the context of the agent that sends.
+        # Callbacks of the socket must not run in the context of the agent that happens to send.
         self._context = copy_context()
         try:
             await client.__aenter__()
@@ -155,7 +155,7 @@ class MQTT(Transport):
         self._queue.clear()
         self._queued_bytes = 0
         self._close_socket()
-        # Tasks that aiomqtt cancelled end in the loop's next pass.
+        # Lets tasks that aiomqtt has cancelled end, so that the loop closes without warnings.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -171,12 +171,12 @@ class MQTT(Transport):
         self.deliver(message.payload)
 
     def _await_writable(self, sock: Any) -> None:
-        """Write when the socket is writable; aiomqtt's own callback fails if the socket has been closed meanwhile."""
+        """Write when the socket is writable; aiomqtt's own callback fails if the socket was closed meanwhile."""
         if self._paho is not None and sock.fileno() >= 0:
             asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 
     def _close_socket(self) -> None:
-        """Close the socket if it is still open because the broker did not answer."""
+        """Close the socket, which is still open if the broker did not answer."""
         left = None if self._paho is None else self._paho.socket()
         self._paho = None
         if left is not None:
@@ -196,7 +196,7 @@ def _import_aiomqtt() -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the text of an error without its number."""
+    """Return the text of an error without its error number."""
     reason = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
-    # aiomqtt gives no other text when the broker closes the socket.
+    # aiomqtt reports a socket closed by the broker like this.
     return "closed by the broker" if reason == "Unspecified error" else reason

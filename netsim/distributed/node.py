@@ -1,8 +1,8 @@
-"""A run in one of several processes, which runs some of the agents.
+"""One process's part of a run whose agents are spread over several processes.
 
 The processes meet and agree on a start time. The run ends when the last agent of any process has ended. If the
-transport has a folder, a journal is written meanwhile: events before the frames they belong to leave the process,
-states and rows at the end of each round.
+transport has a folder, the process writes a journal: events before their frames leave the process, states and rows at
+the end of each round.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ from netsim.util import check, draws
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
 
-# Real seconds between heartbeats, before a run and during it; and from the meeting to the start of the run.
+# In real seconds: between heartbeats before a run, between heartbeats during it, from the meeting to the run's start.
 _MEETING_INTERVAL, _HEARTBEAT_INTERVAL, _START_MARGIN = 0.05, 0.1, 1.0
-# How far, in rounds, the simulation may fall behind real time before its clock jumps.
+# The simulation's clock jumps forward if it is behind real time by more than this many rounds.
 _SLACK = 0.5
 # Real seconds to wait for the last frames once all agents have ended.
 _LAST_FRAMES = 2.0
-# A restarted process skips 2 to this power transmission numbers for each round that has passed: its predecessor may
-# have used them.
+# A restarted process skips 2**_SKIPPED_BITS transmission numbers for each round that has passed, because its
+# predecessor may have used them.
 _SKIPPED_BITS = 24
 
 
@@ -57,9 +57,10 @@ def journal_name(run: int, host: int, incarnation: int) -> str:
 
 
 def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
-    """Return the index of each agent's process; raises BadInput if an agent is unknown or in two, or none is left here.
+    """Return the index of each agent's process.
 
-    It also raises BadInput for a radio with collisions, which needs all its agents in one process.
+    Raises BadInput if an agent is unknown or in two processes, if no agent is left for this process, or for settings
+    that need all agents in one process, such as a radio with collisions.
     """
     if isinstance(settings.medium, Radio):
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
@@ -82,7 +83,7 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
 
 
 def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Hashable, int]) -> bytes:
-    """Return a hash of the settings that must be the same in all processes."""
+    """Return a hash of the settings that must agree in all processes."""
     graph, plain = settings.graph, draws.plain_name
     links = [(plain(ends), repr(link)) for ends, link in settings.links.items()]
     shared = (
@@ -96,7 +97,7 @@ def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Ha
 
 
 class Node:
-    """The part of a run in this process; ``result`` has the agents of all processes.
+    """This process's part of a run; ``result`` holds the agents of all processes.
 
     A `Runtime` runs this process's agents, and calls the node when the run begins, at each row, and when it ends.
     """
@@ -117,16 +118,16 @@ class Node:
         self._slack = _SLACK * settings.round_period
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._round_task: asyncio.Task[None] | None = None
-        # When (real s) something last happened in this process, and the number of events by then.
+        # The time (real s) of the last activity in this process, and the number of events until then.
         self._last_activity = (time.monotonic(), 0)
-        # Whether an agent with its own clock kept the next round open, at the last row; None before the first.
+        # Whether, at the last row, an agent with its own clock kept the next round open; None before the first row.
         self._follows_next: bool | None = None
-        # When the last agent of any process ended (simulated s), and when this process learned it (real s).
+        # The time (simulated s) at which the last agent of any process ended; the time (real s) of learning it.
         self._ended_at = self._closed_at = math.inf
 
     @property
     def journals(self) -> bool:
-        """Whether it writes a journal."""
+        """Whether the process writes a journal."""
         return self._transport.folder is not None
 
     def is_local(self, agent: Hashable) -> bool:
@@ -134,7 +135,7 @@ class Node:
         return self.relay.is_local(agent)
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links are built here: all."""
+        """Return the agents whose links this process builds: all."""
         return names
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> Inbox:
@@ -144,11 +145,11 @@ class Node:
     def neighbor_inboxes(
         self, inboxes: Mapping[Hashable, Inbox], tally: Tally
     ) -> "Mapping[Hashable, Inbox | RemoteEndpoint]":
-        """Return the inbox of each agent of this process, and the endpoints of the others."""
+        """Return the inbox of each agent of this process, and a remote endpoint for each other agent."""
         return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
 
     def refuse_of_agent(self, what: str) -> None:
-        """Allow agents to change their own process's links."""
+        """Refuse nothing: agents may change the links of their own process."""
 
     @property
     def _contexts(self) -> list[Context]:
@@ -157,12 +158,12 @@ class Node:
     # --- meeting ------------------------------------------------------------------------------------------------------
 
     def meet_and_run(self) -> Run:
-        """Meet the other processes, and run; raises Missed if they have ended the run."""
+        """Meet the other processes, and run; raises Missed if they have already ended the run."""
         membership = self._membership
         membership.begin(self._mark)
         try:
             self._journal = self._open_journal()
-            # The default loop of some systems cannot watch sockets.
+            # Windows' default loop cannot watch sockets with add_reader.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 epoch = runner.run(self._meet())
             if math.isnan(epoch):
@@ -182,7 +183,7 @@ class Node:
         return JournalWriter(path, self.runtime.agents, self._process_of, membership)
 
     async def _meet(self) -> float:
-        """Return the start time of the run in seconds of `clock`; NaN if it is over."""
+        """Return the start time of the run in seconds of `clock`; NaN if the run is over."""
         membership = self._membership
         give_up = time.monotonic() + self._transport.patience
         await membership.open()
@@ -238,20 +239,20 @@ class Node:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def joined(self) -> None:
-        """Open the journal's records; called once the run is built."""
+        """Begin to record the run in the journal; called once the run is built."""
         self._membership.on_heartbeat = self.check
         if self._journal is not None:
             self._journal.joined(self.runtime.loop.now(), sampled=self.runtime.result.sampled)
             self.relay.before_sending = self._write_events
 
     def starting(self) -> None:
-        """Connect the relay; called before the agents start, perhaps later than those of other processes."""
+        """Connect the relay; called before the agents start, which may be later than in other processes."""
         run = self.runtime
         for name in run.agents:
             if not self.relay.is_local(name):
                 run.tasks.finished(name)
         if run.loop.now() > 0:
-            # Rounds have passed, in which an earlier process of the same agents may have used transmission numbers.
+            # This process may replace a dead one, which may have used transmission numbers in the rounds so far.
             passed = run.rounds.next_number()
             for context in self._contexts:
                 context.note_restart()
@@ -260,12 +261,12 @@ class Node:
         self._round_task = run.loop.create_task(self._keep_rounds_open(), context=run.caller_context)
 
     async def _keep_rounds_open(self) -> None:
-        """Follow the network's rounds, so that they go on while agents of other processes may take part."""
+        """Wait for every round, so that the rounds continue while only agents of other processes take part."""
         while True:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; the node keeps later ones open."""
+        """Return the last round in which an agent of this process took part; the node itself may open later ones."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class Node:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def agents_ended(self) -> None:
-        """Announce that all agents of this process have ended, or that time is up."""
+        """Announce that all agents of this process have ended, or that the run's time limit is reached."""
         membership = self._membership
         if membership.phase == Phase.RUNNING:
             membership.done, membership.phase = self.runtime.loop.now(), Phase.DONE
@@ -312,7 +313,7 @@ class Node:
             self.check()
 
     def check(self) -> None:
-        """Advance to the next phase if the processes allow it; called periodically and for each received heartbeat."""
+        """Advance to the next phase if all processes are ready; called periodically and for each heartbeat."""
         run, membership = self.runtime, self._membership
         if not run.started or run.ended.done():
             return
@@ -329,7 +330,7 @@ class Node:
                 run.end()
 
     def _check_end(self) -> None:
-        """Close this part of the run once the agents of all processes have ended, at the time of the last."""
+        """Close this part of the run once the agents of all processes have ended, at the time of the last end."""
         run, membership = self.runtime, self._membership
         finals = [peer.final[1] for peer in membership.peers.values() if peer.final and peer.final[0] == membership.run]
         alive = [peer for number, peer in membership.peers.items() if membership.is_alive(number)]
@@ -338,11 +339,11 @@ class Node:
             ends = [peer.done for peer in peers if peer.done is not None]
             end = max(finals) if finals else max([membership.done or 0.0, *ends])
             membership.phase = Phase.CLOSED
-            # The clock of this process may not have reached the end.
+            # Wait until this process's clock reaches the end, too.
             run.timers.append(run.loop.call_at(end, run.loop.clock.at_instant_end, lambda: self._close_at(end)))
 
     def _close_at(self, end: float) -> None:
-        """Send the last frames, and how many frames this process has sent to each other one."""
+        """Send the last frames, and announce how many frames this process has sent to each other process."""
         self._ended_at, self._closed_at = end, time.monotonic()
         self.runtime.horizon = math.nextafter(end, math.inf)
         self.relay.flush()
@@ -358,7 +359,7 @@ class Node:
         return not self.relay.has_all_of(number, final[2])
 
     def _check_standstill(self) -> None:
-        """End iterations over inboxes, or else fail, if agents have only waited for frames for ``patience`` seconds."""
+        """Detect that all agents have only waited for frames for ``patience`` seconds: end iterations, or else fail."""
         run, patience = self.runtime, self._transport.patience
         tally = run.shared.tally
         events = tally.link_messages + sum(tally.exits)
@@ -373,11 +374,11 @@ class Node:
                 run.fail(Stalled(f"no frame arrived for {patience:g} real seconds; {waits}"))
 
     def _can_go_on(self, names: Collection[Hashable]) -> bool:
-        """Return whether these agents may go on although no other process sends anything."""
+        """Return whether these agents may continue even if no other process sends anything."""
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
-            # The node itself waits in the network's rounds.
+            # In the network's rounds, one waiting task is the node's own (`_keep_rounds_open`).
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is run.rounds) for each in contexts)
             or any(timer.when() > now for timer in run.timers if not timer.cancelled())
             or run.loop.clock.jobs > 0
@@ -391,7 +392,7 @@ class Node:
             self._round_task.cancel()
 
     def closed(self) -> None:
-        """Write the end of the journal; called once the run has closed its books."""
+        """Write the journal's end; called once the run has closed its books."""
         run = self.runtime
         self.relay.closed = True
         run.result.ended_at = min(run.result.ended_at, self._ended_at)

@@ -1,7 +1,7 @@
-"""The relay of frames between processes, and the remote endpoint to which a link delivers instead of an inbox.
+"""Relay frames between processes; a remote endpoint replaces the inbox of an agent in another process.
 
-agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. The frames of a link
-have sequence numbers, by which lost and duplicated datagrams are detected.
+agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. Sequence numbers of a
+link's frames reveal lost and duplicated datagrams.
 """
 
 import math
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay", "RemoteEndpoint"]
 
-# The most frames of a link that are remembered while an earlier one is awaited.
+# Limit of frames of a link that are remembered while an earlier one is missing.
 _WINDOW = 10_000
 # Frames share a datagram up to this size in bytes, which fits into one Ethernet frame.
 _BATCH_SIZE = 1400
-# The most kinds of message: other processes may introduce new ones.
+# Limit of kinds of message, because other processes may introduce any number.
 _MAX_KINDS = 10_000
 
 
 class RemoteEndpoint:
-    """Stands for the inbox of an agent in another process: links put frames into it."""
+    """Destination of links to an agent in another process, used like an `Inbox`."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -39,7 +39,7 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Have the senders call `watch` for each frame from now on."""
+        """Subscribe to the senders, so that they call `watch` for each frame from now on."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 
@@ -58,7 +58,7 @@ class _DuplicateFilter:
         self.count = 0
 
     def accept(self, number: int) -> bool:
-        """Note a sequence number; return whether it is new."""
+        """Record a sequence number; return whether it is new."""
         if number < self._next or number in self._beyond:
             return False
         self.count += 1
@@ -68,7 +68,7 @@ class _DuplicateFilter:
             return True
         self._beyond.add(number)
         if len(self._beyond) > _WINDOW:
-            # Give up on the missing numbers.
+            # Stop waiting for the missing numbers, to bound the memory.
             self._next = min(self._beyond)
         while self._next in self._beyond:
             self._beyond.remove(self._next)
@@ -98,12 +98,12 @@ class _Batch:
         self._frame = frame
 
     def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
-        """Add a link to the last frame if it is this one; return whether it is."""
+        """Add a link (a leg) to the last frame, if that is ``frame`` and there is room; return whether it was added."""
         if frame is not self._frame or self.size + LEG > self._max_size:
             return False
         last = self.messages[-1]
         if last.number != number or last.kind != kind:
-            # A duplicate has its own transmission number.
+            # A link's duplicate of the frame has its own transmission number, and so needs its own message.
             return False
         last.legs.extend(leg)
         self.size += LEG
@@ -111,7 +111,7 @@ class _Batch:
 
 
 class Relay:
-    """Sends and receives the frames of one run; ``processes`` has the index of each agent's process."""
+    """Sends and receives the frames of one run; ``processes`` maps each agent to the index of its process."""
 
     def __init__(self, membership: Membership, processes: Mapping[Hashable, int]) -> None:
         self._membership = membership
@@ -121,14 +121,14 @@ class Relay:
         self._sent: dict[int, int] = {}
         self._batches: dict[int, _Batch] = {}
         self._flushing = False
-        # `flush` runs outside the context of the agent that sent.
+        # `flush` must not run in the context of the agent that happens to send.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # A restarted process begins again at sequence number 0, so its filters are new.
+        # A restarted process begins again at sequence number 0, so it needs new filters.
         self._incarnations: dict[int, int] = {}
         self._early_parcels: list[Parcel] = []
         self._run: Runtime | None = None
-        # Of each link: the sender's process, the sender, the receiver.
+        # For each link: the sender's process, the sender, the receiver.
         self._links: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
         # Called before each datagram is sent.
@@ -149,7 +149,7 @@ class Relay:
         return remote
 
     def connect(self, run: "Runtime") -> None:
-        """Begin to relay the frames of a run, once it is built."""
+        """Begin to relay the frames of a run; called once the run is built."""
         self._run, self._names = run, list(run.inboxes)
         ledger, names = run.ledger, self._names
         for sender, receiver in zip(ledger.senders.tolist(), ledger.receivers.tolist(), strict=True):
@@ -220,11 +220,11 @@ class Relay:
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, parcel: Parcel) -> str:
-        """Put frames into their receivers' inboxes; return the drop reason of one (`membership.DROPPED`), or ""."""
+        """Put frames into their receivers' inboxes; return the reason (`DROPPED`) if one was dropped, else ""."""
         if self.closed or (self._run is None and len(self._early_parcels) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # The sender's clock is slightly ahead, so its run began first.
+            # The sender's clock may be slightly ahead, so that its run began first.
             self._early_parcels.append(parcel)
             return ""
         refused = ""
@@ -237,7 +237,7 @@ class Relay:
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
         try:
-            # Once for all receivers of a broadcast.
+            # Decoded once for all receivers of a broadcast.
             frame = decode_frame(message.data, message.sent_at, self._names)
         except WireError:
             return "malformed"
@@ -256,7 +256,7 @@ class Relay:
         inbox, now = run.inboxes[receiver], run.shared.loop.now()
         rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
-            # The datagram was later than the link's model, and a receiver could have observed that.
+            # The datagram arrived after the link model's time, and the receiver may have read its inbox since then.
             time = now
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()

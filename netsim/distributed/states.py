@@ -1,11 +1,11 @@
 """Agents' states in a journal: pickles restricted to an allowlist of classes and functions.
 
-A state is the result of an agent's ``__getstate__``. Each pickle is complete, and replaces all objects that the agent
-held. So *a probe reads only* ``agents``: an object that it took from an agent before the run no longer belongs to it.
-Arrays are stored outside the pickles under a hash of their content, so an array that never changes is stored once.
+A state is the result of an agent's ``__getstate__``. Each pickle is complete: restoring it replaces all objects that
+the agent held. So *a probe reads only* ``agents``: an object taken from an agent before the run is no longer part of
+it. Arrays are stored outside the pickles under a hash of their content, so an array that never changes is stored once.
 
-Reading a pickle calls no class that it names: an object is created empty and given its attributes, or by a function of
-`_MAKERS`.
+Reading a pickle calls no class that it names: objects are created empty and get their attributes, or are created by a
+function of `_MAKERS`.
 """
 
 import asyncio
@@ -54,10 +54,10 @@ from netsim.wire.codec import check_keys, decode, encode
 
 __all__ = ["LeftOut", "StateReader", "StateWriter"]
 
-# Up to this number of hash collisions in a container, its keys are not examined further.
+# A container with at most this many hash collisions needs no closer check of its keys.
 _FEW_COLLISIONS = 200
-# Sizes in bytes: smaller arrays are stored in the pickle, as a reference is no shorter; larger ones are hashed only if
-# they have changed.
+# In bytes. Arrays up to _SMALL are stored in the pickle, as a reference would be no shorter; arrays from _LARGE on are
+# hashed only if they have changed.
 _SMALL, _LARGE = 64, 1 << 16
 
 
@@ -65,7 +65,7 @@ class LeftOut:
     """A placeholder for an object that is bound to its process, such as a running generator."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise NetsimError: the object may have been a function."""
+        """Raise NetsimError, in case the object was a function that the merged run calls."""
         raise NetsimError("a lambda or nested function in an agent's state is not available in a merged run")
 
 
@@ -79,12 +79,12 @@ _PROCESS_BOUND = (
 )
 _ERRORS = tuple(each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, Exception))
 _CONTAINERS = (list, dict, OrderedDict, defaultdict, set, deque)
-# Created from arguments, which each of these checks without running other code.
+# Classes created from arguments: they check the arguments without running other code.
 _FROM_ARGUMENTS = (
     *(OrderedDict, defaultdict, dict, set, frozenset, deque, range, slice, partial, Decimal),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
 )
-# Created from a value; a derived class may have no attributes.
+# Classes created from a value; objects of a derived class are supported only without attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 _PLAIN = frozenset({NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
@@ -102,7 +102,7 @@ def _c_base(cls: Any) -> Any:
 
 
 def _is_defined_in_python(cls: Any) -> bool:
-    """Return whether a class allocates its objects as its base does, and defines no methods in C."""
+    """Return whether a class allocates its objects like its base, and defines no methods in C."""
     slots = MemberDescriptorType | GetSetDescriptorType
     methods = [each for each in vars(cls).values() if getattr(each, "__objclass__", None) is cls]
     allocates = getattr(vars(cls).get("__new__"), "__self__", None) is cls
@@ -111,7 +111,7 @@ def _is_defined_in_python(cls: Any) -> bool:
 
 def _is_method(value: Any) -> bool:
     if type(value) is BuiltinFunctionType:
-        # For example of a list; ``__self__`` of a function is its module.
+        # A method such as [].append; ``__self__`` of a function is its module.
         return not isinstance(value.__self__, ModuleType | NoneType)
     return type(value) is MethodType
 
@@ -121,14 +121,14 @@ def _is_left_out(value: Any) -> bool:
     cls: Any = type(value)
     if _is_method(value):
         return _is_left_out(value.__self__)
-    # Iterators of Python itself, such as generators, zips and counters.
+    # Iterators defined in C, such as generators, zips and counters.
     is_iterator = issubclass(cls, Iterator) and _c_base(cls) is cls
     return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is FunctionType and "<" in value.__qualname__)
 
 
 def _name_of(value: Any) -> tuple[str, str]:
-    """Return the module and the name of a class or function; raises TypeError if the name does not lead to it."""
-    # scipy's ufuncs have neither attribute.
+    """Return the module and name of a class or function; raises TypeError if it cannot be found by them."""
+    # scipy's ufuncs have neither __qualname__ nor __module__.
     name, module = getattr(value, "__qualname__", value.__name__), getattr(value, "__module__", None) or "scipy.special"
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -162,7 +162,7 @@ def _of_arguments(cls: Any, *args: Any) -> Any:
     if base not in _ERRORS + _FROM_ARGUMENTS:
         raise NetsimError(f"it names {cls}, which is not created from arguments")
     if base in _FROM_ARGUMENTS and any(isinstance(each, Iterable) and type(each) not in _PLAIN for each in args):
-        # A range may be of any length.
+        # Consuming an iterable could take forever: a range may have any length.
         raise NetsimError(f"a {cls.__qualname__} cannot be created from {[type(each).__name__ for each in args]}")
     if base is OrderedDict and args:
         # A derived class could run its own code for each item.
@@ -197,7 +197,7 @@ def _method(holder: Any, name: str) -> Any:
         raise NetsimError(f"it names {name} of a {type(holder).__qualname__}, which is not a method")
     found = inspect.getattr_static(holder if isinstance(holder, type) else type(holder), name)
     if isinstance(found, classmethod | FunctionType):
-        # Not by ``getattr``, which may run code of the class.
+        # ``getattr`` may run code of the class, such as a property.
         return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
     return getattr(holder, name)
 
@@ -211,7 +211,7 @@ def _member(cls: Any, name: str) -> Any:
 def _array(data: bytes) -> NDArray[Any]:
     """Return a read-only array from its bytes in the wire format; raises an error for any other bytes."""
     array = decode(data)
-    # An array of elements without size can have any number of them.
+    # A hostile array of zero-size elements could claim so many that iterating over it never ends.
     if type(array) is not np.ndarray or array.size > len(data):
         raise WireError("these bytes are not an array")
     return array
@@ -237,12 +237,12 @@ def _items(shape: tuple[int, ...], items: list[Any]) -> NDArray[Any]:
     return array
 
 
-# numpy does not check positions in its buffers, and would read beyond them.
+# numpy trusts these positions in its buffers: larger ones would make it read beyond them.
 _MAX_POSITION = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1}
 
 
 def _check_generator_state(like: Any, state: Any, name: str = "") -> None:
-    """Raise an error unless the state of a random generator has the form of another one."""
+    """Raise an error unless a random generator's state has the types, shapes and ranges of the valid one ``like``."""
     sound = type(state) is type(like)
     if sound and isinstance(like, dict):
         for key in like:
@@ -277,13 +277,13 @@ def _old_generator(state: dict[str, Any]) -> np.random.RandomState:
 
 def _random(state: tuple[Any, ...]) -> random.Random:
     made = random.Random(0)
-    # It checks the state.
+    # Unlike numpy, Python checks the state.
     made.setstate(state)
     return made
 
 
 def _frame(*fields: Any) -> Any:
-    # Frames are not checked again when an agent reads them.
+    # Checked here, because agents read a frame's fields unchecked.
     if len(decode(fields[4])) < 4:
         raise ValueError("not a frame")
     return core.Frame(*fields)
@@ -310,7 +310,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 
 class StateWriter:
-    """Writes the states of a network's agents; calls ``keep`` with the digest and the bytes of each new array."""
+    """Writes the states of a network's agents; calls ``keep`` with the digest and bytes of each new array."""
 
     def __init__(self, agents: Mapping[Any, Agent], keep: Callable[[bytes, bytes], None]) -> None:
         self._agents, self._keep = agents, keep
@@ -320,7 +320,7 @@ class StateWriter:
         self._last: dict[Hashable, bytes] = {}
 
     def state(self, name: Hashable) -> bytes:
-        """Return an agent's state, b"" if it is that of the last call; raises BadInput if it cannot be pickled."""
+        """Return an agent's state, or b"" if it is unchanged since the last call; raises BadInput if not picklable."""
         if name not in self._picklers:
             self._picklers[name] = _Pickler(self._agents[name], self._numbers, self._kept)
         try:
@@ -346,10 +346,10 @@ class _Pickler(pickle.Pickler):
         self._agent, self._numbers, self._keep = agent, numbers, keep
         # The modules and names of all classes and functions in the pickles.
         self.names: set[tuple[str, str]] = set()
-        # Objects left out of the first pickle: an agent created in the same way has them in the same order.
+        # Objects left out of the first pickle; an agent created in the same way leaves them out in the same order.
         self.left_out: list[Any] = []
         self._is_first = True
-        # By identity: the arrays of this pickle with their references, and the last content of large ones.
+        # By identity: this pickle's arrays with their references, and the last content of large arrays.
         self._arrays: dict[int, tuple[NDArray[Any], Any]] = {}
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
@@ -358,7 +358,7 @@ class _Pickler(pickle.Pickler):
         self._file.seek(0)
         self._file.truncate()
         self.clear_memo()
-        # The last arrays are kept alive meanwhile: a new array must not have the identity of a freed one.
+        # The last arrays are kept alive until the end, so that no new array gets the identity of a freed one.
         before, self._arrays = self._arrays, {}
         self.dump(self._agent.__getstate__())
         self._large = {key: self._large[key] for key in self._large.keys() & self._arrays.keys()}
@@ -367,7 +367,7 @@ class _Pickler(pickle.Pickler):
         return self._file.getvalue()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return the reference to an array, an agent, an object left out, or one pickled by name; else None."""
+        """Return a reference for an array, an agent, an object left out, or one pickled by name; else None."""
         cls: Any = type(value)
         if cls in _PLAIN:
             return None
@@ -387,7 +387,7 @@ class _Pickler(pickle.Pickler):
         return ("name", *self._reference_name(value)) if _is_pickled_by_name(value) else None
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how to create an object again, as ``__reduce__`` does; raises TypeError for unsupported objects."""
+        """Return the maker and arguments of an object, as ``__reduce__`` does; raises TypeError if unsupported."""
         cls: Any = type(value)
         base, new = _c_base(cls), copyreg.__newobj__  # type: ignore[attr-defined]
         if _is_method(value):
@@ -403,7 +403,7 @@ class _Pickler(pickle.Pickler):
         if base is object and cls is not core.Frame and not issubclass(cls, Enum):
             return new, (cls,), _attributes(value)
         if base in _ERRORS:
-            # Not by the class's own __reduce__.
+            # The base's __reduce__, because the class's own may name any function.
             _, *parts = base.__reduce__(value)
             return _of_arguments, (cls, *parts[0]), *parts[1:]
         if base in _FROM_VALUE and not issubclass(cls, Enum) and not getattr(value, "__dict__", None):
@@ -423,13 +423,13 @@ class _Pickler(pickle.Pickler):
         return name
 
     def _reference(self, array: NDArray[Any]) -> tuple[bool, bytes, bool]:
-        """Return whether an array is stored by its hash, the hash or else its bytes, and whether it is column-major."""
+        """Return (whether the array is stored by its hash, the hash or the bytes, whether it is column-major)."""
         by_column = array.flags.f_contiguous and not array.flags.c_contiguous
         if array.nbytes <= _SMALL:
             return False, encode(array), by_column
         if array.nbytes < _LARGE:
             return True, self._digest(array), by_column
-        # Mostly constant data: a comparison takes a tenth of the time of a hash.
+        # Large arrays are mostly constant data, and a comparison takes a tenth of the time of a hash.
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         form = array.dtype, array.shape, by_column
         before, known = self._large.get(id(array), (raw, (None, b"")))
@@ -446,11 +446,11 @@ class _Pickler(pickle.Pickler):
 
 
 def _attributes(value: Any) -> Any:
-    """Return the state of an object; raises TypeError unless it has ``__setstate__`` or the state is its attributes."""
+    """Return an object's state; raises TypeError unless it has ``__setstate__`` or the state is its attributes."""
     state = value.__getstate__()
     if _has_own_setstate(value):
         return state
-    # A frozen dataclass with slots returns only their contents.
+    # A frozen dataclass with slots returns their contents without names.
     state = object.__getstate__(value) if isinstance(state, list) else state
     if not (state is None or isinstance(state, dict) or (isinstance(state, tuple) and len(state) == 2)):
         raise TypeError(f"it holds a {type(value).__qualname__}, whose __getstate__ does not return attributes")
@@ -458,7 +458,7 @@ def _attributes(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return how to create a numpy value, a random generator, a frame or a table of copies again."""
+    """Return the maker and arguments of a numpy value, random generator, frame or table of copies."""
     cls: Any = type(value)
     if isinstance(value, np.generic | complex):
         return _scalar, (encode(value),)
@@ -485,7 +485,7 @@ def _value(value: Any) -> Any:
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
     """Return whether two byte arrays of the same length are equal."""
     words = len(now) & ~7
-    # Eight bytes at a time, as integers: a NaN equals itself.
+    # Compared as integers, for which a NaN equals itself, and eight bytes at a time for speed.
     same = np.array_equal(before[:words].view(np.uint64), now[:words].view(np.uint64))
     return bool(same) and bool((before[words:] == now[words:]).all())
 
@@ -502,11 +502,11 @@ _HARMLESS = {
     *(("asyncio.queues", name) for name in ("Queue", "PriorityQueue", "LifoQueue")),
     *(("asyncio.locks", name) for name in ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore")),
 }
-"""Classes that a state may name although no agent held one before the run."""
+"""Classes that a state may name even if no agent held an instance before the run."""
 
 
 class StateReader:
-    """Restores the states that a `StateWriter` wrote, in agents that were created in the same way."""
+    """Restores states written by a `StateWriter`, in agents created in the same way as the writer's."""
 
     def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
         self.agents = [*agents.values()]
@@ -514,7 +514,7 @@ class StateReader:
         self._by_name = agents
         self._allowed = set(_HARMLESS)
         self._left_out: dict[Hashable, list[Any]] = {}
-        # Attributes that an agent had at the beginning, or got from a state.
+        # The attributes that an agent had at the beginning, or got from a state.
         self._known_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
@@ -529,11 +529,11 @@ class StateReader:
         self._agent_modules = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
 
     def learn(self, digest: bytes, data: bytes) -> None:
-        """Add an array that states refer to; raises WireError if the bytes are not one."""
+        """Add an array that states refer to by its digest; raises WireError if the bytes are no array."""
         self.arrays[digest] = _array(data)
 
     def restore(self, name: Hashable, state: bytes) -> None:
-        """Give an agent a state, unless that is b"" (unchanged); raises NetsimError if it cannot or may not be read."""
+        """Restore an agent's state; b"" leaves it unchanged. Raises NetsimError for a damaged or forbidden state."""
         try:
             if state:
                 self._set_state(name, _Unpickler(state, self, self._left_out[name]).load())
@@ -549,7 +549,7 @@ class StateReader:
             agent.__setstate__(state)  # type: ignore[attr-defined]
         else:
             fields, slots = _split_state(state)
-            # Objects that were left out stay as they are.
+            # An attribute whose value was left out of the state keeps its present value.
             new = {
                 key: attributes.get(key, value) if isinstance(value, LeftOut) else value
                 for key, value in fields.items()
@@ -572,26 +572,26 @@ class StateReader:
                 found = getattr(found, part)
         if (module, name) in self._allowed:
             return found
-        # Not what the module imports, nor what is reached through that.
+        # Only classes that the module defines, not what it imports.
         if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which no agent had at the beginning or has in its module")
         return found
 
 
 def _is_allowed_module(module: str) -> bool:
-    # The modules of netsim that define what agents hold, and nothing that reads or writes files or runs code.
+    # These modules define objects that agents hold, and nothing that accesses files or runs code.
     parts = ("netsim.agents", "netsim.coders", "netsim.transport", "netsim.core._core", "netsim.scenarios.tasks")
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 
 def _has_own_setstate(value: Any) -> bool:
     setter = getattr(type(value), "__setstate__", None)
-    # A frozen dataclass with slots has one of Python's, which sets fields.
+    # Python gives a frozen dataclass with slots a __setstate__ that only sets fields.
     return setter is not None and getattr(setter, "__module__", None) != "dataclasses"
 
 
 def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the attributes of a state in ``__dict__``, and those in slots; raises an error for any other state."""
+    """Return a state's attributes in ``__dict__`` and in slots; raises an error for a state of another form."""
     fields, slots = state if isinstance(state, tuple) else (state, None)
     fields, slots = fields or {}, slots or {}
     if not all(type(name) is str for name in (*fields, *slots)):
@@ -601,15 +601,18 @@ def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _set_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, each in slots.items():
-        # A slot only: ``__class__``, for example, must not be set.
+        # Only slots: setting ``__class__``, for example, must be impossible.
         if not isinstance(inspect.getattr_static(type(value), name), MemberDescriptorType):
             raise TypeError(f"a {type(value).__name__} has no slot {name}")
-        # Not by assignment, which a frozen dataclass forbids.
+        # A frozen dataclass forbids assignment.
         object.__setattr__(value, name, each)
 
 
 class _Unpickler(pickle._Unpickler):
-    """Reads what `_Pickler` writes, and no other opcode; derived from the Python implementation to override opcodes."""
+    """Reads only the opcodes that `_Pickler` writes.
+
+    It derives from the private Python implementation, because opcodes of the C one cannot be overridden.
+    """
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
@@ -619,16 +622,16 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(data))
         self._reader, self._left_out = reader, left_out
         self._arrays: dict[int, NDArray[Any]] = {}
-        # By identity: objects created here, as only these are given attributes; and the hashes of containers' keys.
+        # By identity: the objects created here, as only these may get attributes; and the hashes of containers' keys.
         self._made: dict[int, Any] = {}
         self._hashes: dict[int, set[int]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a function of `_MAKERS`, or an allowed class or function; raises an error for anything else."""
+        """Return a function of `_MAKERS`, or an allowed class or function; raises an error for any other."""
         return _MAKERS[name] if module == __name__ else self._reader.find(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
-        """Return an array, an agent, an object left out, or one pickled by name; raises an error for anything else."""
+        """Return the object of a reference by `_Pickler.persistent_id`; raises an error for any other reference."""
         kind, *parts = reference
         if kind == "array":
             number, is_kept, data, by_column = parts
@@ -691,7 +694,7 @@ class _Unpickler(pickle._Unpickler):
         set.update(self.stack[-1], items)
 
     def _check_keys(self, target: Any, keys: list[Any]) -> None:
-        """Raise WireError if many keys have the same hash, which would make lookups slow."""
+        """Raise WireError if so many keys have the same hash that lookups would be slow."""
         seen = self._hashes.setdefault(id(target), set())
         seen.update(map(hash, keys))
         if len(target) + len(keys) - len(seen) > _FEW_COLLISIONS:
@@ -703,7 +706,7 @@ class _Unpickler(pickle._Unpickler):
         self.stack.append(frozenset(items))
 
     def _bytearray(self) -> None:
-        # Allocate no memory for a size before the bytes are there.
+        # The bytes are read before anything is allocated, so that a forged size costs no memory.
         self.stack.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
 
@@ -713,7 +716,8 @@ _INHERITED = (
     *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "EMPTY_TUPLE"),
     *("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"),
 )
-"""Opcodes that create numbers, texts, tuples and empty containers, or call a method overridden above."""
+"""Opcodes kept from the base class: they create numbers, texts, tuples and empty containers, or call an overridden
+method."""
 _OVERRIDDEN: dict[bytes, Callable[[_Unpickler], None]] = {
     pickle.REDUCE: _Unpickler._reduce,
     pickle.NEWOBJ: _Unpickler._new,

@@ -1,4 +1,4 @@
-"""A transport carries datagrams between the processes that run the agents of one network.
+"""Base class of transports, which carry datagrams between the processes of one network.
 
 agent → outbox → link → inbox → agent: this is on the link, between two processes. The link's model runs in the sender's
 process: it loses, delays and counts frames as in a simulation, with the same random draws. A frame then travels to the
@@ -18,27 +18,28 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""The values of `netsim deploy --transport`, which are modules of this package, and the class of each."""
+"""The values of `netsim deploy --transport`, each a module of this package, with the module's class."""
 
 
 class Transport(ABC):
-    """Carries datagrams to the other processes, best effort; give it to `netsim.Network.run`.
+    """Carry datagrams to the other processes, best effort; pass a transport to `netsim.Network.run`.
 
-    A subclass defines `open`, `send` and `close`. It calls `deliver` for each datagram that it receives, and `fail`
-    when it cannot receive any more.
+    A subclass defines `open`, `send` and `close`. It calls `deliver` for each received datagram, and `fail` when it can
+    no longer receive any.
 
     Parameters
     ----------
     here : str
         The name of this process.
     peers : mapping
-        {name: agents}: the other processes and the agents of each. All other nodes of the graph run in this process.
+        {name: agents}: the agents of each other process. All other nodes of the graph run in this process.
     key : bytes, optional
-        The secret that authenticates datagrams; the same in all processes.
+        The secret that authenticates datagrams; all processes need the same.
     pace : float
         Simulated seconds per real second.
     patience : float
-        Real seconds to wait for the other processes before a run, and for a frame while all agents here wait for one.
+        Real seconds to wait for the other processes before a run, and for a frame while all agents of this process wait
+        for one.
     silence : float
         Real seconds without a heartbeat after which another process counts as dead.
     folder : str or Path, optional
@@ -47,9 +48,9 @@ class Transport(ABC):
     Attributes
     ----------
     most : int
-        The most bytes of a datagram.
+        Limit of the bytes of a datagram.
     failure : NetsimError or None
-        The first reason given to `fail`.
+        An error with the first reason passed to `fail`.
 
     Raises
     ------
@@ -87,16 +88,16 @@ class Transport(ABC):
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
         self.failure: NetsimError | None = None
-        # The number of the first run; above 0 in a process that replaces a dead one of the same name.
+        # The number of the first run; above 0 in a process that replaces a dead process of the same name.
         self.first_run = 0
-        # A `netsim.distributed.membership.Membership`, from the first run to the last.
+        # The `netsim.distributed.membership.Membership`, kept from the first run to the last.
         self.membership: Any = None
 
     # --- defined by a subclass ----------------------------------------------------------------------------------------
 
     @abstractmethod
     async def open(self) -> None:
-        """Begin to carry datagrams, on the running event loop; called again for each run, after `close`."""
+        """Begin to carry datagrams on the running event loop; called for each run, each time after `close`."""
 
     @abstractmethod
     def send(self, to: str, data: bytes) -> None:
@@ -128,18 +129,18 @@ class Transport(ABC):
     # --- called by a subclass -----------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Hand a received datagram to netsim, which drops and counts it if no peer has sent it."""
+        """Pass a received datagram to netsim, which drops and counts it if it was not sent by a peer."""
         if self._deliver is not None:
             self._deliver(data)
 
     def fail(self, reason: str) -> None:
-        """End the run with an error of one line: datagrams can no longer be carried. The first reason counts."""
+        """End the run with a NetsimError, because datagrams can no longer be carried; later calls have no effect."""
         self.failure = self.failure or NetsimError(reason)
 
     # --- called by netsim ---------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Call ``deliver`` with each received datagram; None: drop them."""
+        """Call ``deliver`` with each received datagram; with None, drop them."""
         self.failure = None
         self._deliver = deliver
 

@@ -1,4 +1,4 @@
-"""Datagrams over UDP: when asyncio reports the socket as readable, all waiting datagrams are received at once."""
+"""Transport over UDP, faster than asyncio's endpoints: a readable socket is read until it is empty."""
 
 import asyncio
 import ipaddress
@@ -15,18 +15,17 @@ from netsim.util import check
 __all__ = ["UDP", "address_of", "is_loopback"]
 
 _MAX_DATAGRAM = 65_507
-# Bytes of the socket's buffers, for a process that computes while datagrams arrive and for bursts; a system may give
-# less.
+# Requested bytes of the socket's buffers: large, for bursts and for datagrams that arrive while the process computes.
 _BUFFER = 1 << 22
 _FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
-# The most datagrams received in one pass of the loop; asyncio's endpoints receive one.
+# Limit of datagrams received in one pass of the loop, so that other callbacks get their turn.
 _AT_ONCE = 64
 
 
 class UDP(Transport):
-    """A transport over UDP: the name of a process is its address, as in "127.0.0.1:9000" or "[::1]:9000".
+    """Transport over UDP; a process's name is its address, such as "127.0.0.1:9000" or "[::1]:9000".
 
-    It listens on the address ``here`` only.
+    The process listens only on the address ``here``.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ class UDP(Transport):
     peers : mapping
         {address: agents}.
     settings
-        Those of `Transport`. ``key`` is required unless ``here`` is a loopback address.
+        Parameters of `Transport`. ``key`` is required unless ``here`` is a loopback address.
 
     Raises
     ------
@@ -74,13 +73,13 @@ class UDP(Transport):
         return all(map(is_loopback, addresses))
 
     async def open(self) -> None:
-        """Listen; raises NetsimError if the address is not available."""
+        """Bind the socket and begin to listen; raises NetsimError if the address is not available."""
         loop = asyncio.get_running_loop()
         trying = f"here = {self.here!r}"
         try:
             family, own = _resolved(self._address)
             if not self._resolved_peers:
-                # Once, before the first datagram: to resolve a name may take long.
+                # Resolved once, before the first datagram, because a name server may be slow.
                 for trying, address in self._peer_addresses.items():
                     self._resolved_peers[trying] = _resolved(address, family)[1]
                 trying = f"here = {self.here!r}"
@@ -94,7 +93,7 @@ class UDP(Transport):
     def send(self, to: str, data: bytes) -> None:
         """Send a datagram."""
         if self._socket is not None:
-            # A datagram that the system refuses is lost.
+            # Best effort: a datagram that the system refuses is lost.
             with suppress(OSError):
                 self._socket.sendto(data, self._resolved_peers[to])
 
@@ -112,7 +111,7 @@ class UDP(Transport):
             try:
                 data = receive(_MAX_DATAGRAM)
             except OSError:
-                # No datagram is left; or, on some systems, a peer does not listen.
+                # EAGAIN: the queue is empty. ECONNREFUSED (Linux): an earlier datagram met a closed port.
                 return
             deliver(data)
 
@@ -127,7 +126,7 @@ def address_of(argument: str, text: str) -> tuple[str, int]:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether "host:port" is a loopback address; raises BadInput if it is no address."""
+    """Return whether "host:port" is a loopback address; raises BadInput for any other text."""
     host = address_of("address", address)[0]
     if host == "localhost":
         return True
@@ -137,7 +136,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _resolved(address: tuple[str, int], family: int = 0) -> tuple[int, Any]:
-    """Return the family of an address, and the address in that family's form."""
+    """Resolve an address; return its socket family and the address in that family's form."""
     found, _, _, _, resolved = socket.getaddrinfo(*address, family, socket.SOCK_DGRAM)[0]
     return found, resolved
 
@@ -151,7 +150,7 @@ def _bound(family: int, address: Any) -> socket.socket:
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, direction, _BUFFER)
         if sys.platform == "linux":
-            # Beyond the usual limit, which needs privileges.
+            # Exceeds the system's limit, if the process has the privilege.
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, _FORCE, _BUFFER)
         made.bind(address)

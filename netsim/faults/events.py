@@ -1,7 +1,7 @@
-"""The kinds of faults: what happens, to which agents or links, and from when until when (s of simulated time).
+"""The kinds of faults, each with its agents or links, and its times in seconds of simulated time.
 
-A new kind is one class here: its fields and their checks, what it does as it begins and ends, how one is drawn at
-random.
+A new kind is one class here, which defines its fields and their checks, the effects of its beginning and end, and how
+it is drawn at random.
 """
 
 import math
@@ -42,25 +42,25 @@ Links = tuple[tuple[Hashable, Hashable], ...]
 
 
 def _printed(name: Hashable) -> tuple[str, str]:
-    """Return what names of any types are sorted by: the same for names that are equal."""
+    """Return a sort key for names of mixed types; equal names have equal keys."""
     plain = plain_name(name)
     return type(plain).__name__, repr(plain)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong in a network; its kinds are the other classes of `netsim.faults`.
+    """Base class of faults; the other classes of `netsim.faults` are its kinds.
 
     A kind is a frozen dataclass with a field ``at`` (s), and a field ``until`` (s, or None) if it may end.
 
     Attributes
     ----------
     plural : str
-        Its name in `Faults.draw`.
+        The kind's parameter of `Faults.draw`.
     once : bool
-        Whether an agent can have only one of this kind.
+        Whether an agent can have only one fault of this kind.
     kinds : dict
-        All kinds by the names of their classes, which files of faults use.
+        All kinds by class name, which files of faults use.
     """
 
     plural: ClassVar[str] = ""
@@ -70,7 +70,7 @@ class Fault:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         name = cls.__name__
-        # A class elsewhere does not replace one of this module.
+        # A user's class must not replace a kind of this module by its name.
         if not name.startswith("_") and (cls.__module__ == __name__ or name not in __all__):
             Fault.kinds[name] = cls
 
@@ -81,39 +81,39 @@ class Fault:
 
     @property
     def begins(self) -> float:
-        """When it begins, in seconds."""
+        """The time (s) at which the fault begins."""
         return float(getattr(self, "at", 0.0))
 
     @property
     def ends(self) -> float | None:
-        """When it ends, in seconds; None: never."""
+        """The time (s) at which the fault ends; None: never."""
         until: float | None = getattr(self, "until", None)
         return until
 
     def prepare(self, player: "Player") -> None:
-        """Do what must be done before the run."""
+        """Prepare the fault before the run."""
 
     def begin(self, player: "Player", number: int) -> None:
-        """Let it begin in a run; ``number`` is its place in the script."""
+        """Apply the fault in a run; ``number`` is its index in the script."""
 
     def end(self, player: "Player", number: int) -> None:
-        """Let it end."""
+        """Undo the fault."""
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> "Fault":
-        """Return one of this kind, drawn at random; raises BadInput if there is no agent or link left for it."""
+        """Draw a fault of this kind at random; raises BadInput if there is no agent or link left for it."""
         raise NotImplementedError
 
     def agents(self) -> tuple[Hashable, ...]:
-        """Return the agents that it names."""
+        """Return the agents that the fault names."""
         return ()
 
     def links(self) -> Links:
-        """Return the links (sender, receiver) that it names."""
+        """Return the links (sender, receiver) that the fault names."""
         return ()
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if it names an agent or a link that the graph has not."""
+        """Raise BadInput if the fault names an agent or link that the graph lacks."""
         for agent in self.agents():
             if agent not in graph:
                 raise check.refuse(f"{type(self).__name__}: agent", agent, "a node of the graph")
@@ -127,7 +127,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class _OfAgent(Fault):
-    """A fault of one agent."""
+    """Base class of faults of one agent."""
 
     agent: Hashable
 
@@ -138,23 +138,24 @@ class _OfAgent(Fault):
 
 @dataclass(frozen=True)
 class Crash(_OfAgent):
-    """A node fails: its code stops where it is, what is sent to it ends as ``receiver_down``.
+    """A node fails: its code stops at once, and frames sent to it end as ``receiver_down``.
 
-    On a `netsim.Radio` it is off meanwhile: what it sends is cut short, and it spends nothing.
+    On a `netsim.Radio` the node's radio is off meanwhile: a frame that it is sending is cut short, and it spends no
+    energy.
 
-    When it returns, the agent's `run` begins anew. `Agent.rounds` then leaves out the rounds that have passed since
-    its first one, so that it ends with the others.
+    When the node returns, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
+    the agent's first one, so that it ends with the others.
 
     Parameters
     ----------
     agent : Hashable
         The agent's name.
     at : float
-        When, in seconds.
+        Time of the failure, in seconds.
     until : float, optional
-        When it returns, in seconds. None: never.
+        Time of the return, in seconds. None: never.
     keeps_state : bool
-        Whether the agent's attributes survive (kept in flash memory, say). Otherwise it is as it was before the run.
+        Whether the agent's attributes survive (in flash memory, say). Otherwise they are reset to those before the run.
     """
 
     at: float
@@ -189,7 +190,7 @@ class Crash(_OfAgent):
 
 @dataclass(frozen=True)
 class Leave(_OfAgent):
-    """An agent leaves at a time (s), and never returns."""
+    """An agent leaves at time ``at`` (s), and never returns."""
 
     at: float
     until = None
@@ -208,7 +209,7 @@ class Leave(_OfAgent):
 
 @dataclass(frozen=True)
 class Join(_OfAgent):
-    """An agent begins only at a time (s): until then it neither sends nor hears. It ends with the others."""
+    """An agent joins at time ``at`` (s); until then it neither sends nor receives. It ends with the others."""
 
     at: float
     until = None
@@ -217,12 +218,12 @@ class Join(_OfAgent):
 
     @property
     def begins(self) -> float:
-        """At the beginning of the run, from which it is absent."""
+        """0 s: the agent is absent from the beginning of the run."""
         return 0.0
 
     @property
     def ends(self) -> float:
-        """When it joins, in seconds."""
+        """The time (s) at which the agent joins, which ends its absence."""
         return self.at
 
     def __str__(self) -> str:
@@ -241,20 +242,20 @@ class Join(_OfAgent):
 
 @dataclass(frozen=True)
 class LinkDown(Fault):
-    """A link is cut: what is offered to it ends as ``link_down``; frames under way arrive.
+    """A link is cut: frames offered to it end as ``link_down``; frames already in flight arrive.
 
-    On a `netsim.Radio` the sender cannot know: it sends all the same, and what it sends is not understood.
+    On a `netsim.Radio` the sender does not notice: it transmits, but this receiver cannot decode its frames.
 
     Parameters
     ----------
     sender, receiver : Hashable
-        Its ends.
+        The ends of the link.
     at : float
-        When, in seconds.
+        Time of the cut, in seconds.
     until : float, optional
-        When it is mended, in seconds. None: never.
+        Time of the repair, in seconds. None: never.
     one_way : bool
-        Whether only this direction is cut; otherwise also the link back, if there is one.
+        Whether only this direction is cut; otherwise the link back is cut, too, if there is one.
     """
 
     sender: Hashable
@@ -269,12 +270,12 @@ class LinkDown(Fault):
         check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
-        """Return the link, or both directions."""
+        """Return the link, in both directions unless ``one_way``."""
         there = (self.sender, self.receiver)
         return (there,) if self.one_way else (there, there[::-1])
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph has no such link; there need be none back."""
+        """Raise BadInput if the graph lacks this link; the link back may be missing."""
         there = (self.sender, self.receiver)
         if not (all(end in graph for end in there) and graph.has_edge(*there)):
             raise check.refuse("LinkDown: link", there, "an edge of the graph")
@@ -299,18 +300,18 @@ class LinkDown(Fault):
 
 @dataclass(frozen=True)
 class Lose(Fault):
-    """A link loses one frame, which ends as ``lost``: the next one that is offered to it in its direction.
+    """A link loses the next frame offered to it, which ends as ``lost``.
 
-    A broadcast's copy on this link counts, and so does a frame that is sent again. A frame that the link does not take
-    (it is cut, its queue is full) is not the one. On a `netsim.Radio` it is the next transmission of a frame, or of a
-    fragment of one, that is not understood; with acknowledgements it is sent again.
+    The frame may be a broadcast's copy on this link, or a retransmission, but not one that the link rejects because it
+    is cut or its queue is full. On a `netsim.Radio`, the receiver fails to decode the next transmission of a frame or
+    fragment; with acknowledgements it is sent again.
 
     Parameters
     ----------
     link : (Hashable, Hashable)
         Sender and receiver.
     at : float
-        From when, in seconds.
+        Time in seconds from which the next frame is lost.
     """
 
     link: tuple[Hashable, Hashable]
@@ -343,16 +344,16 @@ class Lose(Fault):
 
 @dataclass(frozen=True)
 class Partition(Fault):
-    """The network falls apart: all links between some agents and the others are cut, both ways.
+    """The network is split: all links between some agents and the others are cut, in both directions.
 
     Parameters
     ----------
     side : iterable
         The agents on one side.
     at : float
-        When, in seconds.
+        Time of the split, in seconds.
     until : float, optional
-        When it heals, in seconds. None: never.
+        Time of the repair, in seconds. None: never.
     """
 
     side: tuple[Hashable, ...]
@@ -363,7 +364,7 @@ class Partition(Fault):
     def __init__(self, side: Iterable[Hashable], at: float, until: float | None = None) -> None:
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
-        # In a fixed order: a set of names has none.
+        # Sorted, because the order of a set may differ between processes.
         check.put(self, side=tuple(sorted(side, key=_printed)))
         check.put(self, at=at, until=until)
         self.__post_init__()
@@ -373,7 +374,7 @@ class Partition(Fault):
         return self.side
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if an agent is none of the graph's, or all are on one side."""
+        """Raise BadInput if the graph lacks an agent, or all agents are on one side."""
         super().must_fit(graph)
         if not 0 < len(set(self.side)) < len(graph):
             raise BadInput(
@@ -403,10 +404,10 @@ class Partition(Fault):
 
 @dataclass(frozen=True)
 class Straggler(_OfAgent):
-    """An agent is slow: each message leaves it late, by the time that its computing takes.
+    """An agent is slow: each of its messages is delayed, as if it computed for that long.
 
-    What it sends so late that its round has closed ends as ``late`` at the receivers. What `Agent.answer` replies is
-    not delayed.
+    A message sent after its round has closed ends as ``late`` at the receivers. Replies of `Agent.answer` are not
+    delayed.
 
     Parameters
     ----------
@@ -415,9 +416,9 @@ class Straggler(_OfAgent):
     delay : float
         Seconds before each message.
     at : float
-        From when, in seconds.
+        Time in seconds at which the delays begin.
     until : float, optional
-        Until when, in seconds. None: to the end.
+        Time in seconds at which they end. None: the end of the run.
     """
 
     delay: float
@@ -445,23 +446,23 @@ class Straggler(_OfAgent):
 
 @dataclass(frozen=True)
 class Move(_OfAgent):
-    """A node goes to another place, straight and at constant speed, in a network of a `netsim.Deployment`.
+    """A node moves to another position, straight and at constant speed, in a network of a `netsim.Deployment`.
 
-    Where it is decides who hears whom, who senses whom and who disturbs whom. It is worked out anew every ``step``
-    seconds; in between the node stands. A later `Move` of the same node, or `Network.move`, ends an earlier one.
+    The node stands still for ``step`` seconds at a time; after each step, reception, carrier sensing and interference
+    are computed for its new position. A later `Move` of the same node, or `Network.move`, ends an earlier one.
 
     Parameters
     ----------
     agent : Hashable
         The agent's name.
     position : tuple of float
-        Where to, in metres: (x, y), or (x, y, z). Without z the node keeps its height.
+        The destination in metres: (x, y), or (x, y, z). Without z the node keeps its height.
     at : float
-        When it sets out, in seconds.
+        Time of departure, in seconds.
     until : float, optional
-        When it arrives, in seconds. None: at once.
+        Time of arrival, in seconds. None: the node jumps.
     step : float
-        Seconds from place to place on the way.
+        Seconds between the positions on the way.
     """
 
     position: tuple[float, ...]
@@ -479,11 +480,11 @@ class Move(_OfAgent):
 
     @property
     def ends(self) -> None:
-        """None: what it does on the way it does itself."""
+        """None, even with ``until``: a move schedules its own steps, so there is nothing to undo at its end."""
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:
-        """Yield when (s) it is where, step by step, if it sets out from ``start`` (m); the last is its position."""
+        """Yield the time (s) and position (m) of each step of the way from ``start``; the last is the destination."""
         end = (*self.position, *start[len(self.position) :])
         if self.until is not None:
             length = self.until - self.at
@@ -507,25 +508,25 @@ class Move(_OfAgent):
 
 @dataclass(frozen=True)
 class Rewire(Fault):
-    """A time-varying graph: only the links of one of some graphs are there at a time, and agents know which.
+    """A time-varying graph: the links present at a time are those of one graph of a sequence, and agents know them.
 
-    From ``at`` on the links of the first graph are there, ``every`` seconds later those of the second, and so on, the
-    whole sequence ``repeat`` times; the last graph stays. `Agent.out_neighbors` and `Agent.in_neighbors` follow. A
-    broadcast is still offered to all links of the network's graph: on one that is not there it ends as ``link_down``,
-    and frames under way arrive. At the instant of a change agents already see the new neighbours, also as they hear
-    what the round that closes there has brought. A later `Rewire` ends an earlier one.
+    From ``at`` on, the links of the first graph are present, ``every`` seconds later those of the second, and so on.
+    The whole sequence is played ``repeat`` times; the last graph stays. `Agent.out_neighbors` and `Agent.in_neighbors`
+    change with it. A broadcast is still offered to all links of the network's graph, and ends as ``link_down`` on an
+    absent one; frames in flight arrive. If a round closes at the instant of a change, agents collect its frames with
+    the new neighbours already in effect. A later `Rewire` ends an earlier one.
 
     Parameters
     ----------
     graphs : sequence
-        networkx graphs, or the links (sender, receiver) of each; all are links of the network's graph
-        (`netsim.topology.union` makes one that has them).
+        networkx graphs, or a list of links (sender, receiver) for each. The network's graph must have all of these
+        links; `netsim.topology.union` makes such a graph.
     every : float
-        Seconds from graph to graph; the network's ``round_period`` for one a round.
+        Seconds from graph to graph; use the network's ``round_period`` for one graph a round.
     repeat : int
-        How often the whole sequence is played.
+        Number of times that the whole sequence is played.
     at : float
-        From when, in seconds.
+        Time of the first graph, in seconds.
     """
 
     graphs: tuple[Links, ...]
@@ -544,7 +545,7 @@ class Rewire(Fault):
             raise check.refuse("graphs", self.graphs, "at least one graph")
 
     def links(self) -> Links:
-        """Return the links that are there at some time."""
+        """Return the links that are present at some time."""
         return tuple(dict.fromkeys(link for links in self.graphs for link in links))
 
     def __str__(self) -> str:
@@ -556,7 +557,7 @@ class Rewire(Fault):
 
 
 def _links_in(graph: Any) -> Links:
-    """Return the links of a networkx graph, or those listed."""
+    """Return the links of a networkx graph, or of a list of pairs."""
     if isinstance(graph, nx.Graph):
         return tuple(links_of(graph))
     pairs = tuple(graph) if isinstance(graph, Iterable) and not isinstance(graph, str) else (graph,)
@@ -568,21 +569,22 @@ def _links_in(graph: Any) -> Links:
 
 @dataclass(frozen=True)
 class ClockSkew(_OfAgent):
-    """A node's clock is off, for the whole run.
+    """A node's clock is wrong for the whole run.
 
-    `Agent.now`, its rounds, all that it waits for (`asyncio.sleep`, timeouts, `Agent.request`) and the duty cycle of
-    its radio are by that clock. The run's rows, its ledger and trace, and `Network.at` are by the simulation's, as is
-    all that links and radios do by themselves.
+    The node's own clock times `Agent.now`, its rounds, its waiting (`asyncio.sleep`, timeouts, `Agent.request`) and the
+    duty cycle of its radio. The simulation's clock times the run's rows, ledger and trace, `Network.at`, and everything
+    else that links and radios do.
 
     Parameters
     ----------
     agent : Hashable
         The agent's name.
     offset : float
-        The time (s) at which it shows 0 and its first round opens: by this it is behind. Negative: ahead, and its first
-        round is shorter, or, as every round that is over by its clock as the run begins, takes no time at all.
+        The simulation's time (s) at which the clock shows 0 and the node's first round opens; a positive offset means
+        that the clock is behind. A clock that is ahead (negative) shortens the first round; rounds that are over by the
+        clock when the run begins take no time.
     drift : float
-        Seconds by which it falls further behind in each of its own: 5e-5 is a clock 50 ppm slow.
+        Seconds by which the clock falls further behind in each of its own seconds: 5e-5 is a clock 50 ppm slow.
     """
 
     offset: float = 0.0
@@ -596,11 +598,11 @@ class ClockSkew(_OfAgent):
 
     @property
     def clock(self) -> LocalClock:
-        """What turns its time into the simulation's, and back."""
+        """The conversion between the node's time and the simulation's."""
         return LocalClock(self.offset, self.drift)
 
     def must_keep(self, round_period: float) -> None:
-        """Raise BadInput unless rounds (s) by this clock are as long as rounds can be, and can be told apart."""
+        """Raise BadInput unless rounds of ``round_period`` (s) by this clock have a valid length and distinct times."""
         length = round_period * self.clock.rate
         if not SHORTEST_ROUND <= length <= LATEST:
             allowed = f"such that rounds by this clock last from {SHORTEST_ROUND:g} s to {LATEST:g} s, not {length:g} s"
@@ -617,25 +619,25 @@ class ClockSkew(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        # Up to a tenth of the mean duration, and 100 ppm.
+        # An offset of up to a tenth of the mean duration, and a drift of up to 100 ppm.
         agent, (offset, drift) = sampler.node_once(), sampler.rng.uniform(-1, 1, 2)
         return cls(agent, float(offset * sampler.mean / 10), float(drift * 1e-4))
 
 
 @dataclass(frozen=True)
 class Jitter(Fault):
-    """A burst of jitter: frames take longer, each by an amount of its own, uniform on [0, ``most``).
+    """A burst of jitter: each frame is delayed by a further amount, drawn uniformly on [0, ``most``).
 
     Parameters
     ----------
     most : float
-        In seconds.
+        Limit of the further delay, in seconds.
     at : float
-        From when, in seconds.
+        Time in seconds at which the burst begins.
     until : float, optional
-        Until when, in seconds. None: to the end.
+        Time in seconds at which it ends. None: the end of the run.
     on : iterable of pairs, optional
-        The links (sender, receiver) concerned. Empty: all.
+        The affected links (sender, receiver). Empty: all links.
     """
 
     most: float
@@ -656,7 +658,7 @@ class Jitter(Fault):
             raise check.refuse("on", twice[0], "named once")
 
     def links(self) -> Links:
-        """Return the links that it is on; none for all."""
+        """Return the affected links; an empty tuple means all links."""
         return self.on
 
     def __str__(self) -> str:

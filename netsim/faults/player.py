@@ -1,4 +1,4 @@
-"""Having a script of faults happen in a run: holding agents and links down, and letting them go again."""
+"""Apply a script of faults to a run: take agents and links down, and bring them back up."""
 
 import copy
 from collections import Counter
@@ -28,36 +28,36 @@ __all__ = ["Player"]
 
 
 class Player:
-    """Has the faults of a script happen in a run; raises BadInput if an agent that is to lose its state has no copy."""
+    """Applies the faults of a script to a run; raises BadInput if the state of an agent to restart cannot be copied."""
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.graph = graph
         self._run = run
-        # How many faults hold a link, and an agent, down.
+        # The number of faults that hold each link, and each agent, down.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
         self._down: Counter[Hashable] = Counter()
-        # The agents that have lost their state, and those that never come back.
+        # The agents that are down and have lost their state, and those that never return.
         self._lost: set[Hashable] = set()
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
         self._states: dict[Hashable, Any] = {}
-        # For each agent under way, its way, and when (s) it is where next.
+        # For each moving agent, the rest of its way, and the time (s) and position of its next step.
         self._ways: dict[Hashable, tuple[Way, float, Place]] = {}
-        # The rewiring under way, and the links that are not there because of it.
+        # The active rewiring, and the links that it has removed.
         self._rewiring: Rewire | None = None
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # What failed, as `netsim.accounting.scene.Scene` has it, and the links that the program itself has cut.
+        # The run's faults, and links cut by the program, for the trace.
         self.record = FaultRecord(run.agents)
-        # What to call at which time (s), as faults begin and end.
+        # Functions to call at times (s) at which faults begin and end.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
             fault.prepare(self)
-            # What joins at once was never away.
+            # An agent that joins at time 0 was never absent.
             if fault.ends != fault.begins:
                 self.actions.append((fault.begins, partial(self._begin, fault, number)))
                 if fault.ends is not None:
                     self.actions.append((fault.ends, partial(self._end, fault, number)))
-        # In the order of their times, and of the script where these are equal.
+        # A stable sort: actions of the same time stay in the order of the script.
         self.actions.sort(key=lambda action: action[0])
 
     def _begin(self, fault: "Fault", number: int) -> None:
@@ -69,13 +69,13 @@ class Player:
         fault.end(self, number)
 
     def is_down(self, agent: Hashable) -> bool:
-        """Return whether an agent's code must not run."""
+        """Return whether an agent is down, so that its code must not run."""
         return self._down[agent] > 0
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
     def down(self, agent: Hashable, for_good: bool = False) -> None:
-        """Let an agent fail, for one reason more."""
+        """Add a fault that holds an agent down; the first one stops the agent."""
         self._down[agent] += 1
         if self._down[agent] == 1:
             self._run.set_receiver(agent, up=False)
@@ -86,7 +86,7 @@ class Player:
             self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
-        """Take one reason away; without any left, the agent begins anew."""
+        """Remove a fault that holds an agent down; after the last one, the agent restarts."""
         if not keeps_state:
             self._lost.add(agent)
         self._down[agent] -= 1
@@ -101,12 +101,12 @@ class Player:
         self._run.restart(agent)
 
     def keep_state(self, agent: Hashable) -> None:
-        """Keep what an agent is to begin anew with, when it has lost its state."""
+        """Copy an agent's initial state, for a restart after the agent has lost its state."""
         if agent in self._run.contexts:
             self._states[agent] = _state_of(agent, self._run.agents[agent])
 
     def slow(self, agent: Hashable, delay: float, begins: bool) -> None:
-        """Let an agent need ``delay`` seconds more for each message, or no more."""
+        """Add (``begins``) or remove a delay of ``delay`` seconds before each message of an agent."""
         delays = self._delays.setdefault(agent, [])
         (delays.append if begins else delays.remove)(delay)
         self._run.slow(agent, sum(delays))
@@ -114,15 +114,15 @@ class Player:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def may_walk(self, move: "Move") -> None:
-        """Raise BadInput unless the network knows what places mean."""
+        """Raise BadInput unless the network has positions, and the move's position is valid."""
         self._run.whereabouts(type(move).__name__).place(move.agent, move.position)
 
     def walk(self, move: "Move") -> None:
-        """Let an agent set out."""
+        """Begin a move of an agent."""
         agent, places = move.agent, self._run.whereabouts("Move")
         before = self._ways.pop(agent, None)
         if before is not None and before[1] <= self._run.loop.now():
-            # It arrives as it sets out again.
+            # The next step of the earlier move is due at this instant: take it first.
             places.put(agent, before[2])
         if move.until is None:
             places.jump(agent, move.position)
@@ -131,18 +131,18 @@ class Player:
             self._walk_on(agent, move.way_from(places.now[agent]))
 
     def stand(self, agent: Hashable) -> None:
-        """Let an agent walk no further."""
+        """Stop an agent's move."""
         self._ways.pop(agent, None)
 
     def _walk_on(self, agent: Hashable, way: "Way") -> None:
-        """Let an agent go on to the next place of its way."""
+        """Schedule the next step of an agent's way."""
         following = next(way, None)
         if following is not None:
             step = self._ways[agent] = (way, *following)
             self._run.at(following[0], partial(self._arrive, agent, step))
 
     def _arrive(self, agent: Hashable, step: "tuple[Way, float, Place]") -> None:
-        """Put an agent to a place of its way, unless it goes another way by now."""
+        """Place an agent at a step of its way, unless a later move has replaced that way."""
         if self._ways.get(agent) is step:
             del self._ways[agent]
             self._run.whereabouts("Move").put(agent, step[2])
@@ -154,21 +154,21 @@ class Player:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Cut links, for one reason more."""
+        """Add a fault that holds links down; the first one cuts each link."""
         for link in links:
             self._cut[link] += 1
             if self._cut[link] == 1:
                 self._run.set_link(*link, up=False)
 
     def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Take one reason away; without any left, a link is up again."""
+        """Remove a fault that holds links down; after the last one, a link is up again."""
         for link in links:
             self._cut[link] -= 1
             if not self._cut[link]:
                 self._run.set_link(*link, up=True)
 
     def rewire(self, fault: "Rewire", place: int) -> None:
-        """Let the links of one graph of a rewiring be there and no others, unless another rewiring has begun."""
+        """Set up exactly the links of a rewiring's graph number ``place``, unless another rewiring has begun."""
         if place == 0:
             self._rewiring = fault
         elif self._rewiring is not fault:
@@ -184,18 +184,18 @@ class Player:
             self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
-        """Yield the senders' outboxes and the links' indices there; without links, those of all links."""
+        """Yield for each link its sender's outbox and its index there; without ``links``, for all links."""
         for sender, receiver in links or links_of(self.graph):
-            # Other processes may run the sender.
+            # The sender may run in another process.
             if (outbox := self._run.outboxes.get(sender)) is not None:
                 yield outbox, outbox.link_index_of[receiver]
 
 
 def _state_of(name: Hashable, agent: Agent) -> Any:
-    """Return a copy of what an agent holds, as pickle would keep it: see ``__getstate__``."""
+    """Return a deep copy of an agent's state, as ``__getstate__`` gives it to pickle."""
     try:
         state = agent.__getstate__()
-        # What the agent holds of itself (a table of its methods, say) stays the agent's, not the copy's.
+        # References to the agent itself (bound methods, say) are not copied: they must point to the same agent.
         return copy.deepcopy(state, {id(agent): agent})
     except Exception as error:
         why = f"it cannot be copied ({type(error).__name__}: {one_line(error)}); use keeps_state=True"
@@ -203,7 +203,7 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
 
 
 def _restore(agent: Any, state: Any) -> None:
-    """Give an agent back a copy of the attributes that it had."""
+    """Restore an agent's attributes from a copy of a kept state."""
     state = copy.deepcopy(state, {id(agent): agent})
     place = vars(agent)["_netsim"]
     vars(agent).clear()
@@ -221,7 +221,7 @@ def _restore(agent: Any, state: Any) -> None:
 
 
 def _slots_of(kind: type) -> list[str]:
-    """Return the attributes that are kept in slots, a private one by its full name."""
+    """Return the names of a class's slots, with private names mangled, as ``object.__delattr__`` needs them."""
     return [
         name for each in kind.__mro__ for name, member in vars(each).items() if isinstance(member, MemberDescriptorType)
     ]

@@ -1,4 +1,4 @@
-"""What failed in a run, as it happened: for the trace, which those read who look at the run."""
+"""Record the faults of a run for its trace, from which the replay page and the figures show them."""
 
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,16 @@ __all__ = ["FaultRecord"]
 
 
 class FaultRecord:
-    """The faults that have begun in a run; ``spans`` has them as `netsim.accounting.scene.Scene` does."""
+    """The faults that have begun in a run; ``spans`` lists them in the format of `netsim.accounting.scene.Scene`."""
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # Those that have not ended: of the script by their number, of links that were set by the link.
+        # The spans without an end, by the fault's number in the script or, if the program cut a link, by link.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
-        """Note that a fault of the script begins at a time (s)."""
+        """Record that a fault of the script begins at ``time`` (s)."""
         links: Links = () if isinstance(fault, Rewire) else fault.links()
         sides = {}
         if isinstance(fault, Partition):
@@ -33,11 +33,11 @@ class FaultRecord:
         self._add(number, type(fault).__name__, str(fault), time, fault.agents(), links, **sides)
 
     def end(self, number: int, time: float) -> None:
-        """Note that a fault of the script ends at a time (s)."""
+        """Record that a fault of the script ends at ``time`` (s)."""
         self._open.pop(number)["end"] = time
 
     def set_links(self, links: "Links", up: bool, time: float) -> None:
-        """Note that the program cuts or mends a link, in one or both directions, at a time (s)."""
+        """Record that the program cuts or restores a link, in one or both directions, at ``time`` (s)."""
         for link in links:
             before = self._open.pop(("link", link), None)
             if before is not None:
@@ -51,7 +51,7 @@ class FaultRecord:
             self._open |= {("link", link): span for link in links}
 
     def empty(self, agent: Hashable, time: float) -> None:
-        """Note that an agent's battery is empty at a time (s)."""
+        """Record that an agent's battery is empty at ``time`` (s)."""
         self._add(
             ("empty", agent), "Empty", f"the battery of agent {agent!r} is empty at {time:g} s", time, (agent,), ()
         )

@@ -1,4 +1,4 @@
-"""A list of faults: checked, printed, saved, drawn at random from a seed."""
+"""The list of a network's faults, which can be checked, printed, saved, and drawn at random from a seed."""
 
 import dataclasses
 import json
@@ -19,21 +19,21 @@ __all__ = ["FaultSampler", "Faults"]
 
 
 class Faults(Sequence[Fault]):
-    """A script of faults, in the order in which they begin.
+    """A script of faults, sorted by the time at which they begin.
 
-    ``Network(graph, faults=Faults([Crash(3, at=5.0, until=9.0), …]))`` has them happen in every run of the network;
+    ``Network(graph, faults=Faults([Crash(3, at=5.0, until=9.0), …]))`` applies them in every run of the network;
     ``print(faults)`` lists them.
 
     Parameters
     ----------
     faults : iterable of Fault
         `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`, `Jitter`, `Move`,
-        `Rewire`. Where several hold a link or an agent down, it is up again when the last of them has ended.
+        `Rewire`. If several hold a link or an agent down, it is up again when the last of them has ended.
 
     Raises
     ------
     BadInput
-        If something else is among them.
+        If an element is not a Fault.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
@@ -71,7 +71,7 @@ class Faults(Sequence[Fault]):
         return "\n".join(map(str, self._faults)) or "no faults"
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if one names an agent or a link that the graph has not, or an agent has two clocks."""
+        """Raise BadInput if the graph lacks an agent or link of a fault, or an agent joins or is skewed twice."""
         for fault in self:
             fault.must_fit(graph)
         named = [(type(fault), fault.agents()) for fault in self if fault.once]
@@ -85,7 +85,7 @@ class Faults(Sequence[Fault]):
         Raises
         ------
         BadInput
-            If an agent's name is none that JSON has (text, a real number, None, or a tuple of these).
+            If JSON cannot hold an agent's name: it must be text, a real number, None, or a tuple of these.
         """
         listed = [{"fault": type(fault).__name__, **dataclasses.asdict(fault)} for fault in self]
         try:
@@ -99,7 +99,7 @@ class Faults(Sequence[Fault]):
 
     @classmethod
     def load(cls, path: str | Path) -> "Faults":
-        """Read a list that `save` wrote; raises BadInput if the file is not there or holds something else."""
+        """Read a list that `save` wrote; raises BadInput if the file is missing or holds no such list."""
         try:
             listed = json.loads(used(Path(path)).read_text(encoding="utf-8"))
         except OSError as error:
@@ -121,30 +121,30 @@ class Faults(Sequence[Fault]):
         keeps_state: bool | None = None,
         **counts: int,
     ) -> "Faults":
-        """Draw a script at random; more of one kind changes nothing in the others.
+        """Draw a script at random; the faults of one kind do not depend on the counts of other kinds.
 
         Parameters
         ----------
         graph : networkx Graph
-            The network's.
+            The network's graph.
         until : float
             Faults begin uniformly on [0, until), in seconds.
         seed : int
-            Everything random derives from it.
+            The seed of all draws.
         mean_duration : float, optional
-            Their mean length in seconds, exponential. Default: a tenth of ``until``.
+            Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
         keeps_state : bool, optional
-            Whether nodes that crash keep their state; which crash, and when, does not depend on it. Default: each with
+            Whether nodes that crash keep their state; it does not change who crashes when. Default: each node with
             probability one half.
         **counts : int
-            How many of a kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one way),
-            ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to ``mean_duration`` /
-            10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
+            The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
+            way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to
+            ``mean_duration`` / 10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
 
         Raises
         ------
         BadInput
-            If there is no such kind, or no agent or link left for one.
+            If a kind is unknown, or no agent or link is left for a fault.
         """
         until = check.finite("until", until, above=0)
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
@@ -161,7 +161,7 @@ class Faults(Sequence[Fault]):
 
 
 def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
-    """Return the fault that an entry of a file describes."""
+    """Return the fault that an entry of a file describes; raises BadInput for an invalid entry."""
     where = f"file = {str(path)!r}: entry {place}"
     if not isinstance(entry, dict) or str(entry.get("fault")) not in Fault.kinds:
         raise BadInput(f"{where}: must be an object whose 'fault' is one of {', '.join(sorted(Fault.kinds))}")
@@ -179,19 +179,19 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
 
 
 def _plain(name: Any) -> Any:
-    """Return a name that numpy holds as Python has it; raises TypeError for what JSON has not."""
+    """Convert a numpy scalar for JSON; raises TypeError for other types, which JSON cannot hold."""
     if isinstance(name, np.generic):
         return name.item()
     raise TypeError(f"{type(name).__name__} {name!r}")
 
 
 def _tuples(value: Any) -> Any:
-    """Return what JSON read, with tuples for lists: a list can be no name."""
+    """Convert JSON's lists to tuples, since names of agents must be hashable."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 class FaultSampler:
-    """Draws the agents, links and times of faults from a seed of their kind."""
+    """Draws the agents, links and times of the faults of one kind."""
 
     def __init__(
         self,
@@ -210,11 +210,11 @@ class FaultSampler:
         self._shuffled: Iterator[int] | None = None
 
     def node(self) -> Hashable:
-        """Return an agent."""
+        """Draw an agent."""
         return self._nodes[self.rng.integers(len(self._nodes))]
 
     def node_once(self) -> Hashable:
-        """Return an agent that this method has not returned before."""
+        """Draw an agent that this method has not returned before."""
         if self._shuffled is None:
             if self._count > len(self._nodes):
                 raise check.refuse(self._name, self._count, f"at most {len(self._nodes)}, one for each agent")
@@ -222,33 +222,33 @@ class FaultSampler:
         return self._nodes[next(self._shuffled)]
 
     def edge(self) -> tuple[Hashable, Hashable]:
-        """Return an edge, in one of its directions; a directed one has only its own."""
+        """Draw a link: an edge, in a random direction if the graph has both."""
         if not self._edges:
             raise check.refuse(self._name, "> 0", "0: the graph has no edge")
         a, b = self._edges[self.rng.integers(len(self._edges))]
         return (a, b) if self.coin() or not self._graph.has_edge(b, a) else (b, a)
 
     def span(self) -> tuple[float, float]:
-        """Return when one begins and ends, in seconds."""
+        """Draw the times at which a fault begins and ends, in seconds."""
         at = float(self._until * self.rng.random())
         return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self._until)
 
     def coin(self) -> bool:
-        """Return one of two, each half of the time."""
+        """Return True with probability one half."""
         return bool(self.rng.random() < 0.5)
 
     def keeps_state(self) -> bool:
-        """Return whether a node keeps its state: as it was said, otherwise one of two."""
-        # It is drawn even if it is said, so that all else is the same.
+        """Return whether a node keeps its state: the argument of `Faults.draw` or, without it, a coin."""
+        # Drawn even if not needed, so that later draws are the same.
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 
     def delay(self) -> float:
-        """Return a time (s) of up to a tenth of the mean duration."""
+        """Draw a delay (s) of up to a tenth of the mean duration."""
         return self.mean / 10 * (1 - float(self.rng.random()))
 
     def side(self) -> list[Hashable]:
-        """Return some of the agents, not all."""
+        """Draw one side of a partition: some of the agents, but not all."""
         if len(self._nodes) < 2:
             raise check.refuse(self._name, "> 0", "0: the graph has one node")
         size = int(self.rng.integers(1, len(self._nodes)))

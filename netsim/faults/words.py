@@ -1,4 +1,4 @@
-"""Faults in words, as the command line takes them (``--at "1.2 crash 3 until 2"``), appended to the networks' own."""
+"""Parse faults written in words, such as ``--at "1.2 crash 3 until 2"``, and append them to a network's own faults."""
 
 import dataclasses
 import math
@@ -27,29 +27,31 @@ FORMS = (
     "TIME lose NODE-NODE",
     "TIME partition NODE,NODE,… [until TIME]",
 )
-"""What an order may be; times in seconds of simulated time, nodes by the text of their names."""
+"""The forms of an order; times are in seconds of simulated time, nodes are named by the text of their names."""
 
 _WORDS = re.compile(
     r"(?P<at>\S+)\s+(?P<what>\S+)\s+(?P<target>\S.*?)(?:\s+by\s+(?P<by>\S+))?(?:\s+until\s+(?P<until>\S+))?"
     r"(?P<keeps>\s+keeping\s+state)?"
 )
 
-# The most names that an error lists.
+# Limit of names that an error lists.
 _MOST_SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Order:
-    """One fault in words, or the end of one; which nodes it names is only known with a graph.
+    """One fault in words, or the end of one; node names are looked up later, when the graph is known.
 
     Attributes
     ----------
     text : str
-        The words.
+        The order, with single blanks.
     at, by, until : float or None
-        Its numbers, in seconds.
-    what, target : str
-        What happens, and to which nodes.
+        The times and the delay in seconds.
+    what : str
+        The verb, such as "crash".
+    target : str
+        The nodes or the link, as text.
     keeps_state : bool
         Whether a node that returns has kept its state.
     """
@@ -64,7 +66,7 @@ class Order:
 
     @classmethod
     def of(cls, text: str) -> "Order":
-        """Return the order that a text is; raises BadInput for a text that is none."""
+        """Parse a text; raises BadInput if it has none of the `FORMS`."""
         text = " ".join(text.split())
         found = _WORDS.fullmatch(text)
         if found is None:
@@ -79,7 +81,7 @@ class Order:
         if keeps and "keeping" not in form:
             raise _refused(text, form)
         if what == "crash" and keeps and until is None:
-            # Whether it keeps its state is told where it returns.
+            # A crash for good keeps nothing; with a later restart, the restart says whether state is kept.
             raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
         assert at is not None
         if until is not None and until <= at:
@@ -87,11 +89,14 @@ class Order:
         return cls(text, at, what, found["target"], by, until, keeps)
 
     def onto(self, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-        """Return faults with this one; raises BadInput if it does not fit the graph or, to end one, the faults."""
+        """Apply the order to faults: append one, or end those that it names.
+
+        Raises BadInput if the graph lacks its nodes or link, or there is no fault to end.
+        """
         return _MAKERS[self.what](self, faults, graph)
 
     def refused(self, allowed: str) -> BadInput:
-        """Return the error for an order that cannot be carried out."""
+        """Return the error for an order that cannot be applied."""
         return _refused(self.text, allowed)
 
 
@@ -100,7 +105,7 @@ def _refused(text: str, allowed: str) -> BadInput:
 
 
 def _seconds(text: str, name: str, word: str | None) -> float | None:
-    """Return a number of seconds; raises BadInput for another word."""
+    """Parse a number of seconds, or None; raises BadInput for another word."""
     if word is None:
         return None
     try:
@@ -117,7 +122,7 @@ def _seconds(text: str, name: str, word: str | None) -> float | None:
 
 
 def _nodes(graph: "nx.Graph[Any]") -> dict[str, Hashable]:
-    """Return the nodes by the texts of their names; of equal texts none."""
+    """Return the nodes by the text of their names, without nodes that share a text, such as 1 and "1"."""
     found: dict[str, Hashable] = {}
     twice = set()
     for node in graph:
@@ -139,7 +144,7 @@ def _node(order: Order, graph: "nx.Graph[Any]") -> Hashable:
 
 
 def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Hashable, Hashable]]:
-    """Return the links that may be named: names may hold hyphens themselves."""
+    """Return all links that the target may name; there may be several, as node names may contain hyphens."""
     nodes, target = _nodes(graph), order.target
     places = [place for place in range(len(target)) if target.startswith(between, place)]
     parts = [(target[:place].strip(), target[place + len(between) :].strip()) for place in places]
@@ -147,7 +152,7 @@ def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Has
 
 
 def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Hashable, Hashable]:
-    """Return the link that is named."""
+    """Return the link that the target names; raises BadInput unless there is exactly one."""
     found = _links(order, graph, between)
     if len(found) != 1:
         raise order.refused(f"of a link of the graph, NODE{between}NODE, of nodes {_shown(graph)}")
@@ -155,7 +160,7 @@ def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Has
 
 
 def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
-    """Return the nodes that are named with commas between: names may hold commas themselves."""
+    """Return the nodes that the target lists; at each comma the longest match wins, as names may contain commas."""
     nodes, side = _nodes(graph), []
     words = order.target.split(",")
     while words:
@@ -170,7 +175,7 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
     return side
 
 
-# --- what each word does ----------------------------------------------------------------------------------------------
+# --- what each verb does ----------------------------------------------------------------------------------------------
 
 
 def _holds(fault: Fault, time: float) -> bool:
@@ -179,7 +184,7 @@ def _holds(fault: Fault, time: float) -> bool:
 
 
 def _ended(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
-    """Return faults of which those concerned end at the time of the order."""
+    """End the active faults that ``concerned`` accepts at the time of the order; a fault of length 0 is dropped."""
     held = [fault for fault in faults if concerned(fault) and _holds(fault, order.at)]
     if not held:
         raise order.refused(f"of {what} at that time")
@@ -242,36 +247,36 @@ _MAKERS: dict[str, Callable[[Order, Faults, "nx.Graph[Any]"], Faults]] = {
 }
 
 
-# --- texts of several -------------------------------------------------------------------------------------------------
+# --- several orders ---------------------------------------------------------------------------------------------------
 
 
 def _orders(texts: str | Iterable[str]) -> list[Order]:
-    """Return the orders of texts, each of one or of several with semicolons between, in order of time."""
+    """Parse texts, each of one or more orders separated by semicolons, and sort the orders by time."""
     several = [texts] if isinstance(texts, str) else list(texts)
     if not all(isinstance(text, str) for text in several):
         raise BadInput(f"at = {several!r}: must be a text, or a list of texts, such as '1.2 crash 3'")
     parts = [part for text in several for part in text.split(";")]
-    # An order that ends a fault comes after it.
+    # In order of time, so that an order that ends a fault finds the fault.
     return sorted((Order.of(part) for part in parts), key=lambda order: order.at)
 
 
 def joined(texts: str | Sequence[str]) -> str:
-    """Return texts as one, with semicolons between; raises BadInput for a text that is no order."""
+    """Join orders into one text, separated by semicolons; raises BadInput for a text that is no order."""
     return "; ".join(order.text for order in _orders(texts))
 
 
 def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
-    """Return faults that are told in words, appended to a network's own.
+    """Parse faults written in words, and append them to a network's own faults.
 
     Parameters
     ----------
     texts : str or iterable of str
-        Each one of `FORMS`, or several with semicolons between. A ``restart`` ends a `Crash`, and ``heal`` a `LinkDown`
-        or a `Partition`, also of the network's own.
+        Orders of the `FORMS`; one text may hold several, separated by semicolons. ``restart`` ends a `Crash`, and
+        ``heal`` a `LinkDown` or `Partition`, which may be one of the network's own.
     graph : networkx Graph
-        The network's; its nodes are found by the text of their names.
+        The network's graph; nodes are found by the text of their names.
     own : iterable of Fault
-        The network's own.
+        The network's own faults.
 
     Raises
     ------
@@ -285,13 +290,14 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     return faults
 
 
-# --- and back ---------------------------------------------------------------------------------------------------------
+# --- from faults to words ---------------------------------------------------------------------------------------------
 
 
 def spoken(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
-    """Return the text of which `parse` makes these faults, "" for none; None if there is no such text.
+    """Write faults in words, such that `parse` restores them; "" for no faults.
 
-    There are no words for some kinds, and for nodes whose names have the same text.
+    Returns None if that is not possible: some kinds of fault have no words, and different nodes' names may have the
+    same text.
     """
     listed = Faults(faults)
     texts = [_text_of(fault) for fault in listed]
@@ -323,13 +329,13 @@ def _text_of(fault: Fault) -> str | None:
 
 
 def _number(value: float) -> str:
-    """Return the shortest text of exactly this number."""
+    """Return a short text from which float() restores exactly this number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(float(value))
 
 
 def _as_it_acts(fault: Fault) -> Fault:
-    """Return a fault, of equal ones the same: whether a node that never returns keeps its state is of no account."""
+    """Return a fault for comparison: ``keeps_state`` of a node that never returns has no effect."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
     return fault
@@ -339,7 +345,7 @@ def _as_it_acts(fault: Fault) -> Fault:
 
 
 class _Appended:
-    """Orders that the runs of a program carry out, and for each that none could, why."""
+    """Orders to apply in all runs of a context; an order must fit at least one run."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._orders = orders
@@ -356,7 +362,7 @@ class _Appended:
         return faults
 
     def must_have_fit(self) -> None:
-        """Raise BadInput for the first order that fitted no run."""
+        """Raise the first error of an order that fitted no run."""
         for order, why in self._why.items():
             if order not in self._fit:
                 raise why
@@ -367,9 +373,9 @@ _APPENDED: ContextVar[_Appended | None] = ContextVar("APPENDED", default=None)
 
 @contextmanager
 def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
-    """Append faults in words to the networks' own in all runs inside the context whose graphs have their nodes.
+    """Append faults in words to the networks' own faults, in all runs inside the context whose graphs they fit.
 
-    Raises BadInput at once for a text that is no order, and at the end for one that fitted none of the runs.
+    Raises BadInput at once for a text that is no order, and at the end for an order that fitted no run.
     """
     if not texts:
         yield
@@ -384,6 +390,6 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
 
 
 def append(faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    """Return a network's faults for a run: with those that are to be appended."""
+    """Return a network's faults with those of the context `appending`, if any."""
     appended = _APPENDED.get()
     return faults if appended is None else appended.to(faults, graph)

@@ -1,4 +1,4 @@
-"""What a link is: latency, loss, rate, budget, reliability; and links measured by others."""
+"""Settings of a link (latency, loss, rate, budget, reliability), and loaders of measured links."""
 
 import lazy_loader
 

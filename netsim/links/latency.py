@@ -1,7 +1,7 @@
-"""Time models: how long a frame is under way, apart from being sent (that is `rate`), or how long a node computes.
+"""Models of delays: a frame's propagation time, without its transmission time (`rate`), or a node's compute time.
 
-Each turns uniform numbers into delays by the inverse of its distribution, for whole arrays at a time. Frames in flight
-overlap: a latency never makes the next frame wait.
+Each model turns arrays of uniform numbers into delays by the inverse of its distribution. Frames in flight overlap: a
+latency never makes the next frame wait.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ Delays = NDArray[np.float64]
 
 @runtime_checkable
 class Latency(Protocol):
-    """A latency model."""
+    """Protocol of latency models."""
 
     @property
     def fixed(self) -> float | None:
-        """The delay in seconds if it is always the same, else None."""
+        """The delay in seconds if it is constant, else None."""
         ...
 
     def delays(self, u: Delays, first: int) -> Delays:
@@ -39,12 +39,12 @@ class _Random:
 
 @dataclass(frozen=True)
 class Constant:
-    """Always the same delay."""
+    """A constant delay."""
 
     fixed: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the one delay for each number."""
+        """Return the constant delay for each number."""
         return np.full_like(u, self.fixed)
 
 
@@ -62,14 +62,14 @@ class Uniform(_Random):
 
 @dataclass(frozen=True)
 class Normal(_Random):
-    """Normal; the few draws below zero become zero."""
+    """Normal; negative draws become zero."""
 
     mean: float
     deviation: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the inverse normal distribution of u."""
-        # Imported here: scipy doubles the time in which a process begins, and few networks draw normal numbers.
+        """Return max(0, mean + deviation·Φ⁻¹(u))."""
+        # Imported late: scipy doubles the startup time of a process, and few networks draw normal numbers.
         from scipy.special import ndtri
 
         return np.maximum(0.0, self.mean + self.deviation * ndtri(np.maximum(u, 2.0**-54)))
@@ -77,7 +77,7 @@ class Normal(_Random):
 
 @dataclass(frozen=True)
 class Exponential(_Random):
-    """A minimum and an exponential part."""
+    """A minimum plus an exponential part."""
 
     mean: float
     minimum: float
@@ -115,10 +115,10 @@ class LogNormal(_Random):
 
 @dataclass(frozen=True, eq=False)
 class TracedDelays(_Random):
-    """Measured delays, in their order, from the start again after the last.
+    """Measured delays, replayed in order and cyclically.
 
-    Each link begins at ``start``, or, if that is None, at a place of its own (`on_links`). ``starts``, shape (links,),
-    are the places of some links; without them, as for compute times, all begin at ``start`` or the first delay.
+    All links begin at index ``start`` of the record. If ``start`` is None, `on_links` gives each link its own index in
+    ``starts``, shape (links,); without ``starts`` (compute times) the record begins at its first delay.
     """
 
     values: Delays
@@ -126,13 +126,13 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model on some links; ``u``, shape (links,), are uniform numbers that set where each begins."""
+        """Return the model for some links; the uniform numbers ``u``, shape (links,), set where each link begins."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays of frames ``first`` … on each link."""
+        """Return the recorded delays of frames ``first``, ``first`` + 1, … on each link; ``u`` sets only the shape."""
         begin = (self.start or 0) if self.starts is None else self.starts
         numbers = np.arange(first, first + len(u))[:, None] + np.broadcast_to(begin, u.shape[1])
         found: Delays = self.values[numbers % len(self.values)]
@@ -140,7 +140,7 @@ class TracedDelays(_Random):
 
 
 def _bounded(model: Latency, name: str, value: float) -> Latency:
-    """Return the model, unless its largest draw would be infinite."""
+    """Return the model; raises BadInput if its largest draw would be infinite."""
     with np.errstate(over="ignore"):
         most = model.delays(np.full((1, 1), 1 - 2.0**-53), 0)
     if not np.isfinite(most).all():
@@ -149,20 +149,20 @@ def _bounded(model: Latency, name: str, value: float) -> Latency:
 
 
 def constant(seconds: float) -> Latency:
-    """Every frame takes ``seconds``."""
+    """Delay every frame by ``seconds``."""
     return Constant(check.finite("latency", seconds, low=0))
 
 
 def uniform(low: float, high: float) -> Latency:
-    """Uniform between ``low`` and ``high`` seconds."""
+    """Draw delays uniformly between ``low`` and ``high`` seconds."""
     low = check.finite("low", low, low=0)
     return Uniform(low, check.at_least("high", high, low))
 
 
 def normal(mean: float, deviation: float) -> Latency:
-    """Normal with ``mean`` and standard ``deviation`` in seconds.
+    """Draw normal delays, with ``mean`` and standard ``deviation`` in seconds; negative draws become zero.
 
-    The mean must be at least 3 deviations, so that cutting off negative delays leaves the mean as configured.
+    The mean must be at least 3 deviations, so that zeroing the negative draws hardly changes it.
     """
     mean, deviation = check.finite("mean", mean, low=0), check.finite("deviation", deviation, low=0)
     if mean < 3 * deviation * (1 - check.ROUNDING):
@@ -172,42 +172,42 @@ def normal(mean: float, deviation: float) -> Latency:
 
 
 def exponential(mean: float, minimum: float = 0.0) -> Latency:
-    """``minimum`` seconds and an exponential part, ``mean`` seconds in all."""
+    """Draw delays of ``minimum`` seconds plus an exponential part; their mean is ``mean`` seconds."""
     minimum = check.finite("minimum", minimum, low=0)
     mean = check.at_least("mean", mean, minimum)
     return _bounded(Exponential(mean, minimum), "mean", mean)
 
 
 def lognormal(median: float, sigma: float) -> Latency:
-    """Log-normal: ``median`` seconds, and ``sigma``, the logarithm's deviation σ; the mean is median·e^(σ²/2)."""
+    """Draw log-normal delays of ``median`` seconds; ``sigma`` is the log's deviation σ, the mean median·e^(σ²/2)."""
     median = check.finite("median", median, low=0)
     return _bounded(LogNormal(median, check.finite("sigma", sigma, low=0)), "sigma", sigma)
 
 
 def pareto(minimum: float, shape: float) -> Latency:
-    """Heavy tail: at least ``minimum`` seconds, tail exponent ``shape`` > 1; the mean is minimum·shape/(shape − 1)."""
+    """Draw Pareto delays of at least ``minimum`` s, with exponent ``shape`` > 1 and mean minimum·shape/(shape − 1)."""
     minimum = check.finite("minimum", minimum, above=0)
     return _bounded(Pareto(minimum, check.finite("shape", shape, above=1)), "minimum", minimum)
 
 
 def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
-    """Measured delays, used in their order, one a frame (or fragment), and again from the start.
+    """Replay measured delays in order and cyclically, one for each frame or fragment.
 
     Parameters
     ----------
     seconds : array, shape (n,)
         The delays in seconds.
     offsets : int, optional
-        Where in the record, from 0 to n − 1, every link that has this model begins: they are slow in step. Default:
-        each link begins at a place of its own, drawn from the network's seed and the link's two ends. As compute times
-        (`netsim.Network`, ``compute``), where each node may have its own record, the default is the first.
+        Index, from 0 to n − 1, at which every link with this model begins, so that the links are slow in step. Default:
+        each link begins at its own index, drawn from the network's seed and the link's two ends. Compute times
+        (``compute`` of `netsim.Network`), where each node may have its own record, begin at 0 by default.
 
     Raises
     ------
     BadInput
-        If there is no delay, one is negative or not finite, or ``offsets`` is no place in the record.
+        If there is no delay, one is negative or not finite, or ``offsets`` is outside the record.
     """
-    # A copy: what the caller does to the array afterwards is not the link's business.
+    # `vector` copies, so that later changes to the caller's array do not change the link.
     values = check.vector("seconds", seconds)
     if not len(values) or values.min() < 0:
         raise check.refuse("seconds", seconds, "at least one delay, none of them negative")
@@ -217,11 +217,11 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return a model on some links, where it depends on the link; ``u``, shape (links,), is a number of each."""
+    """Return the model for links with uniform numbers ``u``, shape (links,); only recorded delays depend on them."""
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)
 
 
 def of(value: "float | Latency") -> Latency:
-    """Return a model: a number means that many seconds, always."""
+    """Return a latency model; a number means a constant delay in seconds."""
     return value if isinstance(value, Latency) else constant(value)

@@ -1,4 +1,4 @@
-"""A link's settings: each stage of a frame's path, all of them off until asked for."""
+"""A link's settings, one for each stage of a frame's path; all stages are off by default."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,26 +14,26 @@ from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
 from netsim.util import check
 
-# What crosses a link is counted in integers of 64 bits.
+# Keeps the ledger's sums of bits within 64-bit integers.
 _MOST_HEADER_BITS = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bits that may be sent, per second or per round; what exceeds it is refused or waits.
+    """Limit of the bits sent per second or per round; a frame beyond it is refused or waits.
 
     Parameters
     ----------
     bits : float
         Bits per round, or per second.
     per : {"round", "second"}
-        Per round: a fresh ``bits`` at each round's opening, nothing saved. Per second: a token bucket that fills at
-        ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
+        Per round: each round opens with ``bits`` to send, and unused bits expire. Per second: a token bucket that fills
+        at ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
     over : {"refuse", "wait"}
-        What happens to a frame that does not fit: it is refused, or it waits for its turn. A frame larger than the
-        whole budget (or burst) is always refused.
+        Whether a frame that does not fit is refused or waits. A frame larger than the whole budget (or burst) is always
+        refused.
     burst : float, optional
-        Size of the bucket in bits, full at first; default ``bits`` (one second's worth). Per second only.
+        Per second only: size of the bucket in bits, full at first; default: ``bits`` (one second's worth).
     """
 
     bits: float
@@ -53,43 +53,43 @@ class Budget:
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What a directed link does to the frames that are sent over it; without arguments an ideal link.
+    """Settings of a directed link; without arguments the link is ideal.
 
     Parameters
     ----------
     latency : float or Latency
-        Seconds under way, or a model of `netsim.links.latency`.
+        Propagation time in seconds, or a model of `netsim.links.latency`.
     loss : float or Loss
         Probability of an independent loss of each fragment, or a model of `netsim.links.loss`.
     rate : float or Rate, optional
-        Bits per second, or a model of `netsim.links.rate`; frames are sent one at a time, the others wait. None:
-        sending takes no time.
+        Bits per second, or a model of `netsim.links.rate`; frames are sent one at a time, and wait for their turn.
+        None: sending takes no time.
     queue : int, optional
-        Frames held at most by the sender's side, the one being sent included; more are dropped. None: no limit.
+        Limit of frames at the sender's side, including the one being sent; further frames are dropped. None: no limit.
     queue_bits : int, optional
-        The same in bits.
+        The same limit in bits.
     budget : float or Budget, optional
-        Bits that may be sent per round (a number; the rest is refused), or a `Budget`.
+        Bits that may be sent per round, beyond which frames are refused, or a `Budget`.
     mtu : int, optional
-        Bytes of a frame that fit in a fragment. A frame is lost with any of its fragments.
+        Bytes of a frame that fit in a fragment. A frame is lost with any of its fragments. None: no fragmentation.
     header_bits : int
         Bits that the link adds to each fragment.
     duplicate : float
-        Probability that a frame which arrives, arrives twice.
+        Probability that an arriving frame arrives twice.
     corrupt : float
-        Probability that a bit of a frame which arrives is flipped.
+        Probability that one bit of an arriving frame is flipped.
     crc : bool
-        A corrupted frame is noticed and dropped. Without, it is handed over unless its bytes are no frame of this
-        sender any more.
+        Whether corrupted frames are detected and dropped. Without, a corrupted frame is delivered unless its bytes no
+        longer decode to a frame of this sender.
     fifo : bool
-        A frame never overtakes an earlier one of the same link.
+        Whether frames keep their order: none overtakes an earlier frame of the same link.
     reliability : str or Reliability
-        How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). The same on
-        every link of a network.
+        How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). All links of a
+        network must agree.
     loss_bits : int, optional
-        On a `netsim.Radio`: the loss p is that of frames of so many bits, headers included; frames of b bits get
-        through with probability (1 − p)^(b/loss_bits), as if errors of bits were independent. None: frames of all
-        lengths are lost alike, as they are on other media, which refuse it.
+        Only on a `netsim.Radio`: the frame length in bits, headers included, for which the loss p holds. A frame of b
+        bits then arrives with probability (1 − p)^(b/loss_bits), as if bit errors were independent. None: p holds for
+        frames of all lengths.
 
     Raises
     ------
@@ -131,12 +131,12 @@ class Link:
         check.fields(self, check.flag, "crc", "fifo")
 
     def with_loss(self, loss: float | Loss) -> "Link":
-        """Return the same settings with another loss: `dataclasses.replace`, but without checking the others again.
+        """Return the same settings with another loss; faster than `dataclasses.replace`, which checks all of them.
 
         Raises
         ------
         BadInput
-            If ``loss`` is neither a probability nor a model, as `Link` does.
+            If ``loss`` is neither a probability nor a model.
         """
         check.called("loss", loss)
         loss = losses.of(loss)
@@ -149,12 +149,12 @@ class Link:
 
     @cached_property
     def has_port(self) -> bool:
-        """Whether frames may wait, be refused or be cut up before they leave."""
+        """Whether frames may wait, be refused or be fragmented before they leave."""
         return self.rate is not None or self.budget is not None or self.mtu is not None
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether what happens to a frame after it has left depends on it alone, so that many can be drawn at once."""
+        """Whether a frame's loss and latency are independent of other frames, so that many can be drawn at once."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None
         return isinstance(self.loss, Bernoulli) and not self.duplicate and not self.corrupt and fixed_order
 
@@ -178,6 +178,6 @@ class Link:
 
     @property
     def budget_model(self) -> Budget:
-        """The budget, where there is one."""
+        """The budget as an object; only for a link that has one."""
         assert isinstance(self.budget, Budget)
         return self.budget

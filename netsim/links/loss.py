@@ -1,6 +1,6 @@
 """Loss models: which frames never arrive.
 
-A model without memory (`Bernoulli`) is drawn for many frames at once; one with memory keeps a state for each link.
+A memoryless model (`Bernoulli`) is drawn for many frames at once; a model with memory keeps a state for each link.
 """
 
 import bisect
@@ -19,26 +19,26 @@ __all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "va
 
 Decide = Callable[[float], bool]
 
-# In seconds: what comes so little before a stretch of time is within it.
+# Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
 _INSTANT = 1e-9
-# Slots: how many are rolled forward at a time, how many numbers are looked at in one go, and the last one.
+# Slots that are computed ahead, the limit of uniform numbers examined at once, and the last slot's number.
 _ROLLED, _MOST_AT_ONCE, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
 
 @runtime_checkable
 class Loss(Protocol):
-    """A loss model."""
+    """Protocol of loss models."""
 
     @property
     def mean(self) -> float:
-        """The share of frames that it loses in the long run."""
+        """The share of frames lost in the long run."""
         ...
 
     def on_link(self, u: float) -> Decide:
-        """Return the decision for one link's frames in turn: a uniform number in, lost or not out.
+        """Return a function that decides on one link's frames in turn: it maps a uniform number to True if lost.
 
-        ``u`` is a uniform number of the link that sets its initial state.
+        The link's own uniform number ``u`` sets the initial state.
         """
         ...
 
@@ -55,12 +55,12 @@ class Bernoulli:
 
 
 class Clocked:
-    """A link's decision that depends on the time: callers set `time` first.
+    """Base class of loss decisions that depend on time; callers set `time` before each call.
 
     Attributes
     ----------
     time : float
-        When the frame left, in seconds; never before that of the last one.
+        The time at which the frame left, in seconds; it never decreases.
     """
 
     __slots__ = ("time",)
@@ -69,22 +69,21 @@ class Clocked:
         self.time = 0.0
 
     def __call__(self, u: float) -> bool:
-        """Return whether the frame is lost; ``u`` is a uniform number of its own."""
+        """Return whether a frame with the uniform number ``u`` is lost."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """A good and a bad state (Gilbert 1960): frames sent in the bad one are lost.
+    """A chain with a good and a bad state (Gilbert 1960): frames sent in the bad state are lost.
 
-    At each step from good to bad with probability p, back with probability r: mean loss p/(p + r), mean burst 1/r,
-    lag-1 correlation 1 − p − r. A link starts in its stationary state. A step is a frame that is sent, or ``slot``
+    Each step moves from good to bad with probability p, and back with probability r: mean loss p/(p + r), mean burst
+    1/r, lag-1 correlation 1 − p − r. A link starts in its stationary distribution. A step is a frame sent, or ``slot``
     seconds, whether anything is sent or not.
 
-    One uniform number moves both states: below 1 − r a bad one stays bad, below p a good one turns bad. So of two
-    models with one r the one that loses less is bad only where the other is, if its 1 − p − r is not negative (by
-    induction: where only the other is bad, p < 1 − r keeps it so). With p = 1 − r the losses are independent, and those
-    of `Bernoulli`.
+    One uniform number u decides a step: the next state is bad if u is below the threshold 1 − r (from bad) or p (from
+    good). If two models have the same r, and p ≤ 1 − r, the one with the smaller p is bad only when the other is: by
+    induction, its threshold never exceeds the other's. With p = 1 − r the losses are independent, as in `Bernoulli`.
     """
 
     p: float
@@ -97,7 +96,7 @@ class GilbertElliott:
         return self.p / (self.p + self.r)
 
     def on_link(self, u: float) -> Decide:
-        """Return the decision of a chain of the link's own."""
+        """Return the decisions of a chain that belongs to one link."""
         if self.slot is not None:
             return _Slots(self, self.slot, u)
         bad = u < self.mean
@@ -112,16 +111,16 @@ class GilbertElliott:
 
 
 def slots_key(u: float) -> int:
-    """Return the key of the numbers that move a chain from slot to slot, for a link's initial number ``u``."""
+    """Return the key of the uniform numbers that move a chain from slot to slot, from a link's initial number ``u``."""
     return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
 
 
 class _Slots(Clocked):
-    """A chain that moves on with time: the state of a slot is a function of the link and the slot's number alone.
+    """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
-    A number below both thresholds makes the state bad whatever it was, one above both makes it good. So the state of a
-    slot follows from the numbers since the last such one, one in 1/(1 − |1 − p − r|) on average, however long nothing
-    was sent.
+    A uniform number below both thresholds makes the state bad, one above both makes it good, whatever it was. So a
+    slot's state follows from the numbers since the last decisive one, 1/(1 − |1 − p − r|) numbers on average, however
+    long nothing was sent.
     """
 
     __slots__ = ("_comes", "_first", "_key", "_slot", "_states", "_stays")
@@ -130,7 +129,7 @@ class _Slots(Clocked):
         super().__init__()
         self._slot, self._comes, self._stays = slot, model.p, 1.0 - model.r
         self._key = np.array([slots_key(u)], dtype=np.uint64)
-        # The states of some slots in a row, from which on.
+        # The states of consecutive slots, and the number of the first of them.
         self._first, self._states = 0, [u < model.mean]
 
     def __call__(self, u: float) -> bool:
@@ -147,10 +146,10 @@ class _Slots(Clocked):
             self._states.append(bad)
 
     def _state_at(self, number: int) -> bool:
-        """Return the state of a slot after those that are known; number n decides how slot n becomes slot n + 1."""
+        """Return the state of a slot later than those known; uniform number n leads from slot n to slot n + 1."""
         low, high = sorted((self._comes, self._stays))
         known = self._first + len(self._states) - 1
-        # A number between the thresholds keeps the state, or turns it where the bad one rather turns good.
+        # A number between the thresholds keeps the state if p < 1 − r, and flips it if p > 1 − r.
         between, after, count = 0, number, _ROLLED
         state = self._states[-1]
         while after > known:
@@ -168,9 +167,9 @@ class _Slots(Clocked):
 
 @dataclass(frozen=True, eq=False)
 class TracedLosses:
-    """Recorded outcomes, in their order, from the start again after the last.
+    """Recorded outcomes, replayed in order and cyclically.
 
-    A link begins at ``start``, or, if that is None, at a place of its own.
+    All links begin at index ``start`` of the record; if that is None, each link begins at its own index.
     """
 
     outcomes: tuple[bool, ...]
@@ -182,7 +181,7 @@ class TracedLosses:
         return sum(self.outcomes) / len(self.outcomes)
 
     def on_link(self, u: float) -> Decide:
-        """Return the decision that reads the record from the link's place on."""
+        """Return a function that reads the record from the link's index on."""
         count = int(u * len(self.outcomes)) if self.start is None else self.start
 
         def lost(u: float) -> bool:
@@ -195,37 +194,37 @@ class TracedLosses:
 
 
 class _Stretches(Clocked):
-    """A probability of loss that depends on the time."""
+    """Loss decisions with a probability that depends on the time."""
 
     __slots__ = ("_losses", "_starts")
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last start is where it begins again.
+        # The last start ends the last interval, and is the period.
         self._starts, self._losses = starts, losses
 
     def __call__(self, u: float) -> bool:
-        """Return whether u is below the probability of the time."""
+        """Return whether u is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _INSTANT) - 1
-        # A time that is the end but for a rounding error is the beginning.
+        # A rounding error before the end of the period counts as its beginning.
         return bool(u < self._losses[place % len(self._losses)])
 
 
 @dataclass(frozen=True, eq=False)
 class Varying:
-    """A probability of loss for each of a row of times, and from the start again after the last."""
+    """A loss probability for each of several consecutive intervals, repeated cyclically."""
 
     starts: Vector
     losses: Vector
 
     @property
     def mean(self) -> float:
-        """The mean over the time."""
+        """The mean over time."""
         return float(np.diff(self.starts) @ self.losses / self.starts[-1])
 
     def on_link(self, u: float) -> Clocked:
-        """Return the decision that looks at the clock."""
+        """Return the time-dependent decisions of one link."""
         return _Stretches(self.starts, self.losses)
 
 
@@ -237,35 +236,35 @@ def bernoulli(probability: float) -> Loss:
 def gilbert_elliott(
     mean: float, burst: float, *, slot: float | None = None, names: tuple[str, str] = ("mean", "burst")
 ) -> Loss:
-    """Lose frames in bursts: ``mean`` loss in [0, 1) and ``burst`` ≥ 1 frames, or slots, in a row on average.
+    """Lose frames in bursts: ``mean`` loss in [0, 1), and ``burst`` ≥ 1 frames or slots in a row on average.
 
-    Draws are nested: on one link, with one seed and one ``burst`` of at least 1/(1 − mean), that of independent losses,
-    what is lost at a mean loss is lost at each higher one.
+    Draws are nested: on one link, with the same seed and a ``burst`` of at least 1/(1 − mean) (that of independent
+    losses), each frame lost at some mean loss is also lost at every higher one.
 
     Parameters
     ----------
     mean : float
         The share of frames that are lost.
     burst : float
-        The mean number of frames lost in a row; with ``slot`` the mean number of slots in which all are lost.
+        The mean number of frames lost in a row or, with ``slot``, of bad slots in a row.
     slot : float, optional
-        Seconds after which the channel moves on, whether anything is sent or not: a slot loses all that is sent in it,
-        or nothing. A round's length makes rounds of them. Default: the channel moves on with each frame (or
-        fragment) that is sent, and waits while its sender is silent.
+        Length of a slot in seconds: the channel loses all frames sent in a bad slot, and none in a good one. Set it to
+        the round period to lose whole rounds. Default: the state changes with each frame or fragment sent, and stays
+        while the sender is silent.
     names : (str, str)
-        What the user calls the first two, for the error's message.
+        The user's names of ``mean`` and ``burst``, for error messages.
 
     Raises
     ------
     BadInput
-        If one is outside its range, or the two cannot go together: ``burst`` must be at least mean/(1 − mean), or the
-        good state would last less than a frame and the mean would be lower than asked.
+        If an argument is outside its range, or ``burst`` is less than mean/(1 − mean): the good state would last less
+        than a frame, and the mean loss would be lower than asked.
     """
     name, burst_name = names
     mean = check.probability(name, mean)
     burst = check.at_least(burst_name, burst, 1)
     slot = None if slot is None else check.finite("slot", slot, low=SHORTEST_SLOT)
-    # Up to rounding: 0.8 and 4 go together, though 0.8/(1 − 0.8) is a little more than 4 in floating point.
+    # Tolerant of rounding: mean 0.8 and burst 4 are consistent, though 0.8/(1 − 0.8) exceeds 4 in floating point.
     if mean == 1 or mean > burst / (1 + burst) * (1 + check.ROUNDING):
         most = f"{burst_name}/(1 + {burst_name}) = {burst / (1 + burst):g} for {burst_name} = {burst:g}"
         raise BadInput(f"{name} = {mean:g}: must be at most {most}")
@@ -274,15 +273,15 @@ def gilbert_elliott(
 
 
 def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
-    """Lose what was lost in a record: its outcomes in order, one a frame (or fragment), and from the start again.
+    """Replay recorded losses in order and cyclically, one for each frame or fragment.
 
     Parameters
     ----------
     lost : array, shape (n,)
         True or 1 for each frame that was lost.
     offsets : int, optional
-        Where in the record, from 0 to n − 1, every link that has this model begins: they lose in step. Default: each
-        link begins at a place of its own, drawn from the network's seed and the link's two ends.
+        Index, from 0 to n − 1, at which every link with this model begins, so that the links lose in step. Default:
+        each link begins at its own index, drawn from the network's seed and the link's two ends.
     """
     allowed = "a sequence of at least one 0 (arrived) or 1 (lost)"
     try:
@@ -296,16 +295,16 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
 
 
 def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
-    """Lose frames with a probability that depends on when they are sent.
+    """Lose frames with a probability that depends on the time at which they are sent.
 
-    With probabilities of 0 and 1 that is a replay: what was heard is heard, and nothing else, however often is sent.
+    Probabilities of 0 and 1 replay a record by time, however many frames are sent.
 
     Parameters
     ----------
     losses : array, shape (n,)
-        Probability of an independent loss in each of n stretches of time; after the last the first comes again.
+        Probability of an independent loss in each of n consecutive intervals, repeated cyclically.
     seconds : float or array of shape (n,)
-        How long each lasts.
+        Length of each interval in seconds.
     """
     values = check.vector("losses", losses)
     if not len(values) or values.min() < 0 or values.max() > 1:
@@ -318,5 +317,5 @@ def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
 
 
 def of(value: "float | Loss") -> Loss:
-    """Return a model: a number is the probability of an independent loss."""
+    """Return a loss model; a number means the probability of an independent loss."""
     return value if isinstance(value, Loss) else bernoulli(value)

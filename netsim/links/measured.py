@@ -1,7 +1,7 @@
 """Networks from measured links: tables of reception, and loaders for published measurements.
 
-Each returns the graph and the settings of its links, for ``Network(graph, link, links=links, ...)``. The files are
-found in the folder that the environment variable NETSIM_DATA names, or by a path.
+Each function returns the graph and the settings of its links, for ``Network(graph, link, links=links, ...)``. It finds
+its files in the folder that the environment variable NETSIM_DATA names, or by a path.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     graph : Graph
-        The pairs that are linked; nodes have ``pos`` (m) where positions are known.
+        The linked pairs; nodes have ``pos`` (m) if positions are known.
     links : dict
         The settings of each directed link: {(sender, receiver): Link}.
     """
@@ -62,29 +62,28 @@ def from_table(
     Parameters
     ----------
     table : path or DataFrame
-        With columns ``sender, receiver, reception``, a row for each directed pair that was measured, in a csv file or
-        as it is. A pair that is not there does not hear; a may hear b without being heard.
+        A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
+        directed pair. Reception from a pair without a row is 0; the two directions may differ.
     link : Link, optional
-        What else is true of each link; its loss is replaced.
+        Other settings of all links; the loss is replaced.
     least : float
-        Pairs are linked whose reception is at least this, and more than zero.
+        Least reception of a linked pair, which also must be above zero.
     both : bool
-        In both directions; else in one of the two, and the other is as it was measured.
+        Whether a pair needs this reception in both directions; otherwise one direction suffices, and the other has the
+        loss that was measured.
     positions : mapping, optional
-        {node: (x, y)} in metres, of all nodes that have a link.
+        {node: (x, y)} in metres, for all nodes that have a link.
     bits : int, optional
-        The length of the frames that were measured, headers included: `Link.loss_bits`, by which a `netsim.Radio`
-        scales the loss of frames of other lengths. None: all lengths are lost alike.
+        Length of the measured frames in bits, headers included, as `Link.loss_bits`: a `netsim.Radio` scales the loss
+        for frames of other lengths. None: frames of all lengths have the same loss.
     coherence : float, optional
-        Losses come in blocks of so many seconds: of what a link carries in one all is lost or nothing, independent of
-        the block before. Each direction has its own. Default: each frame is lost independently, also one that is sent
-        again within milliseconds.
+        Length of loss blocks in seconds: each direction of a link loses all frames of a block or none, independently of
+        other blocks. Default: each frame is lost independently, even if it is a retransmission within milliseconds.
 
     Raises
     ------
     BadInput
-        If the table has not these columns, or a value in them is no probability, or a pair is there twice; or if no
-        link is left.
+        If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no link is left.
     """
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
@@ -115,13 +114,13 @@ def from_reception(
 ) -> Measured:
     """Return the network of reception probabilities {(sender, receiver): p}; see `from_table`.
 
-    ``nodes`` are in it even without a link.
+    ``nodes`` are in the graph even without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
 def _of_bits(link: Link | None, bits: int | None) -> Link | None:
-    """Return a link whose loss holds for frames of so many bits; as it is where that is not given."""
+    """Return a link whose loss holds for frames of ``bits`` bits; the link itself if ``bits`` is None."""
     return link if bits is None else replace(Link() if link is None else link, loss_bits=bits)
 
 
@@ -139,7 +138,7 @@ def _of_reception(
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
     reception = {
-        # The name of a value is made for those only that may be wrong: of a large network there are millions.
+        # `check` gets only suspect values: formatting names for millions of links would take seconds.
         pair: value
         if type(value) is float and 0.0 <= value <= 1.0
         else check.probability(f"reception[{pair!r}]", value)
@@ -158,7 +157,7 @@ def _of_reception(
 
 
 def _lossy(mean: float, coherence: float | None) -> Loss:
-    """Return the model of a mean loss, of single frames or of blocks of so many seconds."""
+    """Return a loss model with this mean: of independent frames, or of blocks of ``coherence`` seconds."""
     if coherence is None or not 0.0 < mean < 1.0:
         return losses.bernoulli(mean)
     return losses.gilbert_elliott(mean, 1.0 / (1.0 - mean), slot=coherence)
@@ -173,7 +172,7 @@ def _network(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
 ) -> Measured:
-    """Return the network of the pairs that are good in one direction, or in both, with these losses."""
+    """Return the network of the pairs that ``good`` contains in one direction or, if ``both``, in both directions."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
     edges: dict[Pair, None] = {}
@@ -182,15 +181,15 @@ def _network(
             edges[a, b] = None
     alone = set(nodes)
     if not edges and not alone:
-        raise BadInput(f"{given}: must leave a link; no pair's reception is above zero and at least as large as asked")
+        raise BadInput(f"{given}: must leave a link; every reception is 0 or below ``least``")
     graph.add_nodes_from(sorted(alone | {node for pair in edges for node in pair}, key=_in_order))
     graph.add_edges_from(edges)
     for node in graph if positions is not None else ():
         if positions is not None and node in positions:
             graph.nodes[node]["pos"] = tuple(positions[node])
-    # What was never measured is never heard.
+    # A direction that was never measured loses every frame.
     silent = losses.bernoulli(1.0)
-    # Links with the same loss share their settings: of a large network there may be millions.
+    # Links with the same loss model share their settings, to save memory: a network may have millions of links.
     settings: dict[int, Link] = {}
     links: dict[Pair, Link] = {}
     for a, b in graph.edges:
@@ -203,13 +202,13 @@ def _network(
 
 
 def _in_order(node: Hashable) -> tuple[bool, float, str]:
-    """Numbers by size, then names."""
+    """Return a sort key: numbers first, by value, then names."""
     is_number = isinstance(node, int | float)
     return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
 
 
 def _row_of(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
-    """Return where a row stands: the file and its line, or its number in a table that was given."""
+    """Return the place of a row for messages: the file and line or, in a DataFrame, the row's number."""
     if not isinstance(table, str | Path):
         return f"table, row {place + 1}"
     return f"{Path(table).name}, line {tables.line_of(Path(table), int(frame.index[place]))}"
@@ -253,18 +252,18 @@ def intel_lab(
     bits: int | None = None,
     coherence: float | None = None,
 ) -> Measured:
-    """Return the Intel Berkeley Research Lab's motes, with positions: 53 motes and 202 links at the defaults.
+    """Return the network of the Intel Berkeley Research Lab, with positions: 53 motes and 202 links at the defaults.
 
-    Reception is that of the whole deployment of 2004, averaged (``connectivity.txt``, ``mote_locs.txt`` at
-    db.csail.mit.edu/labdata), as tables ``intel_connectivity`` (sender, receiver, prob) and ``intel_mote_locs`` (mote,
+    Reception is averaged over the whole deployment of 2004 (``connectivity.txt``, ``mote_locs.txt`` at
+    db.csail.mit.edu/labdata), in tables ``intel_connectivity`` (sender, receiver, prob) and ``intel_mote_locs`` (mote,
     x_m, y_m). Node 0, the base station, only receives.
 
     Parameters
     ----------
     folder : path, optional
-        Where the two files are; default: NETSIM_DATA.
+        The folder of the two files; default: NETSIM_DATA.
     link, least, both, bits, coherence
-        As for `from_table`; the data do not say how long the frames were.
+        As for `from_table`; the length of the measured frames is unknown.
     """
     source = "db.csail.mit.edu/labdata"
     table = _read(_place(folder, "intel_connectivity", ".csv.gz", source), ("sender", "receiver", "prob"))
@@ -285,29 +284,29 @@ def grenoble(
     bits: int | None = None,
     coherence: float | None = None,
 ) -> Measured:
-    """Return the 50 nodes of FIT IoT-LAB Grenoble, 802.15.4, measured for 48 hours on 16 channels in January 2018.
+    """Return the network of FIT IoT-LAB Grenoble: 50 nodes, 802.15.4, 16 channels, 48 hours in January 2018.
 
-    The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr; only links with a reception are in
-    it. Source: the K7 traces of the 6TiSCH simulator (Brun-Laguna et al., "A simulator-agnostic trace", 2018).
+    The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr, and rows only for links that received
+    something. Source: the K7 traces of the 6TiSCH simulator (Brun-Laguna et al., "A simulator-agnostic trace", 2018).
 
     Parameters
     ----------
     file : path, optional
         The table; default: in NETSIM_DATA.
     channel : int, optional
-        Of 11 to 26; default: the mean over all, as for a sender that hops.
+        A channel from 11 to 26; default: the mean over all channels, as for a sender that hops.
     link, least, both, bits
-        As for `from_table`; ``least`` is compared with the mean over the time. The table does not say how long the
-        frames were.
+        As for `from_table`; ``least`` applies to the mean over time. The length of the measured frames is unknown.
     step : float, optional
-        Seconds over which reception is averaged, for it to vary as it did; None: one mean over all the time.
+        Seconds over which reception is averaged, so that it varies from step to step. None: one mean over the whole
+        time.
     coherence : float, optional
-        As for `from_table`, without a ``step``.
+        As for `from_table`; not with ``step``.
 
     Raises
     ------
     BadInput
-        As `from_table`, or for a channel that is not there.
+        As `from_table`, or for another channel.
     """
     import pandas as pd
 
@@ -330,17 +329,17 @@ def grenoble(
     loss_of: dict[Pair, Loss] = {}
     for ends, part in table.assign(step=(since // width).astype(int)).groupby(["src", "dst"], sort=False):
         each = part.groupby("step")["pdr"].mean().reindex(range(count))
-        # Where nothing was measured, what was measured last still holds; before the first, the first.
+        # A step without measurements takes the last earlier value; steps before the first take the first value.
         loss_of[_ends(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
-    """Return 19 motes in a library that hear what they really heard: each minute anew, for 1,596 minutes.
+    """Return the network of 19 motes in a library, which replays the reception of each of 1,596 minutes.
 
-    In every minute each mote sent a packet, and reported the senders that it had heard (ULB Machine Learning Group,
-    "Library 1", November 2006). A link delivers all that is sent in the minutes in which its packet was heard, and
-    nothing else. The table ``ulb_library1_links`` has columns seq (the minute), node (the receiver) and src (the
+    Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
+    "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was heard, and none in
+    other minutes. The table ``ulb_library1_links`` has columns seq (the minute), node (the receiver) and src (the
     sender).
 
     Parameters
@@ -348,9 +347,9 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
     file : path, optional
         The table; default: in NETSIM_DATA.
     link : Link, optional
-        What else is true of each link; its loss is replaced.
+        Other settings of all links; the loss is replaced.
     minute : float
-        How long a minute lasts in the simulation, in seconds.
+        Length of a recorded minute in the simulation, in seconds.
     """
     place = _place(file, "ulb_library1_links", ".csv.gz", "the Machine Learning Group of the ULB")
     table = _read(place, ("seq", "node", "src"))
@@ -374,11 +373,11 @@ def rutgers(
     both: bool = True,
     coherence: float | None = None,
 ) -> Measured:
-    """Return the 29 nodes of the ORBIT testbed, 802.11, in October 2005, under noise from a generator.
+    """Return the network of the ORBIT testbed: 29 nodes, 802.11, under noise from a generator, in October 2005.
 
-    The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm, pdr, the share received of 300 broadcasts;
-    a node is named by its place in the grid, as "1-4". Source: Kaul, Gruteser, Seskar, CRAWDAD rutgers/noise (v.
-    2007-04-20), doi 10.15783/C7B59W.
+    The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm and pdr, the share of 300 broadcasts that was
+    received; nodes are named by their position in the grid, such as "1-4". Source: Kaul, Gruteser, Seskar, CRAWDAD
+    rutgers/noise (v. 2007-04-20), doi 10.15783/C7B59W.
 
     Parameters
     ----------
@@ -387,12 +386,12 @@ def rutgers(
     noise : int
         The power of the generator in dBm: −20, −15, −10, −5 or 0.
     link, least, both, coherence
-        As for `from_table`; the losses measured there are nearly independent.
+        As for `from_table`; the measured losses are nearly independent.
 
     Raises
     ------
     BadInput
-        As `from_table`, or for a noise that is not there.
+        As `from_table`, or for another power.
     """
     place = _place(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
@@ -409,15 +408,15 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     Parameters
     ----------
     name : str
-        Which of Mahimahi's traces, as ``Verizon-LTE-short.down``.
+        The name of one of Mahimahi's traces, such as ``Verizon-LTE-short.down``.
     file : path, optional
-        The traces, ``mahimahi_cellular.npz``: for each an array of the milliseconds between opportunities; default: in
-        NETSIM_DATA.
+        The file of traces, each an array of the milliseconds between opportunities; default: ``mahimahi_cellular.npz``
+        in NETSIM_DATA.
 
     Raises
     ------
     BadInput
-        If there is no such trace, or the file is none of traces.
+        If there is no such trace, or the file holds no traces.
     """
     place = _place(file, "mahimahi_cellular", ".npz", "the repository of Mahimahi")
     try:
@@ -432,13 +431,13 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
 
 
 def _ends(key: Any) -> tuple[int, int]:
-    """Return a group's key as a pair of nodes."""
+    """Convert a pandas group's key, of numpy integers, to a pair of nodes."""
     sender, receiver = key
     return int(sender), int(receiver)
 
 
 def _place(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
-    """Return the path of a file: the one given, or, in a folder that is given or in NETSIM_DATA, the one so named."""
+    """Return the path of a file: ``given`` if it is one, else ``name`` + ``suffix`` in that folder or NETSIM_DATA."""
     if given is None:
         return find(name, suffix, source)
     path = Path(given)

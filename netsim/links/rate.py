@@ -1,6 +1,6 @@
-"""Rates that vary in time: when a sender's bits have left, where that is not their number over a constant.
+"""Time-varying rates: when the last bit of a fragment leaves the sender.
 
-A model is asked when a fragment that begins at some time has left. Each sender's side has a state of its own.
+A model is shared by links; the state of each sender's side is kept by the function that `Rate.on_port` returns.
 """
 
 import bisect
@@ -19,12 +19,12 @@ from netsim.util.typing import Vector
 __all__ = ["Rate", "opportunities"]
 
 Leave = Callable[[float, float], float]
-"""From a time (s) and a number of bits, when the last of them has left (s)."""
+"""Maps a start time (s) and a number of bits to the time (s) at which the last bit leaves."""
 
 
 @runtime_checkable
 class Rate(Protocol):
-    """A rate that varies."""
+    """Protocol of time-varying rates."""
 
     @property
     def mean(self) -> float:
@@ -32,13 +32,13 @@ class Rate(Protocol):
         ...
 
     def on_port(self) -> Leave:
-        """Return what one sender's side asks: calls are in order of time."""
+        """Return a function that computes one sender's departures; its calls must be in order of time."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Opportunities:
-    """Moments at which ``bits`` may leave, and from the start again after the last."""
+    """Times at which ``bits`` may leave, repeated cyclically."""
 
     times: Vector
     bits: float
@@ -50,11 +50,11 @@ class Opportunities:
 
     @cached_property
     def _numbers(self) -> list[float]:
-        # A list, since a single number of an array takes longer to read; one for all links.
+        # All links share this list: indexing a list is faster than indexing an array.
         return [float(each) for each in self.times]
 
     def on_port(self) -> Leave:
-        """Return what knows how much of the present opportunity is left."""
+        """Return a function that computes one sender's departures, and tracks the unused bits of an opportunity."""
         times, bits, last = self._numbers, self.bits, float(self.times[-1])
         number, left = -1, 0.0
 
@@ -65,7 +65,7 @@ class Opportunities:
         def leave(start: float, size: float) -> float:
             nonlocal number, left
             if number < 0 or time_of(number) < start - _INSTANT:
-                # An opportunity that was not used is gone.
+                # Unused opportunities are lost: skip to the first one not before ``start``.
                 turn = math.floor(start / last)
                 place = bisect.bisect_left(times, start - turn * last - _INSTANT)
                 number, left = max(number + 1, turn * len(times) + place), bits
@@ -78,16 +78,16 @@ class Opportunities:
         return leave
 
 
-# In seconds: what is so little before an opportunity is not after it.
+# Rounding tolerance (s): a start this little after an opportunity still meets it.
 _INSTANT = 1e-9
 
 
 def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
-    """Send ``bits`` at each of the times ``seconds``, shape (n,), in order; the last is where it begins again.
+    """Send up to ``bits`` at each of the times ``seconds``, shape (n,), repeated with the last time as period.
 
-    That is how Mahimahi replays cellular links: an opportunity to send 1500 bytes that finds nothing to send is lost;
-    what a frame leaves of one, the next may use if it waits already. Source: Netravali et al., "Mahimahi: accurate
-    record-and-replay for HTTP", USENIX ATC 2015.
+    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if nothing waits; if a frame
+    needs only part of it, the next frame may use the rest if it already waits. Source: Netravali et al., "Mahimahi:
+    accurate record-and-replay for HTTP", USENIX ATC 2015.
     """
     times = check.vector("seconds", seconds)
     if not len(times) or times[0] < 0 or times[-1] <= 0 or (np.diff(times) < 0).any():

@@ -1,4 +1,4 @@
-"""What a channel does about frames that do not arrive: nothing, or one of three remedies."""
+"""Reliability of a channel: how lost frames are recovered."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,28 +13,28 @@ Way = Literal["none", "ack", "nack", "keyframe"]
 WAYS: tuple[Way, ...] = ("none", "ack", "nack", "keyframe")
 
 ACK, NACK, RESENT = "ack", "nack", "resent"
-"""The kinds of message that a reliable channel sends of its own."""
+"""The kinds of message that a reliable channel itself sends."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """What a channel does about frames that do not arrive.
+    """How a channel recovers lost frames.
 
-    What it sends is counted by kind, ``ack``, ``nack`` and ``resent``, and may be lost like all else.
+    Control frames are counted under the kinds ``ack``, ``nack`` and ``resent``, and may be lost like all others.
 
     Parameters
     ----------
     way : {"none", "ack", "nack", "keyframe"}
-        "ack": receivers acknowledge each frame, and the sender repeats it, in the same round, to those that did not.
-        "nack": a receiver that misses a number in the sequence asks for that frame, which then may come in a later
-        round. "keyframe": nothing of its own; agents that share states send a whole one, to all, every ``every`` rounds
-        (`netsim.agents.Sharing`), so that copies meet again.
+        "ack": receivers acknowledge each frame; in the same round, the sender repeats it to neighbours that did not.
+        "nack": a receiver that misses a sequence number requests that frame, which may then arrive in a later round.
+        "keyframe": the channel does nothing; agents that share states broadcast a whole state every ``every`` rounds
+        (`netsim.agents.Sharing`), so that copies agree again.
     timeout : float, optional
-        "ack": seconds until a frame is sent again; default: a twentieth of a round, or what two latencies take.
+        "ack": seconds until a frame is sent again; default: a twentieth of a round, or 1.5 round trips if longer.
     tries : int
-        "ack": how often a frame is sent at most.
+        "ack": maximum number of transmissions of a frame.
     window : int
-        "nack": how many of its last frames a sender keeps for those that ask.
+        "nack": number of recent frames that a sender keeps for requests.
     every : int
         "keyframe": rounds from one whole state to the next.
 
@@ -61,12 +61,12 @@ class Reliability:
         return self.way in ("ack", "nack")
 
     def resend_after(self, latency: Latency, period: float) -> float:
-        """Return after how many seconds a frame is sent again.
+        """Return the seconds after which a frame is sent again.
 
         Raises
         ------
         BadInput
-            If an acknowledgement cannot be back before the round closes.
+            If no acknowledgement can return before the round closes.
         """
         trip = 2.0 * typical(latency)
         if self.way == "ack" and trip >= period:
@@ -78,7 +78,7 @@ class Reliability:
 
 
 def of(value: "Reliability | str") -> Reliability:
-    """Return a reliability, given as such or by its way; raises BadInput for another."""
+    """Return a reliability, given as an object or by its ``way``; raises BadInput for an unknown way."""
     if isinstance(value, Reliability):
         return value
     return Reliability(check.one_of("reliability", value, WAYS))  # type: ignore[arg-type]

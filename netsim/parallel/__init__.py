@@ -1,1 +1,1 @@
-"""One network over several workers, in virtual time: the same results as in one process."""
+"""Run one network over several workers, in virtual time, with the same results as in one process."""

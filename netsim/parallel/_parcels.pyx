@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Frames to and from another worker, compiled: the twin in netsim/parallel/parcels.py defines the bytes."""
+"""Pack and unpack frames for other workers, compiled; `netsim.parallel.parcels` defines the format."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -31,7 +31,7 @@ cdef enum:
 
 
 def pack(ArrivalQueue queue, list kinds):
-    """Take all frames out of a queue; return them as bytes, and the time (s) of the first arrival."""
+    """Take all frames out of a queue; return them as bytes, with the time (s) of the first arrival."""
     cdef int64_t i, j, count = queue.size, size = 0, frames = 0, texts = 0
     cdef double first = INFINITY
     cdef PyObject* last = NULL

@@ -1,7 +1,7 @@
-"""Workers on a Dask cluster: Dask places them and carries rows and results; frames go directly, over TCP.
+"""Workers on a Dask cluster: Dask places them and carries rows and results; frames travel directly, over TCP.
 
 Each worker of the run is an actor on a worker of the cluster, and runs its part in a thread of that process. The actors
-connect to one another with a key made for this run, and read no frame of anyone who has not proved to have it.
+authenticate one another with a key made for this run before they exchange frames.
 """
 
 import dataclasses
@@ -31,12 +31,13 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait for the scheduler and for workers of the cluster; for messages, each time; for more of them.
+# Real seconds to wait for the scheduler and the cluster's workers; for the first message in a call of `Member.take`;
+# and for further messages after it.
 _PATIENCE, _POLL, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
-    """One worker of a run, an actor on a worker of the cluster."""
+    """One worker of a run, as an actor on a worker of the cluster."""
 
     def __init__(self, rank: int, assignment: bytes, key: bytes) -> None:
         self._rank, self._key = rank, key
@@ -47,28 +48,28 @@ class Member:
         self._listener = connections.Listener((_own_address(), 0), authkey=key)
 
     def address(self) -> tuple[str, int]:
-        """Return where the others find this worker."""
+        """Return the host and port at which this worker listens."""
         host, port = self._listener.address
         return str(host), int(port)
 
     def begin(self, addresses: list[tuple[str, int]]) -> None:
-        """Connect to the others, and begin the run in a thread."""
+        """Connect to the other workers, and begin the run in a thread."""
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
     def take(self) -> list[tuple[str, Any]]:
-        """Return what there is to tell the caller of the run, soon even if that is nothing."""
+        """Return the messages for the caller of the run; none after a second of waiting."""
         found: list[tuple[str, Any]] = []
         until = time.monotonic() + _POLL
         with suppress(queue.Empty):
             while not found or found[-1][0] == "row":
                 found.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
                 if len(found) == 1:
-                    # A call through Dask costs as much as some windows: rows are sent in batches.
+                    # A call through Dask costs as much as several windows, so rows are sent in batches.
                     until = time.monotonic() + _BATCH
         return found
 
     def stop(self) -> None:
-        """Let the run end soon."""
+        """Ask the run to end soon."""
         self._stopped = True
         if self._part is not None:
             self._part.stop = True
@@ -82,7 +83,7 @@ class Member:
             mesh = Mesh(self._rank, self._connected(addresses))
             try:
                 with warnings.catch_warnings():
-                    # The cluster's own threads draw random numbers meanwhile.
+                    # netsim warns of draws from global generators, but the cluster's own threads may make some.
                     warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
                     work(self._assignment, mesh, lambda what, content: self._messages.put((what, content)), started)
             finally:
@@ -91,7 +92,7 @@ class Member:
             self._messages.put(("lost", f"could not work: {type(error).__name__}: {one_line(error)}"))
 
     def _connected(self, addresses: list[tuple[str, int]]) -> dict[int, socket.socket]:
-        """Return a socket to each other worker: those of lower numbers are called, those of higher ones call."""
+        """Return a socket to each other worker: connect to those of lower number, accept those of higher number."""
         found = {}
         for rank, address in enumerate(addresses[: self._rank]):
             with connections.Client((str(address[0]), int(address[1])), authkey=self._key) as connection:
@@ -105,7 +106,7 @@ class Member:
 
 
 def _socket_of(connection: Any) -> socket.socket:
-    """Return a connection's socket, on which frames are not delayed."""
+    """Return a connection's socket, with Nagle's algorithm off, which would delay small messages."""
     found = socket.socket(fileno=os.dup(connection.fileno()))
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
@@ -135,14 +136,14 @@ class ClusterCrew:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
         self._waiting: dict[int, Future[Any]] = {}
-        # When each was asked for messages, in real seconds, and which did not answer when last looked at.
+        # The real time (s) at which each member was asked for messages, and the members reported as silent.
         self._asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         try:
             hosts = self._hosts(count, address)
             self._hosts_of = dict(enumerate(hosts))
             key = secrets.token_bytes(32)
-            # Actors ask for the client that is theirs.
+            # A Dask actor looks up its own client.
             with self._client.as_current():
                 futures = [self._member(rank, host, assignment, key) for rank, host in enumerate(hosts)]
                 self._members = {rank: future.result() for rank, future in enumerate(futures)}
@@ -161,7 +162,7 @@ class ClusterCrew:
         return self._client.submit(Member, rank, there, key, actor=True, **options)
 
     def _hosts(self, count: int, address: str) -> list[str]:
-        """Return the cluster's workers that the run is given."""
+        """Return the cluster's workers that the run uses; raises BadInput if there are fewer than ``count``."""
         try:
             self._client.wait_for_workers(count, timeout=_PATIENCE)
         except TimeoutError:
@@ -171,7 +172,7 @@ class ClusterCrew:
         return sorted(self._client.nthreads())[:count]
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """As `Crew.messages`."""
+        """Yield messages as `Crew.messages`."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._members:
             for rank, member in self._members.items():
@@ -189,7 +190,7 @@ class ClusterCrew:
                     yield from self._messages_of(rank, future)
 
     def _silent_workers(self) -> Iterator[Message]:
-        """Yield a message for each worker that has not answered for long since the last call."""
+        """Yield a message for each worker that has become silent since the last call."""
         now = time.monotonic()
         silent = {
             rank
@@ -213,13 +214,13 @@ class ClusterCrew:
             yield rank, what, content
 
     def stop(self) -> None:
-        """As `Crew.stop`."""
+        """Ask all workers to end soon."""
         for member in self._members.values():
             with suppress(Exception):
                 member.stop().result(timeout=_POLL)
 
     def kill(self) -> None:
-        """As `Crew.kill`: the actors end with their client."""
+        """End all workers at once: the actors end with their client."""
         self._members.clear()
         self._client.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -230,7 +231,7 @@ def _taken(member: Any) -> Any:
 
 
 def _pickled(assignment: Assignment, own: Mapping[Hashable, Agent]) -> bytes:
-    """Return an assignment with a worker's own agents only."""
+    """Pickle an assignment with only the worker's own agents."""
     import cloudpickle
 
     try:

@@ -1,4 +1,4 @@
-"""The caller's side of a run over several workers: it adds up their rows and counts, and ends them all with one."""
+"""The caller's side of a run over several workers: add up their rows and counts, and end all workers if one fails."""
 
 import pickle
 from collections import deque
@@ -21,27 +21,27 @@ from netsim.util import check
 __all__ = ["SILENCE", "Collector", "Crew", "Message", "must_split"]
 
 Message = tuple[int, str, Any]
-"""A worker's number, the name of the message ("row", "end", "lost" or "silent"), and its content."""
+"""A worker's number, the message's name ("row", "end", "lost" or "silent"), and its content."""
 
 SILENCE = 5.0
-"""Real seconds without a message after which a crew looks for workers that are silent."""
+"""Real seconds without a message after which a crew looks for silent workers."""
 
-# Real seconds that workers have to end once the run is interrupted.
+# Real seconds for workers to end after the run is interrupted.
 _PATIENCE = 5.0
 
 
 class Crew(Protocol):
-    """The workers of a run."""
+    """Protocol of the workers of a run, as the caller sees them."""
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield what workers send, until all have ended or, if given, for ``timeout`` real seconds.
+        """Yield the workers' messages until all have ended or, if given, for ``timeout`` real seconds.
 
-        A worker that the others may wait for without end is "silent", with how; it is named once.
+        A worker for which the others may wait forever is reported once, by a message "silent" that describes it.
         """
         ...
 
     def stop(self) -> None:
-        """Let all workers end soon, with what they counted; end those that cannot."""
+        """Ask all workers to end soon and send their counts; kill those that cannot."""
         ...
 
     def kill(self) -> None:
@@ -50,7 +50,7 @@ class Crew(Protocol):
 
 
 def must_split(settings: Settings, result: Run, workers: int) -> None:
-    """Raise BadInput unless a run can be split over this many workers."""
+    """Raise BadInput unless the run can be split over ``workers`` workers."""
     workers = check.integer("workers", workers, low=1)
     because = f"workers = {workers}: must be 1"
     if workers > len(settings.graph):
@@ -78,13 +78,13 @@ class Collector:
     Parameters
     ----------
     settings : Settings
-        Those of the run.
+        The run's settings.
     result : Run
-        Has the caller's agents, and receives the results.
+        The run with the caller's agents; it receives the results.
     crew : Crew
-        The workers, which have begun.
+        The workers, already started.
     count : int
-        How many they are.
+        The number of workers.
     """
 
     def __init__(self, settings: Settings, result: Run, crew: Crew, count: int) -> None:
@@ -92,7 +92,7 @@ class Collector:
         self._agents = list(result.agents.values())
         self._rows: list[deque[Any]] = [deque() for _ in range(count)]
         self._endings: dict[int, Ending] = {}
-        # Workers that ended without a word, and how.
+        # Workers that ended without an `Ending`, and a description of how.
         self._dead: dict[int, str] = {}
         self._error: NetsimError | None = None
         self._is_stopping = False
@@ -100,14 +100,14 @@ class Collector:
         result.sampled = settings.sample is not None
 
     def collect(self) -> Run:
-        """Return the run once all workers have ended; an error has it as ``run``."""
+        """Return the run once all workers have ended; an error that is raised has the run as attribute ``run``."""
         Placed.all(self._settings.graph, self._result.agents)
         try:
             with limited_blas(self._settings.blas_threads):
                 self._receive(None)
             self._finish()
         except BaseException as error:
-            # A Ctrl-C, say: what workers have counted by now is the partial result.
+            # After a Ctrl-C, say, the workers' counts so far are the partial result.
             error.run = self._result  # type: ignore[attr-defined]
             self._stop()
             self._receive(_PATIENCE)
@@ -136,7 +136,7 @@ class Collector:
                 self._dead[worker] = content
 
     def _add_rows(self) -> None:
-        """Add the rows that all workers have sent."""
+        """Add each row that all workers have sent."""
         while all(self._rows):
             parts = [rows.popleft() for rows in self._rows]
             if self._error is not None:
@@ -156,7 +156,7 @@ class Collector:
                 self._stop()
 
     def _finish(self) -> None:
-        """Put the results together, and note the error that ended the run."""
+        """Combine the results, and determine the error that ended the run."""
         endings = [ending for _, ending in sorted(self._endings.items())]
         for ending in endings:
             if ending.states is not None:
@@ -164,7 +164,7 @@ class Collector:
         self._result.costs = [ending.costs for ending in endings]
         seeds = {ending.hash_seed for ending in endings}
         if seeds:
-            # Workers of a cluster have one of their own, on each host perhaps another.
+            # Workers of a cluster may have different hash seeds; then none is recorded.
             self._result.hash_seed = seeds.pop() if len(seeds) == 1 else None
         merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
         if self._dead and self._error is None:
@@ -172,7 +172,7 @@ class Collector:
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
         stopped = [worker for worker, ending in self._endings.items() if ending.has_stopped]
         if stopped and not self._is_stopping and self._error is None:
-            # The run is not whole: someone else ended the worker.
+            # The caller did not stop this worker, so the run is incomplete.
             self._error = NetsimError(f"worker {min(stopped) + 1} of {self._count} was ended by SIGTERM")
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)
@@ -186,7 +186,7 @@ class Collector:
 
 
 def _error_of(raw: bytes) -> Any:
-    """Return a worker's error, with its cause."""
+    """Unpickle a worker's error, with its cause and notes."""
     error, cause, notes = pickle.loads(raw)
     error.__cause__ = cause
     if cause is not None:

@@ -1,4 +1,4 @@
-"""Running a network over several workers: processes of this machine, or those of a Dask cluster."""
+"""Run a network over several workers: processes of this machine, or workers of a Dask cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,7 +29,7 @@ def run_in_workers(
 ) -> Run:
     """Run a network over several workers, and fill and return the run.
 
-    Without the address of a Dask scheduler, ``dask``, they are processes of this machine.
+    Workers are those of the Dask scheduler at the address ``dask`` or, without it, processes of this machine.
     """
     must_split(settings, result, workers)
     place = partition(settings.graph, workers)
@@ -47,7 +47,7 @@ def run_in_workers(
 
 @contextmanager
 def spread(workers: int, dask: str | None = None) -> Iterator[None]:
-    """Spread the runs of a program inside the context over several workers, if ``workers`` is not 1."""
+    """Spread all runs inside the context over several workers; one worker without Dask changes nothing."""
     if workers == 1 and dask is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Workers on this machine: processes that end with the one that started them."""
+"""Workers on this machine: processes that end with the process that started them."""
 
 import gc
 import math
@@ -23,14 +23,14 @@ from netsim.parallel.worker import Assignment, work
 
 __all__ = ["LocalCrew"]
 
-# Real seconds that a process has to end after its last message.
+# Real seconds for a process to end after its last message.
 _LAST_SECONDS = 5.0
 
 
 class LocalCrew:
     """The workers of a run, as processes of this machine.
 
-    They are forked where that is safe, and agents need not be picklable then. Elsewhere they are spawned.
+    Processes are forked where that is safe; agents then need not be picklable. Elsewhere they are spawned.
     """
 
     def __init__(self, assignment: Assignment, count: int) -> None:
@@ -45,7 +45,7 @@ class LocalCrew:
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
         self._pipes: dict[int, Connection] = {worker: reader for worker, (reader, _) in enumerate(pipes)}
         self._processes: list[Any] = []
-        # Workers that were stopped when last looked at.
+        # Workers already reported as stopped.
         self._stopped: set[int] = set()
         everything = [end for ends in meshes for end in ends.values()] + [end for pipe in pipes for end in pipe]
         try:
@@ -59,7 +59,7 @@ class LocalCrew:
         except Exception as error:
             self.kill()
             raise NetsimError(
-                f"workers: must be given what can be pickled where processes are spawned ({one_line(error)})"
+                f"workers: must be given a network and agents that can be pickled ({one_line(error)})"
             ) from error
         finally:
             for end in everything:
@@ -67,7 +67,7 @@ class LocalCrew:
                     end.close()
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """As `Crew.messages`."""
+        """Yield messages as `Crew.messages`."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._pipes:
             left = max(0.0, until - time.monotonic())
@@ -81,7 +81,7 @@ class LocalCrew:
                     yield self._message(worker, pipe)
 
     def _silent_workers(self) -> Iterator[Message]:
-        """Yield a message for each worker that has been stopped since the last call."""
+        """Yield a message for each worker whose process has been stopped, as by SIGSTOP, since the last call."""
         stopped = {worker for worker in self._pipes if _is_stopped(self._processes[worker])}
         for worker in sorted(stopped - self._stopped):
             number = self._processes[worker].pid
@@ -112,16 +112,16 @@ class LocalCrew:
         return f"(process {process.pid}) {how}"
 
     def stop(self) -> None:
-        """As `Crew.stop`."""
+        """Ask all workers to end soon; kill stopped processes."""
         for process in self._processes:
             if _is_stopped(process):
-                # It would not see a SIGTERM, and the others would wait for it.
+                # A stopped process does not react to SIGTERM, and the others would wait for it.
                 process.kill()
             elif process.is_alive():
                 process.terminate()
 
     def kill(self) -> None:
-        """As `Crew.kill`."""
+        """End all workers at once."""
         for process in self._processes:
             if process.pid is not None:
                 process.kill()
@@ -131,18 +131,18 @@ class LocalCrew:
 
 
 def _is_stopped(process: Any) -> bool:
-    """Return whether a process of this one is stopped, as by SIGSTOP; False where the system does not tell."""
+    """Return whether a child process is stopped, as by SIGSTOP; False if the system cannot tell."""
     if not hasattr(os, "waitid") or process.pid is None:
         return False
     try:
-        # WNOWAIT leaves the process as it is for multiprocessing.
+        # WNOWAIT leaves the child's status for multiprocessing to collect.
         return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
 
 
 def _method() -> str:
-    """Return how processes are started: macOS has fork, but its libraries do not survive one, nor does JAX anywhere."""
+    """Return the start method of processes: fork on Linux, else spawn, as macOS's libraries and JAX fail after fork."""
     return "fork" if sys.platform == "linux" and "jax" not in sys.modules else "spawn"
 
 
@@ -154,12 +154,12 @@ def _main(
     others: list[Any],
     parent: int,
 ) -> None:
-    """Do a worker's work in a process of its own."""
-    # The process that started this one is interrupted, too, and then ends it.
+    """Do a worker's work, as the main function of its process."""
+    # A Ctrl-C also interrupts the parent, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
         end.close()
-    # What came from the parent is not looked at by the collector, which would copy it.
+    # The garbage collector would write to objects inherited from the parent, and so copy their memory pages.
     gc.freeze()
 
     def started(part: Part) -> None:
@@ -172,7 +172,7 @@ def _main(
         try:
             pipe.send((what, content))
         except OSError:
-            # The process that started this one has gone.
+            # The parent has gone.
             os._exit(1)
 
     work(assignment, Mesh(worker, sockets), send, started)

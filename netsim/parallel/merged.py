@@ -1,4 +1,4 @@
-"""The counts of a run's workers, and their sum: the ledger that one process would have."""
+"""Add up the counts of a run's workers, to the ledger of a run in one process."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ Counts = dict[str, Any]
 
 
 def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) -> Counts:
-    """Return what a worker counted, in numbers and arrays, with the first uses of kinds of message."""
+    """Return a worker's counts as numbers and arrays, with its first uses of kinds of message."""
     tally, ledger = run.shared.tally, run.ledger
     ended = [name for name, count in zip(ALL_CAUSES, tally.exits, strict=True) if count]
     if tally.duplicated:
@@ -57,10 +57,10 @@ def _sparse(table: Any) -> tuple[Any, Any, Any]:
 
 
 class MergedTally(Tally):
-    """The sum of what workers counted."""
+    """A tally that adds up the counts of workers."""
 
     def take_in(self, parts: Sequence[Counts]) -> None:
-        """Add the counts of all workers, each with its own ids of kinds of message."""
+        """Add the counts of all workers, each of which numbers the kinds of message in its own way."""
         first: dict[str, tuple[float, int, int]] = {}
         for part in parts:
             for name, use in part["first_uses"].items():
@@ -87,7 +87,7 @@ class MergedTally(Tally):
 
 
 def empty_ledger(settings: Settings, names: Sequence[Hashable]) -> Ledger:
-    """Return the ledger of the whole network, without any counts."""
+    """Return an empty ledger for the whole network."""
     senders, receivers, _ = ends_of_links({name: tuple(settings.graph[name]) for name in names})
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     tally = MergedTally(name_keys, draws.link_keys(name_keys[senders], name_keys[receivers]), settings.trace)
@@ -95,7 +95,7 @@ def empty_ledger(settings: Settings, names: Sequence[Hashable]) -> Ledger:
 
 
 def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
-    """Put the counts of all workers into a run's ledger."""
+    """Add the counts of all workers to a run's ledger, and complete the run's other results."""
     ledger = result.ledger
     tally = ledger.tally
     assert isinstance(tally, MergedTally)
@@ -110,9 +110,9 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         result.watch.check_found(result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        # A scene has rounds of one length only.
+        # A scene assumes rounds of equal length, which compute times exclude.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
-        # Each worker has the faults of all agents; one that ended early has fewer of them.
+        # Each worker records the faults of all agents, but a worker that ended early has fewer of them.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
         ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last, faults=faults)
@@ -123,12 +123,12 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
 
 
 def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return how many faults have begun, and how many have ended."""
+    """Return the numbers of faults that have begun, and that have ended."""
     return len(faults), sum(each["end"] is not None for each in faults)
 
 
 def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]:
-    """Return the frames in flight, in the order of their receivers."""
+    """Return the frames in flight, sorted by receiver."""
     found = []
     for part in parts:
         ids = [ledger.tally.kind(name) for name in part["kinds"]]
@@ -137,7 +137,7 @@ def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]
 
 
 def _marks(parts: Sequence[Counts]) -> list[tuple[int, Any, Any]]:
-    """Return the sum of the workers' marks, which are all of the same rows unless one worker ended early."""
+    """Add up the workers' marks by row; rows that a worker lacks, because it ended early, are left out."""
     sums: dict[int, list[Any]] = {}
     for part in parts:
         for number, delivered, other in part["marks"]:

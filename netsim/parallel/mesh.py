@@ -1,6 +1,7 @@
-"""The connections among workers: each sends all others a message, and gets theirs.
+"""The connections among workers, over which each exchanges messages with all others.
 
-The messages of a window are exchanged at once, over sockets that do not block, so large ones cannot lock one another.
+Sockets do not block, and each worker sends and receives at the same time: otherwise two workers that send large
+messages to each other would deadlock.
 """
 
 import select
@@ -25,7 +26,7 @@ class Lost(NetsimError):  # noqa: N818  named after the event
 
 
 class Mesh:
-    """A worker's connections to all others; ``sockets`` has them by the workers' numbers.
+    """A worker's connections to all others; ``sockets`` maps each worker's number to its socket.
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class Mesh:
             each.setblocking(False)
 
     def exchange(self, messages: Mapping[int, list[bytes]]) -> dict[int, memoryview]:
-        """Send each other worker its message, given in pieces, and return theirs; raises Lost if one has gone."""
+        """Send each other worker a message, given in pieces; return their messages. Raises Lost if one has gone."""
         left = {}
         for worker, pieces in messages.items():
             data = memoryview(b"".join([_LENGTH.pack(sum(map(len, pieces))), *pieces]))
@@ -69,7 +70,7 @@ class Mesh:
         return complete
 
     def _send(self, worker: int, data: memoryview) -> memoryview:
-        """Send what can be sent at once; return the rest."""
+        """Send as much as the socket accepts without blocking; return the rest."""
         try:
             while data:
                 data = data[self._sockets[worker].send(data) :]
@@ -80,7 +81,7 @@ class Mesh:
         return data
 
     def _receive(self, worker: int, received: bytearray, complete: dict[int, memoryview]) -> None:
-        """Receive what is there of a message, and no byte of the next."""
+        """Receive the available bytes of a message, but none of the next message."""
         while True:
             head = len(received) < _LENGTH.size
             size = _LENGTH.size + (0 if head else _LENGTH.unpack_from(received)[0])
@@ -104,7 +105,7 @@ class Mesh:
 
 
 def local_meshes(workers: int) -> list[dict[int, socket.socket]]:
-    """Return the sockets of each of some workers on this machine."""
+    """Connect workers on this machine; return for each a socket to every other, by number."""
     ends: list[dict[int, socket.socket]] = [{} for _ in range(workers)]
     for one in range(workers):
         for other in range(one):

@@ -1,7 +1,7 @@
-"""Frames on their way to another worker, as bytes.
+"""Pack frames for another worker into bytes, and unpack them.
 
-A parcel holds the frames of one window for one worker: the kinds' names, then each frame once, with the links on which
-it travels. In agent → outbox → link → inbox → agent this is between link and inbox.
+A parcel holds the frames of one window for one worker: the names of kinds, then each frame once, with the links on
+which it travels. In agent → outbox → link → inbox → agent this is between link and inbox.
 """
 
 import math
@@ -15,16 +15,17 @@ from netsim.util.compiled import compiled
 __all__ = ["pack", "unpack"]
 
 _COUNTS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
-# Of a frame: its kind, that of its link messages, flags, bytes, links; round, time sent, request, sequence number;
-# where a vector begins in the bytes, and its length (which only the compiled core uses).
+# A frame's header: index of its kind, index of the kind under which it is counted, flags, number of bytes, number of
+# links; round, sending time, request, sequence number; offset and length of a vector in its bytes, which only the
+# compiled core uses. A link's entry: arrival time and key.
 _HEAD, _LEG = struct.Struct("<IIIIIqdqqqq"), struct.Struct("<dq")
 _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 
 
 def pack(queue: ArrivalQueue, kinds: list[str]) -> tuple[bytes, float]:
-    """Take all frames out of a queue; return them as bytes, and the time (s) of the first arrival.
+    """Take all frames out of a queue; return them as bytes, with the time (s) of the first arrival.
 
-    ``kinds`` has the kinds' names by their ids in this process.
+    ``kinds`` lists the names of kinds by their ids in this process.
     """
     entries = queue.due(math.inf)
     if not entries:
@@ -56,11 +57,11 @@ def unpack(
     open_round: int,
     open_deadline: float,
 ) -> list[tuple[float, int]]:
-    """Put the frames of a parcel into their receivers' queues; raises ValueError if it cannot be read.
+    """Put the frames of a parcel into their receivers' queues; raises ValueError for a damaged parcel.
 
-    Returns when (s) each frame for a receiver that is ``watched`` was sent, and the receiver's index. ``senders`` and
-    ``receivers`` are the agents' indices at the ends of each link; ``queues`` has the queue of each agent of this
-    process. A frame that may be late, by the open round and its deadline (s), makes its queue careful.
+    Returns (sending time in s, receiver's index) for each frame to a ``watched`` receiver. ``senders`` and
+    ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this process
+    by index. A frame that may be late, judged by the open round and its deadline (s), makes its queue careful.
     """
     touched: list[tuple[float, int]] = []
     if not data:

@@ -1,8 +1,8 @@
 """One worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
 
-Before time passes, each worker sends every other one its frames for it, and where it is: the time of its next event,
-whether an agent waits for frames, which rounds its agents want, whether all its agents have ended. All workers have the
-same reports then, and draw the same conclusions from them; none decides for the others.
+Before time passes, each worker sends every other worker its frames and a `Report`: the time of its next event, whether
+an agent waits for frames, which round its agents want, whether all its agents have ended. All workers then have the
+same reports and reach the same conclusions, so there is no coordinator.
 """
 
 import math
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency", "least_latency"]
 
-# How a worker is, in a report.
+# The status of a worker in a report.
 GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 
 def least_latency(model: Latency) -> float:
-    """Return a latency (s) below which no delay of a model is."""
+    """Return a lower bound (s) of a model's delays; 0 for a model that states none."""
     if isinstance(model, TracedDelays):
         return float(model.values.min())
     bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
@@ -50,7 +50,7 @@ def least_latency(model: Latency) -> float:
 
 
 def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> float:
-    """Return the smallest latency (s) that a frame between two workers can have; infinite if none can be."""
+    """Return the smallest latency (s) of any link between two workers; infinity if there is no such link."""
     usual, crossing = least_latency(settings.link.latency_model), math.inf
     for sender in settings.graph:
         here = place[sender]
@@ -64,14 +64,14 @@ def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> flo
 
 
 class PartInbox(Inbox):
-    """The inbox of one of a worker's agents; its part knows whether it waits for frames."""
+    """The inbox of an agent of this worker, which tells the worker's `Part` when the agent waits for frames."""
 
     __slots__ = ("_name", "_part", "_waits_since", "unordered")
 
     def __init__(self, shared: Shared, limit: int | None, name: Hashable, part: "Part", unordered: bool) -> None:
         super().__init__(shared, limit)
         self._name, self._part = name, part
-        # Whether frames may arrive at the instant at which they are sent.
+        # Whether a link without latency ends here: frames of one instant then arrive in an order unknown to the worker.
         self.unordered = unordered
         self._waits_since = 0.0
 
@@ -81,7 +81,7 @@ class PartInbox(Inbox):
         return bool(self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None)
 
     def arrived(self, sent_at: float) -> None:
-        """Note a frame of another worker, which was sent at a time (s)."""
+        """Process the arrival of another worker's frame, sent at ``sent_at`` (s), as if it had been sent here."""
         clock = self._part.selector
         clock.set_at = max(sent_at, self._waits_since)
         try:
@@ -94,7 +94,7 @@ class PartInbox(Inbox):
         return super().__len__()
 
     def take(self, until: float) -> list[Frame]:
-        """As `Inbox.take`; raises AgentError for frames that have not arrived, or may arrive at this instant."""
+        """Take frames as `Inbox.take`; raises AgentError for an ``until`` beyond the known frames."""
         present = self._shared.loop.time()
         if until > math.nextafter(present, math.inf):
             raise self._refused(
@@ -114,7 +114,7 @@ class PartInbox(Inbox):
         return super()._settled()
 
     async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
-        """As `Inbox.wait_for_reply`."""
+        """Wait as `Inbox.wait_for_reply`."""
         self._must_be_ordered()
         self._note_wait()
         return await super().wait_for_reply(request, timeout)
@@ -132,7 +132,7 @@ class PartInbox(Inbox):
         self._part.subscribed(self._name, self)
 
     def _must_be_ordered(self) -> None:
-        """Raise AgentError if the order of frames within an instant would depend on which worker sent them."""
+        """Raise AgentError if the order of frames within an instant would depend on the partition into workers."""
         if self.unordered:
             raise self._refused(
                 f"agent {self._name!r} reads frames as they arrive, over links without latency: with workers, "
@@ -140,10 +140,10 @@ class PartInbox(Inbox):
             )
 
     def _refused(self, why: str) -> AgentError:
-        """End the run and return the error: an agent that catches it would go on otherwise than in one process."""
+        """End the run and return the error; an agent that only caught it would not behave as in one process."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
-            # As if it were raised up to here, so that the run's error names the agent's line.
+            # Build the traceback that a raise would have, so that the run's error shows the agent's line.
             trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
             frame = frame.f_back  # type: ignore[assignment]
         self._part.runtime.tasks.failed(self._name, AgentError(why).with_traceback(trace))
@@ -151,14 +151,14 @@ class PartInbox(Inbox):
 
 
 class _Endpoint:
-    """Stands for the inboxes of another worker's agents: links put frames into its queue."""
+    """Destination of links to another worker's agents, used like an `Inbox`; one queue serves the whole worker."""
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
 
     @property
     def watchers(self) -> list[Any]:
-        """A list that nobody reads: frames leave when time passes."""
+        """Empty: senders need not call `watch`, because frames leave whenever time passes."""
         return []
 
     @watchers.setter
@@ -166,11 +166,11 @@ class _Endpoint:
         pass
 
     def watch(self) -> None:
-        """Do nothing."""
+        """Do nothing, unlike `Inbox.watch`."""
 
 
 class _Inboxes(dict[Hashable, Any]):
-    """Inboxes by agent, and for agents of other workers their endpoints."""
+    """Inboxes by agent, with the endpoint of their worker for agents of other workers."""
 
     def __init__(self, inboxes: Mapping[Hashable, Inbox], part: "Part") -> None:
         super().__init__(inboxes)
@@ -182,20 +182,22 @@ class _Inboxes(dict[Hashable, Any]):
 
 @dataclass(slots=True)
 class Report:
-    """Where a worker is, as all others see it.
+    """A worker's progress, as reported to all others.
 
     Attributes
     ----------
     status : int
-        Whether it goes on, its agents have ended, it has failed, or is to end.
-    now, next : float
-        Its time (s), or that at which its agents had ended; and that of its next event.
+        GOING_ON; OVER: its agents have ended; FAILED; INTERRUPTED: it must end early.
+    now : float
+        The worker's time (s), or the time at which its agents had ended.
+    next : float
+        Time (s) of its next event.
     waits : bool
         Whether an agent waits for frames.
     round : float
-        When (s) its agents want a round (`JointRounds.wanted`).
+        Time (s) at which its agents want a round (`JointRounds.wanted`).
     arrivals : list of float
-        Of each worker, when the first of the frames for it arrives (s).
+        For each worker, the arrival time (s) of the first frame sent to it.
     """
 
     status: int
@@ -207,7 +209,7 @@ class Report:
 
 
 class Part:
-    """The part of a run in this worker: a `Runtime` calls it as it begins, at each row, and as it ends.
+    """This worker's part of a run; a `Runtime` calls it when the run begins, at each row, and when it ends.
 
     Parameters
     ----------
@@ -216,11 +218,11 @@ class Part:
     place : mapping
         The worker of each agent.
     settings : Settings
-        Those of the run.
+        The run's settings.
     send : callable
-        Called with the name of a message for the caller of the run, and its content.
+        Sends a message, with its name and content, to the caller of the run.
     measure : callable, optional
-        Called at each row; returns what goes with it.
+        Called with the number of each row; returns the measurements to send with the row.
     """
 
     journals = False
@@ -240,20 +242,21 @@ class Part:
         self._mesh, self._send, self._measure = mesh, send, measure
         self._settings, self._lookahead = settings, crossing_latency(settings, place)
         self.endpoints: dict[int, _Endpoint] = {}
-        # Inboxes whose agents wait for frames at times, by the agents' names.
+        # Inboxes of agents that ever waited for frames, by agent.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
-        # First uses of kinds of message here: the kind, when (s), the agent's number, how many kinds it had used.
+        # First use of each kind of message here: the time (s), the agent's number, the kinds that it had used before.
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
-        # When (s) all agents of this worker had ended.
+        # The time (s) at which all agents of this worker had ended.
         self._over_at = 0.0
-        # The latest of the instants at which all workers were; how far this one may go by itself.
+        # The window, in s: the earliest next event of any worker, the time before which this worker needs no other,
+        # and the earliest next event of a worker whose agents have not all ended.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
-        # Whether it is to end early, and whether it did.
+        # Whether this worker must end early, and whether it did.
         self.stop = self.has_stopped = False
-        # What it cost until the end, and the CPU seconds of this process and the real time (s) as it began.
+        # Costs until the end; and the CPU seconds of this process at the beginning.
         self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
         self._begun = 0.0
 
@@ -264,7 +267,7 @@ class Part:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links are built here."""
+        """Return the agents whose links this worker builds: its own."""
         return [name for name in names if self.place[name] == self._mesh.rank]
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> PartInbox:
@@ -281,13 +284,13 @@ class Part:
         return self._settings.links.get((sender, receiver), self._settings.link)
 
     def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
-        """Return the inbox of each agent, or the endpoint that stands for it."""
+        """Return a mapping from each agent to its inbox or, in another worker, to that worker's endpoint."""
         others = range(self._mesh.count)
         self.endpoints = {worker: _Endpoint(tally) for worker in others if worker != self._mesh.rank}
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Note that an agent waits for frames at times."""
+        """Register an agent that waits for frames, so that their arrivals are reported to its inbox."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -295,13 +298,13 @@ class Part:
 
     @asynccontextmanager
     async def taking_part(self, loop: Loop) -> AsyncIterator[None]:
-        """Do nothing around the run."""
+        """Number the agents; there is nothing to open or close around the run."""
         names = list(self._settings.graph)
         self._names, self._numbers = names, {name: i for i, name in enumerate(names)}
         yield
 
     def joined(self) -> None:
-        """Prepare for frames; called once the run is built."""
+        """Prepare to receive frames; called once the run is built."""
         run = self.runtime
         assert isinstance(run.rounds, JointRounds)
         self._tally, self._rounds = run.shared.tally, run.rounds
@@ -311,7 +314,7 @@ class Part:
             self._queues[self._numbers[name]] = inbox.arrivals
 
     def starting(self) -> None:
-        """Go on with the other workers from now on."""
+        """Keep time with the other workers from now on."""
         self.selector.window = self
         self._begun = time.process_time()
 
@@ -320,7 +323,7 @@ class Part:
         return self._rounds.last
 
     def refuse_of_agent(self, what: str) -> None:
-        """Raise BadInput if an agent's code calls what all workers would have to know."""
+        """Raise BadInput if an agent calls a function that must take effect in all workers."""
         if OWNER.get() is not None:
             raise BadInput(f"{what}: must be called before the run, or by an action of Network.at, with workers")
 
@@ -335,7 +338,7 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
+        """Note that all agents of this worker have ended; at the run's time limit, exchange until all agree to end."""
         until, run = self._settings.until, self.runtime
         if not self._is_over:
             self._is_over, self._over_at = True, run.loop.now()
@@ -344,18 +347,18 @@ class Part:
                 self.advance(math.inf)
 
     def closing(self) -> None:
-        """Exchange the last frames, unless the workers agreed on the end; called before counting ends."""
+        """Exchange the last frames, unless the workers have agreed on the end; called before counting ends."""
         if self._is_closed:
             return
         if self.selector.window is not None:
-            # This worker failed or was interrupted, and the others learn of it.
+            # This worker failed or was interrupted, and must tell the others.
             run = self.runtime
             with suppress(Lost):
                 self._exchange(INTERRUPTED if run.error is None else FAILED, math.inf)
         self._close()
 
     def closed(self) -> None:
-        """Do nothing: the results are sent later."""
+        """Do nothing, since the results are sent later."""
 
     def _close(self) -> None:
         self._is_closed = True
@@ -365,25 +368,25 @@ class Part:
     # --- windows ------------------------------------------------------------------------------------------------------
 
     def allows(self, time: float) -> bool:
-        """Return whether this worker may go on to a time (s) by itself."""
+        """Return whether this worker may advance to ``time`` (s) without an exchange."""
         if len(self._tally.kinds) != self._kinds_seen:
             self._note_kinds()
         if self._is_over and (not self._was_over or time > self._end):
-            # The run may end before.
+            # The run may end before that time.
             return False
         return time < self._limit or time == self._earliest < math.inf
 
     def advance(self, until: float) -> float:
-        """Exchange frames and reports; ``until`` (s) is the next event here.
+        """Exchange frames and reports; ``until`` is the time (s) of this worker's next event.
 
-        Return the next event of any worker; −∞ if it is not known yet, or the run ends.
+        Return the time of the next event of any worker; −∞ if it is not known yet, or the run ends.
         """
         self._was_over = self._is_over
         self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # Its end matters only if others take part in it, who have that, too.
+            # A round on trial may be taken back; if others take part in it, they report its end themselves.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -412,9 +415,9 @@ class Part:
             self.selector.passes = 0
         self._earliest = earliest
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
-        # No window goes beyond the end of a round, when workers tell which rounds agents want.
+        # A window ends with a round at the latest, so that workers report whether agents want the next one.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
-        # An arrival may turn out to be no event, because the agent that waits is another one.
+        # An earlier arrival may be no event, because the worker's waiting agent is not its receiver: exchange again.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, until: float) -> list[Report]:
@@ -455,7 +458,7 @@ class Part:
         return unpack(parcel, self._tally, self._names, *ends, self._queues, self._watched, *rounds)
 
     def _note_kinds(self) -> None:
-        """Note who used kinds of message for the first time at this instant."""
+        """Record the first use, at this instant, of new kinds of message."""
         self._kinds_seen = len(self._tally.kinds)
         now, run = self.runtime.loop.now(), self.runtime
         for name, outbox in run.outboxes.items():
@@ -466,7 +469,7 @@ class Part:
     # --- standstills --------------------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
-        """End iterations over inboxes in all workers or, if there are none, fail with what agents wait for."""
+        """End the iterations over inboxes in all workers; if there are none, fail with what the agents wait for."""
         run = self.runtime
         ended = run.end_iterations()
         if ended:

@@ -1,4 +1,4 @@
-"""Which worker runs which agents: parts of about equal size with few links between them."""
+"""Partition of a graph's agents into workers: parts of about equal size, with few links between them."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -8,12 +8,12 @@ import networkx as nx
 
 __all__ = ["partition"]
 
-# Parts may differ by a few percent.
+# A part may exceed the mean size by this factor.
 _BALANCE = 1.03
 
 
 def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
-    """Return the worker of each agent: as METIS says where pymetis is installed, else by `grown`."""
+    """Return the worker of each agent, computed by METIS if pymetis is installed, else by `grown`."""
     if graph.is_directed():
         graph = nx.Graph(graph)
     try:
@@ -24,21 +24,21 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     adjacency = [[numbers[other] for other in graph[name] if other != name] for name in graph]
     _, parts = pymetis.part_graph(workers, adjacency=adjacency, options=pymetis.Options(seed=0))
     sizes = [parts.count(worker) for worker in range(workers)]
-    # Of few agents METIS leaves workers without any.
+    # For few agents, METIS may leave workers without any, or unbalanced.
     if min(sizes) == 0 or max(sizes) > _BALANCE * len(graph) / workers + 1:
         return grown(graph, workers)
-    # Workers are in the order of their first agents: of errors at one time the first worker's is told.
+    # Workers are ordered by their first agents, because the first worker's error wins among errors of the same time.
     order = {part: worker for worker, part in enumerate(dict.fromkeys(parts))}
     return {name: order[part] for name, part in zip(numbers, parts, strict=True)}
 
 
 def grown(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
-    """Return the worker of each agent; each part grows by breadth from the edge of those before it."""
+    """Return the worker of each agent; each part grows breadth-first, beginning beside the parts before it."""
     place: dict[Hashable, int] = {}
     nodes, frontier = iter(graph), deque[Hashable]()
     for worker in range(workers):
         size = (len(graph) - len(place)) // (workers - worker)
-        # A part begins at one node beside the others.
+        # From a single node, so that the part is connected where the graph permits.
         start = next((name for name in frontier if name not in place), None)
         outside, frontier = frontier, deque([] if start is None else [start])
         while size:

@@ -1,8 +1,8 @@
 """The network's rounds in one of several workers: a round that opens in one of them opens in all.
 
-A round opens while an agent takes part in it, which may be one of another worker. So where others took part lately, a
-worker opens the next round on trial; before time passes, workers tell one another which rounds agents asked for, and a
-round that none asked for is taken back.
+A round opens only if some agent takes part in it, perhaps one of another worker. So a worker opens a round on trial if
+agents of other workers took part in the last one. Before time passes, workers report which rounds their agents want;
+a round that none wants is taken back.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ __all__ = ["JointRounds"]
 
 
 class JointRounds(RoundClock):
-    """Opens and closes rounds while an agent of any worker takes part in them."""
+    """Round clock that opens and closes rounds while an agent of any worker takes part in them."""
 
     __slots__ = ("_before", "_elsewhere", "_own")
 
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         super().__init__(loop, period, on_round_end)
-        # Whether agents of other workers take part, and whether own ones take part in the open round.
+        # Whether agents of other workers take part in rounds, and whether own agents take part in the open round.
         self._elsewhere = self._own = False
-        # What to restore if a round is taken back.
+        # The values to restore if the open round is taken back.
         self._before = self.closed, self.open_round, self.open_deadline
 
     @property
     def wanted(self) -> float:
-        """When (s) the agents of this worker want a round: −∞ if one is open, ∞ if they want none."""
+        """The time (s) at which this worker's agents want a round: −∞ if one is open, ∞ if they want none."""
         if self._is_trial:
             return self.close_time(self.open_round) if len(self._opening) else math.inf
         if self._opens_at == -math.inf:
@@ -38,11 +38,11 @@ class JointRounds(RoundClock):
 
     @property
     def last(self) -> int:
-        """The number of the last round that opened, without one in which no agent of this worker takes part."""
+        """The number of the last round that opened, not counting a round on trial."""
         return self._before[1] if self._is_trial else self.open_round
 
     def closes_after(self, time: float) -> int:
-        """Return the number of the first round that closes after a time (s)."""
+        """Return the number of the first round that closes after ``time`` (s)."""
         number = max(self.number_at(time, math.floor) - 1, 1)
         while self.close_time(number) <= time:
             number += 1
@@ -50,20 +50,20 @@ class JointRounds(RoundClock):
 
     @property
     def trial(self) -> asyncio.TimerHandle | None:
-        """The timer that ends the open round, if no agent of this worker takes part in it or waits for the next one."""
+        """The timer that ends the open round if it is on trial and no agent here waits for the next one; else None."""
         return self._timer if self._is_trial and not len(self._opening) else None
 
     @property
     def _is_trial(self) -> bool:
-        """Whether a round is open in which no agent of this worker takes part."""
+        """Whether a round is open on trial: no agent of this worker takes part in it."""
         return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
-        """Note when (s) agents of other workers want a round, as `wanted` has it."""
+        """Apply the other workers' least `wanted` time (s): take back, join or schedule a round."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
         if self._is_trial and elsewhere > -math.inf:
-            # It was opened on trial, and nobody takes part in it.
+            # No other worker's agent takes part in the round on trial: take it back.
             self._timer.cancel()  # type: ignore[union-attr]
             self._timer, self._opens_at = None, math.inf
             self.closed, self.open_round, self.open_deadline = self._before
@@ -75,7 +75,7 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Note that a round opened elsewhere; agents that wait here came later, and wait for the next one."""
+        """Open the round that opened in another worker; agents waiting here came too late, and wait for the next."""
         if self._timer is not None:
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline
@@ -87,7 +87,7 @@ class JointRounds(RoundClock):
         self._timer = self._loop.call_at_simulated(end, self._close)
 
     def is_followed(self, number: int) -> bool:
-        """As `RoundClock.is_followed`; other workers' agents may follow, too."""
+        """Return whether agents of any worker follow round ``number``, as `RoundClock.is_followed`."""
         return self._elsewhere or super().is_followed(number)
 
     def _open(self) -> None:

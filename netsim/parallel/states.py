@@ -1,8 +1,7 @@
-"""Agents' states on their way from a worker to the caller of a run: the attributes that changed.
+"""Send the changed attributes of agents from a worker to the caller of a run.
 
-Each attribute is compared by its pickled bytes, so an agent pays for what it holds (a megabyte takes about a
-millisecond), and the caller's agents keep every object that did not change. References to other agents of the network
-arrive as references to the caller's.
+Each attribute is compared by its pickled bytes (a megabyte takes about a millisecond), and the caller's agents keep
+every object that did not change. References to other agents of the network arrive as references to the caller's agents.
 """
 
 import io
@@ -19,14 +18,14 @@ from netsim.topology import senders_to
 
 __all__ = ["Placed", "StateSender", "learn"]
 
-# Values that are their own digest: equal ones are the same to every reader.
+# Types whose values are compared directly, without pickling.
 _SIMPLE = frozenset({int, str, bool, type(None), bytes})
 
 _AGENTS: ContextVar[Sequence[Agent]] = ContextVar("_AGENTS")
 
 
 class _Kept:
-    """A value that cannot be pickled; it has not changed as long as it is the same object."""
+    """Digest of a value that cannot be pickled: it counts as unchanged as long as it is the same object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -38,7 +37,7 @@ class _Kept:
 
 
 class Stayed:
-    """Stands in the caller's agent for a value that stayed in the worker; any use of it raises AgentError."""
+    """Placeholder, in the caller's agent, for a value that cannot leave its worker; any use raises AgentError."""
 
     def __init__(self, why: str) -> None:
         vars(self)["_why"] = why
@@ -48,7 +47,7 @@ class Stayed:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
-            # Python itself asks for these.
+            # Python itself probes special methods, and expects AttributeError.
             raise AttributeError(name)
         self._refuse()
 
@@ -59,7 +58,7 @@ class Stayed:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles what agents hold, and agents by their numbers."""
+    """Pickles attributes of agents, with references to agents replaced by the agents' numbers."""
 
     def __init__(self, file: io.BytesIO, number_of: Callable[[Agent], int | None]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -76,7 +75,7 @@ def _agent(number: int) -> Agent:
 
 
 def _attributes(agent: Agent) -> dict[str, Any]:
-    """Return an agent's attributes, those in slots, too, without its place in a network."""
+    """Return an agent's attributes, including those in slots, without its connection to the network."""
     found = {name: value for name, value in vars(agent).items() if name != "_netsim"}
     kind: Any = type(agent)
     for name in _slots_of(kind):
@@ -92,16 +91,16 @@ def _slots_of(kind: Any) -> list[str]:
 
 
 class StateSender:
-    """Finds what changed in the agents of a worker.
+    """Finds and pickles the changed attributes of a worker's agents.
 
     Parameters
     ----------
     agents : mapping
-        All agents of the network that this process has.
+        The agents of the network that exist in this process.
     numbers : mapping
         The number of each agent of the network.
     own : sequence
-        The names of those that run here.
+        The names of the agents that run in this worker.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return what changed since the last call, for `learn`; what cannot be pickled is `Stayed`."""
+        """Return the changes since the last call, for `learn`; `Stayed` replaces values that cannot be pickled."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -165,7 +164,7 @@ class StateSender:
 
 
 def learn(agents: Sequence[Agent], changes: bytes) -> None:
-    """Let the caller's agents, by number, hold what changed in a worker."""
+    """Apply the changes from a worker to the caller's ``agents``, which are indexed by number."""
     token = _AGENTS.set(agents)
     try:
         found = pickle.loads(changes)
@@ -179,7 +178,7 @@ def learn(agents: Sequence[Agent], changes: bytes) -> None:
 
 
 class _Begun:
-    """Stands for what agents of a run share, in the process that called it."""
+    """Replaces `netsim.transport.shared.Shared` in the caller's process, where no agent runs."""
 
     begun = over = True
 
@@ -188,12 +187,12 @@ class _Begun:
 
     @property
     def loop(self) -> Any:
-        """Raises AgentError: agents read their clocks there."""
+        """Raises AgentError, since the agents' clocks are in the workers."""
         raise AgentError("the agents run in workers, which have their clocks: here they have their own attributes only")
 
 
 class Placed:
-    """The place of an agent in the network, in the process that called the run, where no agent runs."""
+    """Replaces an agent's `Context` in the caller's process, where no agent runs."""
 
     __slots__ = ("name", "shared")
 
@@ -219,7 +218,7 @@ class Placed:
 
     @classmethod
     def all(cls, graph: Any, agents: Mapping[Hashable, Agent]) -> None:
-        """Give all agents their places."""
+        """Give each agent a `Placed` instead of a `Context`."""
         shared = _Begun(graph)
         for name, agent in agents.items():
             agent._netsim = cls(name, shared)  # type: ignore[assignment]

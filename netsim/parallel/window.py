@@ -1,7 +1,7 @@
-"""Virtual time in one of several workers: it passes only as far as no frame of another worker can arrive earlier.
+"""Virtual time in one of several workers: it passes only to times before which no other worker's frame can arrive.
 
-Workers exchange their frames and the times of their next events before time passes. The earliest of these times over
-all workers, plus the smallest latency of a link between two, bounds the window in which each may go on by itself.
+Before time passes, workers exchange their frames and the times of their next events. The earliest of these times, plus
+the smallest latency of a link between two workers, ends the window in which each worker may advance by itself.
 """
 
 import heapq
@@ -17,15 +17,15 @@ __all__ = ["WindowSelector"]
 
 
 class WindowSelector(VirtualSelector):
-    """Virtual time that asks its worker's part of the run before it passes.
+    """Selector whose virtual time passes only with the permission of the worker's `Part`.
 
     Attributes
     ----------
     window : Part or None
-        What it asks; None before and after the run.
+        The part to ask; None before and after the run.
     set_at : float or None
-        The time (s) that counts as that at which timers are set; None: the present. Timers of the same time run in the
-        order in which they were set, which for a frame of another worker is when it was sent.
+        The time (s) at which timers count as set; None: the present. Timers that are due at the same time run in the
+        order in which they were set; a timer for another worker's frame counts as set when the frame was sent.
     """
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class WindowSelector(VirtualSelector):
         return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
-        """Let time pass to that of the other workers (s), with the looks that are due."""
+        """Advance to ``time`` (s), that of the other workers, and call the onlookers that are due before."""
         while self._look_before(time):
             pass
         self._now = max(time, self._now)
 
     def _look_before(self, until: float) -> bool:
-        """Let an onlooker look that is due before a time (s); return whether there is one."""
+        """Call the first onlooker if it is due before ``until`` (s); return whether one was called."""
         first = min(self.onlookers, key=lambda each: each.until) if self.onlookers else None
         if first is None or first.until >= until:
             return False
@@ -53,12 +53,12 @@ class WindowSelector(VirtualSelector):
         return True
 
     def next_but(self, handle: Timer) -> float:
-        """Return the time (s) of the first timer other than this one; infinite if there is none."""
+        """Return the time (s) of the first timer other than ``handle``; infinity if there is none."""
         others = (time for time, _, each, _ in self._timers if each is not handle and not each.cancelled())
         return min(others, default=math.inf)
 
     def wait(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the window allows."""
         return self._go_to(until)
 
     def _wait_for_onlookers(self, until: float) -> Ready:
@@ -68,15 +68,15 @@ class WindowSelector(VirtualSelector):
         return super()._stand_still() if self.window is None else self._go_to(math.inf)
 
     def _go_to(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the window allows."""
         if self.window is not None and not self.window.allows(until):
-            # The clock may be set by what the others report; what is to be seen at the present is seen now.
+            # The exchange may move the clock, so call onlookers of the present first.
             if self._look_before(self._now):
                 return []
             earliest = self.window.advance(until)
             while self._timers and self._timers[0][2].cancelled():
                 heapq.heappop(self._timers)
-            # A frame may have set a timer.
+            # An arrived frame may have set an earlier timer.
             until = self._timers[0][0] if self._timers else math.inf
             if self.window is None or not self.window.allows(until):
                 until = earliest

@@ -1,4 +1,4 @@
-"""What a worker does: it runs its part of a network, and sends rows, states and counts to the caller of the run."""
+"""The work of a worker: run a part of a network, and send rows, states and counts to the caller of the run."""
 
 import pickle
 import traceback
@@ -28,24 +28,24 @@ Send = Callable[[str, Any], None]
 
 @dataclass(frozen=True)
 class Assignment:
-    """What all workers of a run are given.
+    """The input of a run's workers.
 
     Attributes
     ----------
     settings : Settings
-        Those of the run.
+        The run's settings.
     agents : mapping
-        The agents, at least those that the worker runs.
+        The agents; at least those that the worker runs.
     place : mapping
         The worker of each agent.
     probes : sequence of callables or None
-        The probes that can be measured in parts, and None for each of the others.
+        The probes, with None for each probe that cannot be measured in parts.
     watch : Watch or None
-        Keeps the watched states.
+        The watched states.
     scheduled : sequence of (float, callable)
-        The functions to call and their times (s), in every worker.
+        Functions with the times (s) at which every worker calls them.
     active : callable
-        Returns the context in which the network knows its runtime.
+        Returns a context manager, inside which the network knows its runtime.
     """
 
     settings: Settings
@@ -59,26 +59,26 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a worker ended.
+    """The results of a worker at its end.
 
     Attributes
     ----------
     at : float
-        When, in simulated seconds.
+        Time of the end, in simulated seconds.
     error : bytes or None
-        The pickled error, and its cause, that ended its part of the run.
+        The pickled error, with its cause, that ended the worker's part of the run.
     is_lost : bool
-        Whether the error is only that another worker has gone.
+        Whether the error is only a consequence of another worker's end.
     has_stopped : bool
-        Whether it ended early because it was told to.
+        Whether the worker ended early, on request.
     counts : dict or None
-        What it counted, if the run began.
+        The result of `counts_of`; None if the run did not begin.
     states : bytes or None
-        What changed in its agents.
+        The last changes of its agents, from `StateSender.changes`.
     costs : dict
         The worker's entry in ``costs`` of `netsim.Run`.
     hash_seed : int or None
-        As `netsim.Run`'s, in its process.
+        The hash seed of the worker's process.
     """
 
     at: float
@@ -92,9 +92,9 @@ class Ending:
 
 
 def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
-    """Run a part of a network; send a message for each row, and how it ended.
+    """Run a part of a network; send a message for each row, and an `Ending`.
 
-    ``started`` is called with the part, which ends early if its ``stop`` is set.
+    ``started`` is called with the `Part`, which ends early if its ``stop`` is set.
     """
     place, agents = assignment.place, assignment.agents
     numbers = {name: number for number, name in enumerate(place)}
@@ -115,7 +115,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         with assignment.active(runtime):
             simulate(runtime, Loop(part.selector))
     except BaseException as raised:
-        # Any error: it is raised again in the caller's process.
+        # Any error, even an interrupt, is sent to the caller's process, and raised there.
         error = raised
     counts = changes = None
     if runtime.closed:
@@ -134,7 +134,7 @@ def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: in
 
 
 def _pickled(error: BaseException) -> bytes:
-    """Return an error and its cause; a cause that cannot be pickled becomes its text."""
+    """Pickle an error and its cause; whichever cannot be pickled is replaced by its text."""
     cause = error.__cause__
     if cause is not None:
         cause.add_note("".join(traceback.format_exception(cause)).rstrip())

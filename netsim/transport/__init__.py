@@ -1,8 +1,8 @@
-"""A frame's way: agent → outbox → link → inbox → agent.
+"""A frame's path: agent → outbox → link → inbox → agent.
 
-One module for each stage, in the order in which a frame meets them: `context` (what an agent holds of its network),
-`outbox`, `link_stages` (the next two, link by link), `transmitter` (budget, fragments, queue, rate), `path` (loss,
-latency, copies), `inbox`. `stages` chooses between those of the links and their compiled twins.
+One module for each stage, in the order in which a frame meets them: `context` (an agent's place in its network),
+`outbox`, `link_stages` (runs the next two, link by link), `transmitter` (budget, fragments, queue, rate), `path` (loss,
+latency, copies), `inbox`. `stages` replaces those of the links by their compiled twins, if built.
 """
 
 import lazy_loader

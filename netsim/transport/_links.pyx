@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled stages of a link: budget, fragments, queue and rate; loss, latency, copies and damage.
+"""The compiled stages of a link: budget, fragments, queue and rate; loss, latency, copies and corruption.
 
-Each class has a twin in Python that defines and documents it (`netsim.transport.stages` names the modules): draws,
-times, causes and counts are the same with either. A law test compares them. Models of loss, latency and rate other than
-the usual ones are called in Python.
+The Python twin of each class defines and documents it (`netsim.transport.stages` names the modules). Tests compare the
+two: draws, times, causes and counts are equal. The most used models of loss and latency are compiled; others, and
+varying rates, are called in Python.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -31,7 +31,7 @@ cdef int C_CORRUPTED = CORRUPTED, C_LINK_DOWN = LINK_DOWN, C_LOST = LOST
 cdef int C_QUEUE_FULL = QUEUE_FULL, C_REFUSED = REFUSED, ACCEPTED = 0
 cdef int64_t ALL_LINKS = TO_ALL, LAST_SLOT = _LAST_SLOT
 
-# The cause of a rejection, as `Transmitter.accept` names it.
+# Causes of rejection by the names that `Transmitter.accept` returns.
 _NAMES = {ACCEPTED: "", QUEUE_FULL: "queue_full", REFUSED: "refused"}
 
 
@@ -41,7 +41,7 @@ cdef struct Fragment:
 
 
 cdef struct Departure:
-    # As in `netsim.transport.transmitter.Departure`; there is room for more fragments than are in use.
+    # As `netsim.transport.transmitter.Departure`; `fragments` has capacity `room`, of which `count` are in use.
     int cause
     double start
     int64_t bits, count, room
@@ -49,7 +49,7 @@ cdef struct Departure:
 
 
 cdef int reserve(Departure* sent, int64_t count) except -1:
-    """Make room for fragments."""
+    """Set the number of fragments, and grow their array if needed."""
     cdef Fragment* grown
     if count > sent.room:
         grown = <Fragment*>PyMem_Realloc(sent.fragments, count * sizeof(Fragment))
@@ -61,13 +61,13 @@ cdef int reserve(Departure* sent, int64_t count) except -1:
 
 
 cdef inline double tolerance(double now) noexcept nogil:
-    """Return what `netsim.transport.transmitter.time_tolerance` returns."""
+    """Return the rounding tolerance (s) near ``now``, as `netsim.transport.transmitter.time_tolerance`."""
     cdef double error = 4 * (nextafter(fabs(now), INFINITY) - fabs(now))
     return error if error > 1e-9 else 1e-9
 
 
 cdef inline bint exceeds(int64_t bits, double most) noexcept nogil:
-    """Return whether bits are more than a limit, without rounding them."""
+    """Return whether ``bits`` exceed a limit, exactly: above 2**53 a conversion to double would round them."""
     if bits <= <int64_t>1 << 53:
         return <double>bits > most
     return most < 9e18 and bits > <int64_t>floor(most)
@@ -90,17 +90,17 @@ cdef enum:
 cdef class Transmitter:
     """Queue and transmitter of a link or of a radio; see `netsim.transport.transmitter.Transmitter`."""
 
-    # Of a rate that varies: when bits have left.
+    # The function of a varying rate (`Rate.on_port`), or None.
     cdef object leave
-    # Bits a second; 0: sending takes no time.
+    # A constant rate in bits per second; 0: sending takes no time.
     cdef double rate
     cdef int64_t queue, queue_bits, mtu
     cdef readonly int64_t header_bits
     cdef double busy_until
-    # The frames that have not left, in a ring: the first, how many, how many fit (a power of 2), their bits.
+    # A ring buffer of the frames that have not left: index of the first, number, capacity (a power of 2), total bits.
     cdef Waiting* held
     cdef int64_t first, count, room, held_bits
-    # The budget, and what is left of it.
+    # The settings and state of the budget.
     cdef int budget
     cdef bint refuses
     cdef double bits, most, size, tokens, then, period, offset, window
@@ -132,11 +132,11 @@ cdef class Transmitter:
 
     @property
     def release(self):
-        """The budget, if there is one."""
+        """The budget as a function of (now, bits); None without a budget."""
         return self.released if self.budget else None
 
     def released(self, double now, int64_t bits):
-        """Return the earliest time (s) at which a frame may be sent; infinite if it is refused."""
+        """Return the earliest time (s) at which a frame may be sent; infinity if it is refused."""
         return self.from_bucket(now, bits) if self.budget == PER_SECOND else self.from_round(now, bits)
 
     cdef double from_bucket(self, double now, int64_t bits) noexcept:
@@ -206,7 +206,7 @@ cdef class Transmitter:
         return self.depart(now, sent)
 
     cdef int depart(self, double now, Departure* sent) except -1:
-        """Offer the fragments of a frame; set when they leave, or why they do not."""
+        """Offer the fragments of a frame; set their departure times, or the cause of rejection."""
         cdef double end, present = now + tolerance(now)
         cdef int64_t i
         sent.start, sent.bits = now, 0
@@ -240,7 +240,7 @@ cdef class Transmitter:
         return 0
 
     cdef int hold(self, double end, int64_t bits) except -1:
-        """Append a frame to those that have not left."""
+        """Append a frame to the ring buffer of frames that have not left."""
         cdef Waiting* grown
         cdef int64_t i
         if self.count == self.room:
@@ -258,7 +258,7 @@ cdef class Transmitter:
         return 0
 
 
-# --- the way ----------------------------------------------------------------------------------------------------------
+# --- the path ---------------------------------------------------------------------------------------------------------
 
 cdef struct Copy:
     double time
@@ -266,7 +266,7 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How losses and delays are decided; ASKED: by a call.
+    # How losses and delays are decided; ASKED: by a call of a Python model.
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -277,17 +277,17 @@ cdef enum:
 
 
 cdef struct Numbers:
-    # A stream of random numbers (`netsim.util.draws`), and how many were drawn.
+    # A random stream (`netsim.util.draws`), and the count of numbers drawn from it.
     uint64_t key
     uint64_t drawn
 
 
-# The name key of a purpose is the same for all links.
+# Cached, because all links share the key of a seed and purpose.
 _name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
 
 
 cdef uint64_t stream_key(uint64_t link_key, seed, purpose) except? 0:
-    """Return what `netsim.util.draws.stream_keys` returns for one link."""
+    """Return the stream key of one link, as `netsim.util.draws.stream_keys`."""
     cdef uint64_t name = _name_key(seed, purpose)
     return mix(link_key * <uint64_t>0x94D049BB133111EBULL + name)
 
@@ -299,18 +299,20 @@ cdef inline double next_of(Numbers* numbers) noexcept nogil:
 
 @cython.final
 cdef class Path:
-    """One link from the moment a frame's bits have left; see `netsim.transport.path.Path`."""
+    """One link, from the departure of a frame's bits to its arrivals; see `netsim.transport.path.Path`."""
 
     cdef object lost, delays
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
-    # Of losses: the probability, or those that a bad state comes and stays. Of delays: the shortest, and their range.
+    # Losses: `comes` is the loss probability or that of turning bad, `stays` that of staying bad.
+    # Delays: uniform on [low, low + width).
     cdef double comes, stays, low, width, duplicate, corrupt, last
-    # The length of a slot (s), the key of the chain's numbers, the slot of `is_bad`.
+    # The length of a slot (s).
     cdef double slot
-    # The length of frames for which the loss holds; 0: all. And of what is sent now that length in its own.
+    # The frame length for which the loss holds, or 0 for all; and its ratio to the present frame's length.
     cdef int64_t loss_bits
     cdef double lengths
+    # The key of the slots' uniform numbers, and the slot to which `is_bad` belongs.
     cdef uint64_t slots
     cdef int64_t slot_number
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
@@ -361,7 +363,7 @@ cdef class Path:
         self.loss_kind = ASKED
 
     cdef int is_lost(self, double end) except -1:
-        """Decide on a fragment that left at ``end`` (s)."""
+        """Return whether a fragment that left at ``end`` (s) is lost."""
         cdef double u
         if self.loss_kind == NEVER:
             return False
@@ -379,12 +381,12 @@ cdef class Path:
         return self.is_bad
 
     cdef double number(self) noexcept:
-        """Return the next number of losses, by the length of what is sent."""
+        """Return the next uniform number for losses, transformed for the present frame's length."""
         cdef double u = next_of(&self.loss_numbers)
         return 1.0 - pow(1.0 - u, self.lengths) if self.lengths > 0.0 else u
 
     cdef void move_to_slot(self, double time) noexcept:
-        """Find the state of a slot from the numbers that decide it whatever the state before was."""
+        """Find the state at ``time`` (s) from the last decisive number, as `netsim.links.loss` explains."""
         cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
         cdef double slots = time / self.slot + 1e-9
         cdef int64_t number = LAST_SLOT if slots >= <double>LAST_SLOT else <int64_t>slots
@@ -410,7 +412,7 @@ cdef class Path:
         return self.delays.next()
 
     cdef int carry_sent(self, const Departure* sent, Copy* copies) except -1:
-        """Set when and how the copies of a frame that left arrive; return how many do."""
+        """Set the arrivals of a frame's copies; return how many arrive."""
         cdef bint lost = False
         cdef double arrival = 0.0, time
         cdef int64_t i
@@ -432,7 +434,7 @@ cdef class Path:
         return arrive
 
     cdef void hand_over(self, Copy* copy) noexcept:
-        """Keep the order of frames, and decide whether one is corrupted."""
+        """Delay a copy to keep the order on a ``fifo`` link, and decide whether it is corrupted."""
         if self.is_fifo:
             if self.last > copy.time:
                 copy.time = self.last
@@ -440,7 +442,7 @@ cdef class Path:
         copy.corrupted = self.corrupt != 0.0 and next_of(&self.corrupt_numbers) < self.corrupt
 
     def carry(self, ends):
-        """Return the arrivals of a frame whose fragments left at ``ends`` (seconds); none if one of them is lost."""
+        """Return the arrivals of a frame whose fragments left at ``ends`` (s); none if any fragment is lost."""
         cdef Departure sent
         cdef Copy copies[2]
         cdef int64_t i
@@ -456,7 +458,7 @@ cdef class Path:
             PyMem_Free(sent.fragments)
 
     def cross(self, double end, int64_t bits):
-        """Return when one fragment of ``bits`` that left at ``end`` (s) arrives, or would, and whether it is lost."""
+        """Return the arrival time of a fragment of ``bits`` that left at ``end`` (s), and whether it is lost."""
         cdef bint lost
         self.lengths = <double>self.loss_bits / <double>bits
         lost = self.is_lost(end)
@@ -464,14 +466,14 @@ cdef class Path:
         return end + self.delay(), lost
 
     def arrive(self, double time):
-        """Return when what reaches the receiver at ``time`` (s) is handed over, and whether it is corrupted."""
+        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
         cdef Copy copy
         copy.time = time
         self.hand_over(&copy)
         return copy.time, bool(copy.corrupted)
 
     def damaged_share(self):
-        """Return where in a corrupted frame the flipped bit is, as a share of its length."""
+        """Return the position of the flipped bit in a corrupted frame, as a share of the frame's length."""
         return next_of(&self.corrupt_numbers) if self.corrupt else 0.0
 
 
@@ -490,7 +492,7 @@ cdef class LinkStages:
     cdef Tally tally
     cdef object wiring, agents, kinds, bursts
     cdef set down
-    # By link: the transmitter and the path, or None; the settings.
+    # By link: its transmitter or None, its path or None until first used, its settings.
     cdef list transmitters, paths
     cdef Settings* settings
     cdef int64_t first, degree
@@ -520,7 +522,7 @@ cdef class LinkStages:
         PyMem_Free(self.sent.fragments)
 
     def offer(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link, double deadline):
-        """Offer a frame to a link, or to all, and count it; return how many links accepted it."""
+        """Offer a frame to one link, or to all, and count it; return how many links accepted it."""
         cdef BroadcastPath path = self.broadcast_path
         cdef bint to_all = link == ALL_LINKS
         cdef int64_t number = path.sent, taken = 0, wire = 0, index
@@ -553,7 +555,7 @@ cdef class LinkStages:
         return PySet_GET_SIZE(self.down) != 0 and PySet_Contains(self.down, index)
 
     cdef int any_up(self, int64_t start, int64_t end) except -1:
-        """Return whether one of some links is not cut."""
+        """Return whether any link in a range of indices is not cut."""
         cdef int64_t index
         for index in range(start, end):
             if not self.is_down(index):
@@ -574,7 +576,7 @@ cdef class LinkStages:
 
     cdef int cross(self, int32_t kind_id, Frame frame, int64_t number, int64_t index, bint to_all,
                    double deadline) except -1:
-        """Carry a frame that left over one link."""
+        """Carry a transmitted frame over one link."""
         cdef Copy copies[2]
         cdef double delay
         cdef int count
@@ -596,11 +598,11 @@ cdef class LinkStages:
         return 0
 
     cdef Path path(self, int64_t index):
-        """Return a link's path, made when it is first used."""
+        """Return a link's path, created on first use."""
         path = self.paths[index]
         if path is None:
             wiring = self.wiring
-            # On a simple link broadcasts are drawn from the link's usual streams.
+            # On a simple link, broadcasts use the link's default random streams: this path must not repeat them.
             purpose = "one by one " if self.settings[index].is_simple else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path
@@ -614,7 +616,7 @@ cdef class LinkStages:
 
     cdef int arrive(self, int32_t kind_id, Frame frame, int64_t number, int64_t index, const Copy* copies, int count,
                     double deadline) except -1:
-        """Put a frame's copies into the neighbour's queue, or count why they are dropped."""
+        """Put a frame's copies into the neighbour's queue, or count the cause of their drop."""
         cdef ArrivalQueue arrivals = <ArrivalQueue>self.broadcast_path.receivers[index]
         cdef int64_t key = self.key(index, number)
         cdef int copy

@@ -66,49 +66,50 @@ class Context:
         self.shared = shared
         self.name = name
         self.neighbors = neighbors
-        # Those that it has a link to, and from, at present: `netsim.faults.Rewire` changes them.
+        # The neighbours with a link from, and to, this agent at present; `netsim.faults.Rewire` changes them.
         self.out_neighbors = self.in_neighbors = neighbors
-        # The neighbours that have no link back.
+        # The neighbours without a link back to this agent.
         self.one_way: frozenset[Hashable] = frozenset()
         self.inbox = inbox
         self.outbox = outbox
         self.seed = seed
-        # The energy that its radio spends, on a network with an energy model.
+        # The energy that the agent's radio spends; None without an energy model.
         self.energy: EnergyAccount | None = None
-        # Its radio, on a `netsim.Radio`.
+        # The agent's radio, on a `netsim.Radio`.
         self.radio: RadioHandle | None = None
         self.rng: np.random.Generator | None = None
         self.reliability = _NO_RELIABILITY
         self.round = 0
-        # The last round that it left, and the time (s) of that.
+        # The number of the last round that the agent left, and the time (s) of leaving.
         self.left = (0, 0.0)
         self.collected = 0
         self.requests = 0
         # Seconds by which a straggler delays each message.
         self.delay = 0.0
-        # Its number among all agents, and where its labels and notes are kept; None: they are not.
+        # The agent's number among all agents.
         self.number = 0
+        # The run's labels and notes; None if they are not kept.
         self.captions: Captions | None = None
-        # How often it has computed, outside the rounds.
+        # Number of `compute` calls that took the network's compute times.
         self.steps = 0
-        # Whether its node is down.
+        # Whether the agent's node is down.
         self.down = False
-        # The first round that it took part in.
+        # The first round that the agent took part in; 0 before.
         self.first_round = 0
-        # Rounds that had passed when it started again and that it skips; None: not counted yet.
+        # Rounds that passed before a restart, to be skipped; None: a restart whose rounds are not counted yet.
         self._passed: int | None = 0
 
     def note_restart(self) -> None:
-        """Note that the agent's code starts again, or late."""
+        """Note that the agent's code starts again, or late, so that it skips the rounds that have passed."""
         self._passed = None
 
     async def straggle(self) -> None:
-        """Wait for a straggler's delay, unless the agent is down or the run is over, when nothing is sent any more."""
+        """Wait for a straggler's delay, unless the agent is down or the run is over, and nothing will be sent."""
         if not (self.down or self.shared.over):
             await self.shared.loop.pause(self.delay)
 
     async def compute(self, seconds: float | None) -> None:
-        """Wait while the agent computes: for so many seconds, or for the next of the network's compute times."""
+        """Wait while the agent computes: for ``seconds`` or, if None, for the network's next compute time."""
         shared = self.shared
         if seconds is not None:
             seconds = check.finite("seconds", seconds, low=0, high=LATEST)
@@ -134,7 +135,7 @@ class Context:
         outcome: asyncio.Future[Delivery] | None = None,
         label: str | None = None,
     ) -> bool:
-        """Send to a neighbour, after a straggler's delay; return whether the link took the frame."""
+        """Send to a neighbour, after a straggler's delay; return whether the link accepted the frame."""
         if label is not None:
             check_label(label)
         if self.delay:
@@ -143,19 +144,19 @@ class Context:
         try:
             taken = self.outbox.send(to, kind, plain(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
+            await asyncio.sleep(0)  # an agent that catches the error and retries forever must not block the loop
             raise
         if number >= 0:
             self.caption(number, label, payload)
         return taken
 
     def caption(self, number: int, label: str | None, payload: Any) -> None:
-        """Label the transmission with this number, unless the agent has no links, when nothing was sent."""
+        """Label transmission ``number``, unless nothing was sent because the agent has no links."""
         if self.captions is not None and self.outbox.sent > number:
             self.captions.label(self.number, number, label, payload)
 
     def note(self, text: str) -> None:
-        """Keep a note, and have the watched states read with it."""
+        """Store a note, after reporting the agent to ``on_send``, so that watched states are read with the note."""
         check_note(text)
         shared = self.shared
         if shared.over:
@@ -168,7 +169,7 @@ class Context:
             self.captions.note(shared.loop.now(), self.number, self.outbox.sent, text)
 
     def without_passed(self, count: int) -> int:
-        """Return how many of ``count`` rounds are left, without those that passed before the agent started again."""
+        """Return how many of ``count`` rounds are left after those that passed before the agent's restart."""
         if self._passed is None:
             self._passed = self.shared.rounds.next_number() - max(self.first_round, 1)
         passed = min(self._passed, count)
@@ -189,7 +190,7 @@ class Rounds:
         self._warn_of_sleep()
 
     def _warn_of_sleep(self) -> None:
-        """Warn, once in a run, that the agent's radio sleeps through whole rounds by its duty cycle."""
+        """Warn, once per run, if the agent's radio, by its duty cycle, sleeps through whole rounds."""
         context, shared = self._context, self._context.shared
         seconds = 0.0 if context.radio is None else context.radio.longest_sleep
         if shared.overslept or not seconds > shared.rounds.period * (1 + check.ROUNDING):
@@ -219,12 +220,12 @@ class Rounds:
             self._warn_of_overrun(number)
         self.enter(number)
         if rounds.compute is not None and (seconds := rounds.compute.seconds(context.name, number - 1)):
-            # The round waits for the slowest.
+            # This agent computes in its round; the round's length covers the slowest agent.
             await context.shared.loop.pause(seconds)
         return number
 
     def _warn_of_overrun(self, number: int) -> None:
-        """Warn, once in a run, that rounds passed in the agent's own time; a fault or a clock may make it late, too."""
+        """Warn, once per run, that the agent's own code missed rounds; faults, clocks and real time may excuse it."""
         context, shared = self._context, self._context.shared
         if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.speed != math.inf:
             return
@@ -235,12 +236,12 @@ class Rounds:
         )
 
     def __del__(self) -> None:
-        # A break, a return or an exception left the loop.
+        # A break, return or exception ends the loop without calling __anext__.
         if self._inside:
             self.leave()
 
     def goes_on(self) -> bool:
-        """Return whether another round follows, and count it."""
+        """Return whether another round follows, and count it down."""
         if not self._started:
             self._started = True
             self._left = self._context.without_passed(self._left)

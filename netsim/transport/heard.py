@@ -1,4 +1,4 @@
-"""What an agent heard in a round: a list of frames, and the same as arrays.
+"""The frames that an agent received in a round, as a list and as arrays.
 
 agent → outbox → link → inbox → agent: you are back at the agent.
 """
@@ -17,13 +17,13 @@ __all__ = ["Heard", "rows"]
 
 
 class Heard(list[Frame]):
-    """The frames that `Agent.collect` returns, in order of arrival: a list, with what they carry as arrays."""
+    """The frames that `Agent.collect` returns: a list in order of arrival, with methods for arrays as payloads."""
 
     __slots__ = ()
 
     @property
     def senders(self) -> list[Hashable]:
-        """Who sent them, frame by frame."""
+        """The sender of each frame."""
         return [frame.sender for frame in self]
 
     def of(self, kind: str) -> "Heard":
@@ -41,14 +41,14 @@ class Heard(list[Frame]):
         return rows(self if kind is None else self.of(kind))
 
     def sum(self, kind: str | None = None, weights: Mapping[Any, float] | None = None) -> NDArray[np.float64] | float:
-        """Return the sum of the payloads, in order of arrival; 0.0 if there is none.
+        """Return the sum of the payloads, added in order of arrival; 0.0 if there are none.
 
         Parameters
         ----------
         kind : str, optional
             Only frames of this kind.
         weights : mapping, optional
-            By sender: the sum of weight × payload.
+            A weight for each sender: the sum is of weight × payload.
 
         Raises
         ------

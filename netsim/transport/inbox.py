@@ -1,4 +1,4 @@
-"""An agent's inbox. Links add frames here immediately, and a waiting task wakes only when it can read a frame.
+"""An agent's inbox. Links add a frame here as soon as it is sent; a waiting task wakes only when it can read a frame.
 
 The data path is agent → outbox → link → inbox (this module) → agent. Frames in flight are queued by arrival time. Each
 read first processes all due frames: it counts them, drops those that are late or meet a switched-off receiver or a full
@@ -21,12 +21,12 @@ from netsim.transport.shared import Shared
 
 __all__ = ["Inbox"]
 
-# Process the frames for an ended agent once more than this many are queued.
+# An ended agent never reads, so frames for it are processed, to free memory, once this many are queued.
 _MAX_UNSETTLED = 1000
 
 
 class Inbox:
-    """Frames for one agent; also an async iterator over them."""
+    """The frames for one agent, also as an async iterator."""
 
     __slots__ = (
         "_abandoned",
@@ -54,7 +54,7 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        # (arrival time, key, frame) of each readable frame, in order; an empty tuple until the first frame.
+        # (arrival time, key, frame) of each readable frame, in order; a tuple until the first one, to save memory.
         self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
         self._blocked: list[asyncio.Future[bool]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -67,7 +67,7 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # A flat list with two entries per sender: its `subscribers` dict, and the link index of this inbox in it.
+        # Alternately a sender's `subscribers` dict and this inbox's key in it, a link index; flat, to save memory.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
@@ -115,13 +115,13 @@ class Inbox:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
-        # Later frames may have been settled already.
+        # `settle` may have been called with a later time, so some ready frames may be too late.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
         return frames
 
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
-        """Take the frames of `take_true` into copies (`Copies.take_in`), if possible without a list of them."""
+        """Take the frames of `take_true` into ``copies`` (`Copies.take_in`), if possible without building a list."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
@@ -171,7 +171,7 @@ class Inbox:
     def discard_from_now(self) -> None:
         """Count and discard all further frames, because the agent has ended."""
         if self._limit < math.inf:
-            # The frames that have arrived find the inbox as full as it is.
+            # Frames that have already arrived must still meet the limit.
             self.settle_now()
         self._abandoned = True
         self.settle_now()
@@ -214,7 +214,7 @@ class Inbox:
             pass
         elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
-                cause = INBOX_FULL  # The frame is therefore not acknowledged.
+                cause = INBOX_FULL  # not acknowledged, so that the sender repeats it
             elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
                 self._put_all([(time, key, for_receiver(data))])
         elif frame.is_reply:
@@ -237,7 +237,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
-        """Add frames to the readable frames in order, since frames of the same time may already be there."""
+        """Add readable frames, in order of time and key: frames of the same time may already be there."""
         ready = self._ready = self._ready or deque()
         in_order = not ready or ready[-1][:2] <= entries[0][:2]
         ready.extend(entries)
@@ -250,11 +250,11 @@ class Inbox:
 
     @property
     def wait_description(self) -> str:
-        """A description of what a task waits for here; empty if no task waits."""
+        """A description of what a task waits for in this inbox; empty if none waits."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
     def set_request_handler(self, on_request: Callable[[Frame], None]) -> None:
-        """Call ``on_request`` with each request when the request arrives."""
+        """Call ``on_request`` with each request on its arrival."""
         self._on_request = on_request
         self._subscribe()
 

@@ -1,7 +1,7 @@
-"""Carries an agent's frames through the stages of its links, one link at a time: the way of all but plain broadcasts.
+"""Carry an agent's frames through the stages of its links, one link at a time.
 
-agent → outbox → link → inbox → agent: you are between outbox and inbox. `netsim.core.BroadcastPath` is the shorter way
-of a broadcast that meets only loss and latency.
+agent → outbox → link → inbox → agent: you are between outbox and inbox. Broadcasts that meet only loss and latency take
+the faster `netsim.core.BroadcastPath` instead.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,12 +24,12 @@ _ACCEPTED = 0
 
 
 class LinkStages:
-    """The stages of one agent's links: transmitters, paths, copies, damage; arrivals and drops are counted.
+    """The stages of one agent's links: they transmit, lose, delay, copy and corrupt frames, and count each outcome.
 
     Parameters
     ----------
     path : BroadcastPath
-        The agent's: it draws for broadcasts, and counts transmissions.
+        The agent's fast path, whose link draws and counts are shared.
     wiring : Wiring
         The links.
     agents : sequence
@@ -37,7 +37,7 @@ class LinkStages:
     down : set of int
         The indices of the links that are cut.
     bursts : Bursts
-        Faults on the links that change single frames.
+        Faults on the links that affect single frames.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class LinkStages:
         self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
 
     def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
-        """Offer a frame to a link, given by its index, or to `TO_ALL`, and count it; return how many links accepted it.
+        """Offer a frame to one link, or to all (`TO_ALL`), and count it; return how many links accepted it.
 
-        A frame that arrives at or after ``deadline`` (s) may be late.
+        Only a frame that arrives at or after ``deadline`` (s) can be late: it takes a slower check.
         """
         path, wiring, to_all = self._broadcast_path, self._wiring, link == TO_ALL
         number = path.sent
@@ -126,7 +126,7 @@ class LinkStages:
         sent: Departure,
         deadline: float,
     ) -> None:
-        """Put a frame's copies into the neighbour's inbox, or count why they are dropped."""
+        """Put a frame's copies into the neighbour's inbox, or count the cause of their drop."""
         wiring, tally, path = self._wiring, self._tally, self._broadcast_path
         key = self._frame_key(link_index, number)
         if not copies:
@@ -145,11 +145,11 @@ class LinkStages:
             elif (received := self._damaged(link_index, frame)) is None:
                 tally.ended(time, key, kind, CORRUPTED)
             else:
-                # Its round may be another.
+                # No deadline: the flipped bit may have changed the frame's round.
                 arrivals.push(time, key, kind, received)
 
     def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
-        """Return the frame as decoded with one flipped bit, or None if a CRC detects the corruption."""
+        """Return the frame as decoded with one flipped bit; None if the CRC detects it or the bytes do not decode."""
         if self._wiring.links[link_index].crc:
             return None
         return damaged(frame, self._path(link_index).damaged_share(), self._agents, self._kinds)
@@ -159,7 +159,7 @@ class LinkStages:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # On a simple link, LinkDraws uses the link's default random streams, so this path needs separate ones.
+            # On a simple link, LinkDraws uses the link's default random streams: this path must not repeat them.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

@@ -43,11 +43,11 @@ class Wiring:
     receivers : sequence of int
         The neighbours' indices among all agents.
     first : int
-        Index of the first of these links among all links of the network.
+        Index of the agent's first link among all links of the network.
     keys : uint64 array, shape (links,)
         The links' keys.
     block : int
-        The number of broadcasts whose outcomes are drawn at once.
+        Number of broadcasts whose outcomes are drawn at once.
     seed : int
         The network's seed.
     radio : Link or None
@@ -66,7 +66,7 @@ class Wiring:
 
 
 class Outbox:
-    """Sends one agent's messages.
+    """The outbox of one agent, which encodes, counts and sends its messages.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Outbox:
     Attributes
     ----------
     bursts : Bursts
-        Faults on the links that change single frames.
+        Faults on the links that affect single frames.
     down : set of int
         The indices of the links that are cut.
     subscribers : dict
@@ -130,7 +130,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._rounds_differ = False
-        # Made for the first frame that cannot use the fast path.
+        # Created for the first frame that cannot use the fast path.
         self._stages: LinkStages | None = None
         kinds = list({id(link): link for link in wiring.links}.values())
         transmitters = kinds if wiring.radio is None else [wiring.radio]
@@ -180,7 +180,7 @@ class Outbox:
         if self._uses_fast_path:
             taken = self._broadcast_path.broadcast(now, kind_id, kind, round_number, payload, raw_data, deadline)
         elif self._wiring.links or self._mac is not None:
-            # A radio sends even if nobody can hear it.
+            # A radio transmits even if no neighbour can hear it.
             frame = self._broadcast_path.frame(now, kind, round_number, payload)
             taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
         else:
@@ -204,7 +204,7 @@ class Outbox:
     ) -> bool:
         """Send to one neighbour; return whether the link accepted the frame.
 
-        On a `netsim.Radio`, the result of ``outcome`` is set to what became of the frame.
+        On a `netsim.Radio`, the result of ``outcome`` is set to the frame's delivery report.
         """
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
@@ -224,7 +224,7 @@ class Outbox:
     @property
     def link_index_of(self) -> dict[Hashable, int]:
         """Each neighbour's index among the links."""
-        # Made when first used, because an agent that only broadcasts needs none.
+        # Created on first use, because an agent that only broadcasts needs none.
         if self._link_index_of is None:
             self._link_index_of = {neighbor: index for index, neighbor in enumerate(self._wiring.neighbors)}
         return self._link_index_of
@@ -254,15 +254,15 @@ class Outbox:
         self._broadcast_path.sent = max(self._broadcast_path.sent, count)
 
     def disable_fast_path(self) -> None:
-        """Disable the fast broadcast path, because receivers' rounds may close at different times."""
+        """Disable the fast path, which assumes that all receivers' rounds close at the same time."""
         self._fast_path_allowed, self._rounds_differ = False, True
         self._choose_path()
 
     def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
-        ``number`` is the fault's index in the script. It does not choose the draws, because faults elsewhere would then
-        change them: the time ``at`` (s) does and, among bursts of the link that begin together, the order.
+        ``number`` is the fault's index in the script. Random draws must not depend on it, or a fault added elsewhere
+        would change them; they depend on the time ``at`` (s) and the order among the link's bursts of that time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"
@@ -286,7 +286,10 @@ class Outbox:
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _check_and_count_send(self, kind: str, now: float) -> None:
-        """Raise AgentError if the run is over or the agent sends too often; report the send to the watcher."""
+        """Count a message for the limit per instant, and report the sender to ``on_send``.
+
+        Raises AgentError if the run is over or the agent exceeds the limit.
+        """
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a str")
         if self._shared.over:
@@ -319,11 +322,11 @@ class Outbox:
         deadline: float = -math.inf,
         outcome: asyncio.Future[Delivery] | None = None,
     ) -> int:
-        """Offer a frame to links, or to the shared medium, and count it; return how many links accepted it.
+        """Offer a frame to links, or to the MAC layer, and count it; return how many links accepted it.
 
-        A frame that arrives at or after ``deadline`` (s) may be late.
+        Only a frame that arrives at or after ``deadline`` (s) can be late: it takes a slower check.
         """
-        # A receiver may close a round earlier than this agent.
+        # Receivers whose rounds differ from this agent's may close a round earlier: check every frame.
         deadline = -math.inf if self._rounds_differ else deadline
         path = self._broadcast_path
         if self._mac is not None:

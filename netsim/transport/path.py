@@ -1,8 +1,8 @@
-"""What becomes of a frame once it has left: loss, latency, duplication, corruption, faults of its link.
+"""The effects of a link on a frame that has left its sender: loss, latency, duplication, corruption, faults.
 
 agent → outbox → link → inbox → agent: you are on the link. `netsim.core.link_draws.LinkDraws` draws the outcomes of an
-agent's broadcasts over all its simple links at once. `Path` carries frames over one link one by one: over a link that
-needs more, or frames that go to one neighbour only.
+agent's broadcasts over all its simple links at once. `Path` carries single frames: those to one neighbour, and those
+over links that are not simple (`Link.is_simple`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 __all__ = ["Bursts", "Copies", "Delays", "Path"]
 
 Copies = list[tuple[float, bool]]
-"""When each copy of a frame arrives, and whether it is corrupted."""
+"""For each copy of a frame, its arrival time (s) and whether it is corrupted."""
 
 
 class Delays:
-    """One link's delays in turn, drawn in blocks."""
+    """The delays of one link's frames, drawn in blocks for speed."""
 
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # A model of recorded delays has no other use for the stream's first number.
+        # Recorded delays use no random numbers but this one, the link's index in the record, so reusing it is safe.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []
@@ -40,7 +40,7 @@ class Delays:
 
 
 class Path:
-    """One directed link from the moment a frame's bits have left to its arrivals; ``purpose`` tells its draws apart."""
+    """One directed link, from the departure of a frame's bits to its arrivals; ``purpose`` names its random streams."""
 
     __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_loss_bits", "_losses", "_lost")
 
@@ -53,7 +53,7 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # A decision that depends on the time: it is set first.
+        # A time-dependent model, whose time must be set before each decision.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
@@ -61,7 +61,7 @@ class Path:
         self._last = 0.0
 
     def carry(self, ends: Sequence[float]) -> Copies:
-        """Return the arrivals of a frame whose fragments left at ``ends`` (seconds); none if one of them is lost."""
+        """Return the arrivals of a frame whose fragments left at ``ends`` (s); none if any fragment is lost."""
         lost = False
         arrival = 0.0
         for end in ends:
@@ -77,22 +77,22 @@ class Path:
         return [self.arrive(time) for time in arrivals]
 
     def cross(self, end: float, bits: int) -> tuple[float, bool]:
-        """Return when one fragment of ``bits`` that left at ``end`` (s) arrives, or would, and whether it is lost."""
+        """Return the arrival time of a fragment of ``bits`` that left at ``end`` (s), and whether it is lost."""
         if self._clocked is not None:
             self._clocked.time = end
         lost = self._losses is not None and self._lost(self._number(self._losses.uniform(), bits))
         return end + self._delays.next(), lost
 
     def _number(self, uniform: float, bits: int) -> float:
-        """Return what is below p with the probability 1 − (1 − p)^(bits/loss_bits), for every p."""
+        """Transform a uniform number so that it is below any p with probability 1 − (1 − p)^(bits/loss_bits)."""
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
-        """Return when what reaches the receiver at ``time`` (s) is handed over, and whether it is corrupted."""
+        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
         return self._in_order(time), self._damages()
 
     def damaged_share(self) -> float:
-        """Return where in a corrupted frame the flipped bit is, as a share of its length."""
+        """Return the position of the flipped bit in a corrupted frame, as a share of the frame's length."""
         return self._corrupts.uniform() if self._corrupts is not None else 0.0
 
     def _in_order(self, arrival: float) -> float:
@@ -105,53 +105,53 @@ class Path:
 
 
 class Bursts:
-    """The faults on one agent's links that change single frames.
+    """Faults on one agent's links that affect single frames.
 
-    In a burst of jitter (`netsim.faults.Jitter`) frames take longer; `netsim.faults.Lose` loses the next frame.
+    A burst of jitter (`netsim.faults.Jitter`) delays frames; `netsim.faults.Lose` loses the next frame.
     """
 
     __slots__ = ("_active", "_begun", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
-        # By link index and the number of the fault: the most (s), and where draws come from.
+        # Active bursts by link index and fault number: the maximum delay (s) and its random stream.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
-        # How many have begun, by link index and time (s).
+        # Number of bursts begun, by link index and time (s).
         self._begun: dict[tuple[int, float], int] = {}
-        # The latest arrival (s) on links that keep the order of frames, once they had a burst.
+        # The latest arrival (s) by link index, for links with ``fifo`` that had a burst.
         self._latest: dict[int, float] = {}
-        # How many of the next frames are lost, by link index.
+        # The number of next frames to lose, by link index.
         self._to_lose: dict[int, int] = {}
-        # Whether frames must be looked at: in a burst, after one where none may overtake those that it delayed, and
-        # where the next is lost.
+        # Whether frames need `delayed` and `loses`. This stays True after a burst on a ``fifo`` link, because later
+        # frames must not overtake the delayed ones.
         self.matter = False
 
     def count(self, link_index: int, at: float) -> int:
-        """Count a burst that begins on a link at a time (s), and return how many of that time were before it."""
+        """Count a burst that begins on a link at time ``at`` (s); return how many began at that time before it."""
         before = self._begun.get((link_index, at), 0)
         self._begun[link_index, at] = before + 1
         return before
 
     def begin(self, link_index: int, number: int, most: float, stream: Stream, fifo: bool) -> None:
-        """Delay frames of a link by up to ``most`` seconds more, drawn from ``stream``."""
+        """Begin a burst: delay a link's frames by up to ``most`` more seconds, drawn from ``stream``."""
         self._active.setdefault(link_index, {})[number] = most, stream
         if fifo:
             self._latest.setdefault(link_index, 0.0)
         self.matter = True
 
     def end(self, link_index: int, number: int) -> None:
-        """Let a burst end."""
+        """End a burst."""
         del self._active[link_index][number]
         if not self._active[link_index]:
             del self._active[link_index]
         self._settle()
 
     def lose(self, link_index: int) -> None:
-        """Lose one more of the next frames of a link."""
+        """Lose the next frame of a link, in addition to those already to be lost."""
         self._to_lose[link_index] = self._to_lose.get(link_index, 0) + 1
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether a frame that a link carries now is one that it loses."""
+        """Return whether the link loses its present frame, and count that down."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1
@@ -164,7 +164,7 @@ class Bursts:
         self.matter = bool(self._active or self._latest or self._to_lose)
 
     def delayed(self, link_index: int, copies: Copies) -> Copies:
-        """Return when the copies of a frame arrive, from when they would without a burst."""
+        """Delay the copies of a frame by the link's active bursts, in order on a ``fifo`` link."""
         for most, stream in self._active.get(link_index, {}).values():
             copies = [(time + most * stream.uniform(), damaged) for time, damaged in copies]
         if link_index in self._latest:

@@ -1,8 +1,8 @@
 """An outbox that numbers its frames and sends lost ones again: until they are acknowledged, or on request.
 
 agent → outbox → link → inbox → agent: you are at both ends. A frame's number is its `Frame.sequence`: even numbers
-count broadcasts, odd ones count frames to one neighbour. Control frames carry the number that they refer to: ``ack``,
-``nack`` (a list of numbers) and ``resent``, which carries the bytes of the original frame.
+count broadcasts, odd numbers count frames to one neighbour. Control frames refer to a frame by its number: ``ack``,
+``nack`` (with a list of numbers), and ``resent`` (with the bytes of the original frame).
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class _Sent:
 
 
 class _Stream:
-    """The sequence numbers received from one neighbour: of its broadcasts, or of its frames to this agent."""
+    """The sequence numbers received from one neighbour, for its broadcasts or for its frames to this agent."""
 
     def __init__(self) -> None:
         self.top = 0
         self.missing: dict[int, None] = {}
 
     def take(self, number: int, window: int) -> bool:
-        """Record a number; return whether it is new."""
+        """Record a number, and gaps of at most ``window`` before it; return whether the number is new."""
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
                 self.missing[gap] = None
@@ -53,12 +53,12 @@ class _Stream:
 
 
 class ReliableOutbox(Outbox):
-    """Sends an agent's frames with numbers, repeats them, and acknowledges or requests those of its neighbours."""
+    """Outbox that numbers and repeats an agent's frames, and acknowledges or requests its neighbours' frames."""
 
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Set how frames are repeated; a frame without acknowledgement is sent again after ``after`` seconds."""
+        """Set how frames are repeated; an unacknowledged frame is sent again after ``after`` seconds."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}
@@ -66,7 +66,7 @@ class ReliableOutbox(Outbox):
         self._heard: dict[tuple[Hashable, int], _Stream] = {}
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """As `Outbox.broadcast`."""
+        """Broadcast as `Outbox.broadcast`, with a number."""
         shared = self._shared
         now = shared.loop.now()
         self._check_and_count_send(kind, now)
@@ -94,7 +94,7 @@ class ReliableOutbox(Outbox):
         outcome: asyncio.Future[Delivery] | None = None,
         sequence: int = 0,
     ) -> bool:
-        """As `Outbox.send`; requests and replies are not numbered, because the requester waits for the reply."""
+        """Send as `Outbox.send`, with a number; requests and replies have none, because the requester waits anyway."""
         if request is not None:
             return super().send(to, kind, payload, round_number, raw_data, request, is_reply, outcome)
         _check_kind(kind)
@@ -105,7 +105,7 @@ class ReliableOutbox(Outbox):
         return taken
 
     def heard(self, frame: Frame) -> Frame | None:
-        """Process a numbered frame on its arrival; return the frame for the agent, if there is one."""
+        """Process a numbered frame on its arrival; return the frame for the agent, or None."""
         number = frame.sequence
         if frame.kind == ACK:
             self._acknowledged(frame.sender, number)
@@ -127,7 +127,7 @@ class ReliableOutbox(Outbox):
         raw_data: bool,
         waiting: list[Hashable],
     ) -> None:
-        """Keep a frame until all receivers have acknowledged it, or as long as one may request it."""
+        """Keep a sent frame until all receivers in ``waiting`` acknowledge it, or while they may request it."""
         if not waiting:
             return
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=number)
@@ -139,12 +139,12 @@ class ReliableOutbox(Outbox):
             self._kept.popitem(last=False)
 
     def _again(self, key: tuple[Hashable | None, int]) -> None:
-        """Repeat a frame to those that have not acknowledged it, until its round closes."""
+        """Repeat a frame to receivers that have not acknowledged it, until its round closes."""
         sent, shared = self._kept.get(key), self._shared
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # The frame needs time to arrive.
+        # A third of the waiting time, half a round trip by default, is left for the frame to arrive in its round.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]
@@ -165,7 +165,7 @@ class ReliableOutbox(Outbox):
                 del self._kept[key]
 
     def _requested(self, frame: Frame) -> None:
-        """Send the frames that a neighbour requested and that were kept."""
+        """Send again the frames that a neighbour requested, as far as they are kept."""
         wanted = frame.payload if isinstance(frame.payload, list) else []
         for number in [each for each in wanted if type(each) is int][: self._settings.window]:
             sent = self._kept.get(((frame.sender if number % 2 else None), number))
@@ -190,13 +190,13 @@ class ReliableOutbox(Outbox):
         elif is_new and stream.missing and (number + odd) // 2 == stream.top:
             missing = [2 * each - odd for each in stream.missing]
             super().send(frame.sender, NACK, missing, 0, False, sequence=number)
-        # The agent gets the frame without its number, which belongs to the link layer.
+        # The number belongs to the link layer, so the agent gets a frame without it.
         if not is_new:
             return None
         return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
 
     def _original(self, frame: Frame) -> Frame | None:
-        """Return the original of a frame that was sent again; None if the bytes are none."""
+        """Decode the original frame inside a ``resent`` frame; None if the bytes are invalid."""
         try:
             original = decode_frame(frame.payload, frame.sent_at, self._agents, self._shared.encoder.kinds)
         except (WireError, TypeError):
@@ -205,6 +205,6 @@ class ReliableOutbox(Outbox):
 
 
 def _check_kind(kind: str) -> None:
-    """Raise BadInput for a kind that the link layer uses itself."""
+    """Raise BadInput for a kind that is reserved for control frames."""
     if kind in (ACK, NACK, RESENT):
         raise check.refuse("kind", kind, f"another than {ACK}, {NACK} and {RESENT}, which a reliable link sends itself")

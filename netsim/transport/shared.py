@@ -1,4 +1,4 @@
-"""The state that the agents of one run share: its loop, rounds and tally."""
+"""State that the agents of one run share."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -11,26 +11,26 @@ __all__ = ["Shared"]
 
 
 class Shared:
-    """The state that the agents of one run share.
+    """State that the agents of one run share: loop, tally, rounds, and flags of the run.
 
     Attributes
     ----------
     clock : LocalClock or None
-        The clock of an agent with a clock of its own; such an agent shares this with no other.
+        The agent's own clock, if it has one; such an agent has its own `Shared`.
     encoder : FrameEncoder
-        Writes the frames.
+        Encodes frames.
     begun : bool
-        Whether the run has begun: its agents are no longer as they were made.
+        Whether the run has begun, so that its agents may have changed.
     over : bool
-        Whether the run has ended: no agent can send any more.
+        Whether the run has ended, so that no agent can send any more.
     overrun : bool
-        Whether an agent was late for a round, of which the run warned.
+        Whether the run has warned that an agent missed a round.
     overslept : bool
-        Whether there was a warning of radios that sleep through whole rounds.
+        Whether the run has warned of radios that sleep through whole rounds.
     on_send : callable or None
-        Called with an agent's name each time before it sends.
+        Called with an agent's name before each of its messages.
     looks : bool
-        Whether ``over`` or ``on_send`` must be examined before each message.
+        Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
     """
 
     __slots__ = (
@@ -64,9 +64,9 @@ class Shared:
         self.encoder = FrameEncoder(kinds)
 
     def end(self) -> None:
-        """The run has ended."""
+        """Mark the run as ended."""
         self.over = self.looks = True
 
     def note_sends(self, note: Callable[[Hashable], None] | None) -> None:
-        """Call ``note`` with an agent's name each time before it sends; None: call nothing."""
+        """Call ``note`` with an agent's name before each of its messages; with None, stop calling."""
         self.on_send, self.looks = note, self.over or note is not None

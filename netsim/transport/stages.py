@@ -1,7 +1,7 @@
-"""The stages of a frame's way over one link: `Transmitter`, then `Path`; `LinkStages` has those of an agent's links.
+"""The stages of a frame's path over one link, `Transmitter` and `Path`, and `LinkStages`, which runs them for an agent.
 
-Each class has a twin in Python that defines it, in a module beside this one, and a compiled one (`_links.pyx`), which
-is used where it was built (`netsim.util.compiled`).
+A Python module beside this one defines each class; a compiled twin in `_links.pyx` replaces it if it was built
+(`netsim.util.compiled`).
 """
 
 from netsim.transport.link_stages import LinkStages

@@ -1,7 +1,7 @@
 """The sending side of a link: bit budget, fragmentation, queue and transmission rate.
 
-The transmitter model only computes times. A transmitter stores the time until which it is busy, so it computes a
-frame's departure times when the frame is offered and needs no timer.
+A transmitter needs no timer: it stores the time until which it is busy, and computes a frame's departure times when the
+frame is offered.
 """
 
 import math
@@ -14,7 +14,7 @@ from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
-# Rounding tolerance (s): because times are rounded, timers may fire this much early.
+# Rounding tolerance (s): times are rounded sums, so a timer may fire this much early.
 _EARLY = 1e-9
 
 
@@ -24,19 +24,16 @@ def time_tolerance(now: float) -> float:
 
 
 Release = Callable[[float, int], float]
-"""Maps (now, bits) to the earliest time (s) at which the frame may be sent, or to infinity if refused."""
+"""Maps (now, bits) to the earliest time (s) at which a frame may be sent, or to infinity if it is refused."""
 
 
 def bit_limit(bits: float) -> float:
-    """Return the maximum bits that a budget allows, with a tolerance for products that were rounded down.
-
-    A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
-    """
+    """Return a budget's limit of bits, with a tolerance for rounding: 0.29 * 800 < 232, but admits a frame of 232."""
     return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
 def _bucket(budget: Budget) -> Release:
-    """Return a token bucket that contained ``tokens`` bits at its last update, time ``then`` (s)."""
+    """Return a token bucket: a closure over ``tokens``, the bits in it at its last update, at time ``then`` (s)."""
     size = budget.bits if budget.burst is None else budget.burst
     most = bit_limit(size)
     tokens, then = size, 0.0
@@ -57,7 +54,7 @@ def _bucket(budget: Budget) -> Release:
 
 
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
-    """Return a budget that is refilled at each multiple of ``period`` after ``offset`` (s)."""
+    """Return a budget that is renewed at each multiple of ``period`` after ``offset`` (s)."""
     window, used = -math.inf, 0
     most = bit_limit(budget.bits)
 
@@ -83,14 +80,23 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
 
 @dataclass(frozen=True)
 class Departure:
-    """The result of offering a frame to the transmitter of a link or of an agent's radio."""
+    """The result of offering a frame to the transmitter of a link or of an agent's radio.
 
-    # The cause of rejection, or 0 if the frame was accepted.
+    Attributes
+    ----------
+    cause : int
+        The cause of rejection, or 0 if the frame was accepted.
+    start : float
+        The time (s) at which transmission starts.
+    ends : sequence of float
+        The times (s) at which each fragment has been sent.
+    bits : int
+        Bits sent, including headers.
+    """
+
     cause: int
-    # The times (s) at which transmission starts and at which each fragment has been sent.
     start: float
     ends: Sequence[float]
-    # The number of bits sent, including headers.
     bits: int
 
 
@@ -111,14 +117,14 @@ class Transmitter:
     )
 
     def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
-        # Not whether it is a `Rate`: to check a protocol takes longer than all else here.
+        # Not isinstance(…, Rate): checking a runtime protocol is slower than the rest of this method.
         self._rate = link.rate if isinstance(link.rate, float | int) else None
         self._leave = None if link.rate is None or isinstance(link.rate, float | int) else link.rate.on_port()
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        # The budget, where there is one.
+        # None without a budget.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
@@ -170,7 +176,7 @@ def transmitters_of(
     offset: float,
     make: Callable[[Link, float, float], Transmitter] = Transmitter,
 ) -> dict[int, Transmitter]:
-    """Return the transmitters by link index, for links that need one; all links of a radio share one."""
+    """Return the transmitters by link index, for links that need one; all links of a radio share its transmitter."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), make(radio, round_period, offset)) if radio.has_port else {}
     return {index: make(link, round_period, offset) for index, link in enumerate(links) if link.has_port}

@@ -1,1 +1,1 @@
-"""Tools for all packages: checked arguments, atomic files, data files, keyed draws, types."""
+"""Tools that all packages use: argument checks, atomic and data files, keyed random draws, types."""

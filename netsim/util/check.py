@@ -27,11 +27,11 @@ from netsim.errors import BadInput
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 ROUNDING = 1e-12
-"""Tolerated relative rounding error of an argument that was computed: 3 * 0.1 counts as 0.3."""
+"""Tolerated relative rounding error of a computed argument: 3 * 0.1 counts as 0.3."""
 
 # Tolerated rounding error of probabilities near 0 and 1.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# Sizes up to this many bytes, which every machine has, are not checked.
+# In bytes. Smaller objects fit on every machine, so `fits` does not ask for the memory limits.
 _SMALL = 2**26
 
 
@@ -46,21 +46,21 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
 
 
 def installed(name: str, package: str, extra: str) -> None:
-    """Raise BadInput if a package that ``name`` needs is not installed; ``extra`` is the one of netsim that has it."""
+    """Raise BadInput if ``package``, which ``name`` requires, is missing; the message names netsim's ``extra``."""
     if importlib.util.find_spec(package) is None:
         how = f"run pip install '.[{extra}]' in netsim's checkout"
         raise BadInput(f"{name}: requires {package}, which is not installed: {how}")
 
 
 def called(name: str, value: object) -> None:
-    """Raise BadInput if the value is a function or class, which the caller forgot to call."""
+    """Raise BadInput if ``value`` is a function or class that the caller forgot to call."""
     if inspect.isroutine(value) or isinstance(value, type):
         each = getattr(value, "__name__", "it")
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
 def doubt(text: str) -> None:
-    """Warn (RuntimeWarning) of an argument that is allowed but hardly meant, at the first line outside of netsim."""
+    """Issue a RuntimeWarning about a valid but implausible argument, located at the caller's line outside netsim."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "netsim":
         level, frame = level + 1, frame.f_back
@@ -68,7 +68,7 @@ def doubt(text: str) -> None:
 
 
 def named(function: _Function) -> _Function:
-    """Return a function, or a class, that raises BadInput for an argument whose name it does not know."""
+    """Decorate a function or class to raise BadInput, instead of TypeError, for an unknown keyword argument."""
     if isinstance(function, type):
         made: Any = function
         made.__init__ = _named(made.__init__, function.__name__)
@@ -91,7 +91,7 @@ def _named(function: Callable[..., Any], title: str) -> Callable[..., Any]:
 
 
 def _names(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the names of a function's parameters, with those of a TypedDict that it unpacks."""
+    """Yield the names of a function's parameters, and the keys of a TypedDict in ``**options: Unpack[...]``."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD and get_origin(parameter.annotation) is Unpack:
             yield from get_args(parameter.annotation)[0].__annotations__
@@ -205,7 +205,7 @@ def _memory() -> Iterator[int]:
         room = Path("/sys/fs/cgroup")
         for each in (room / group, *(room / group).parents, room / "memory"):
             for file in ("memory.max", "memory.limit_in_bytes"):
-                # Without a limit the file is missing, or contains "max".
+                # An unlimited group has no such file, or one that contains "max".
                 with suppress(OSError, ValueError):
                     yield int((each / file).read_text())
 
@@ -229,7 +229,7 @@ def mapping(name: str, value: Any) -> dict[Any, Any]:
 
 
 def pair(name: str, value: Any, of: str) -> tuple[Any, Any]:
-    """Return ``value`` as a pair if it is one, like ``of``: ``(from, to)``."""
+    """Return ``value`` as a tuple of two elements; the error message names them by ``of``, such as ``(from, to)``."""
     try:
         one, other = value
     except (TypeError, ValueError):
@@ -238,7 +238,7 @@ def pair(name: str, value: Any, of: str) -> tuple[Any, Any]:
 
 
 def timed(name: str, value: Any) -> list[tuple[float, Any]]:
-    """Return a list of pairs of a time in seconds, from 0 on, and something."""
+    """Return ``value`` as a list of (time, value) pairs, with finite times >= 0 s."""
     of = "(time, value)"
     try:
         entries = [pair(f"{name}[{i}]", entry, of) for i, entry in enumerate(value)]
@@ -264,16 +264,16 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
 
 
 def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) -> NDArray[np.float64]:
-    """Return ``value`` as a finite float64 array of shape (n,), a copy that belongs to the caller.
+    """Return a copy of ``value`` as a finite float64 array of shape (n,).
 
-    Truth values are numbers only with ``flags``, and a single number is an array of one only with ``scalar``. Text that
-    looks like a number is none.
+    ``flags`` permits booleans, as 0 and 1; ``scalar`` permits a single number, as an array of one. Numbers written as
+    text are refused.
     """
     allowed = "a number or an array of numbers, of shape (n,)" if scalar else "an array of numbers, of shape (n,)"
     try:
         given = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
-        # Lists of different lengths.
+        # numpy refuses nested lists of different lengths.
         raise refuse(name, value, allowed) from None
     if given.ndim > 1 or (given.ndim == 0 and not scalar):
         raise refuse(name, value, allowed + (f"; its shape is {given.shape}" if given.ndim else ""))
@@ -298,7 +298,7 @@ def measured(value: Any) -> float | None:
 def fields(
     frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
 ) -> None:
-    """Replace fields of a frozen dataclass by the results of a check; with ``optional``, None is kept."""
+    """Replace the named fields of a frozen dataclass by the results of a check; with ``optional``, None is kept."""
     for name in names:
         value = getattr(frozen, name)
         if value is not None or not optional:

@@ -1,4 +1,4 @@
-"""Access to compiled modules, if they were built and are not disabled."""
+"""Import compiled modules, if they were built and are not disabled."""
 
 import importlib
 import os
@@ -12,10 +12,10 @@ __all__ = ["compiled", "is_built"]
 
 
 def compiled(name: str) -> ModuleType | None:
-    """Return a compiled module of netsim, or None if its Python twin is to be used.
+    """Import a compiled module of netsim; return None if its Python twin is to be used instead.
 
-    The environment variable ``NETSIM_CORE`` selects ``python``, ``compiled`` (an error if it was not built) or, if
-    empty, the compiled module if it exists.
+    The environment variable ``NETSIM_CORE`` decides: ``python`` always uses the twin, ``compiled`` raises BadInput if
+    the module was not built, and empty uses the module if it was built.
     """
     wanted = _wanted()
     if wanted == "python":
@@ -29,7 +29,7 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` looks for a module and its file is there: quickly, without importing it."""
+    """Return whether `compiled` would find this module, by looking for its file, without the cost of the import."""
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Data files, found by name in the folder of the environment variable NETSIM_DATA, and a record of the files read."""
+"""Find data files in the folder that the environment variable NETSIM_DATA names, and record the files read."""
 
 import difflib
 import hashlib
@@ -30,9 +30,10 @@ def find(name: str, suffix: str, source: str = "") -> Path:
 
 
 def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
-    """Return the error for a missing data set, with the required and the existing files.
+    """Return the error for a missing data set; its message lists the required and the existing files.
 
-    The first of the ``suffixes`` is the usual one; ``source`` is where the data are published.
+    The first of the ``suffixes`` is the usual one; ``source`` is where the data are published; ``otherwise`` ends the
+    message.
     """
     source = f"public source: {source}" if source else ""
     first, *others = suffixes
@@ -51,13 +52,13 @@ def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str
 
 
 def folders(here: bool) -> list[Path]:
-    """Return the folders in which data are searched: NETSIM_DATA and, if ``here``, the current one."""
+    """Return the folders to search for data: NETSIM_DATA and, if ``here``, the current folder."""
     value = os.environ.get(_FOLDER)
     return ([Path(value)] if value else []) + ([Path()] if here else [])
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint at the most similar name, or "" if there is none."""
+    """Return a hint at the name most similar to ``name``, or "" if none is similar."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
@@ -67,9 +68,9 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 @contextmanager
 def recording() -> Iterator[dict[str, str]]:
-    """Yield a dict to which each call of `used` adds the SHA-256 of a file, by its name.
+    """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path, or ``$NETSIM_DATA/…`` if it was found in that folder, which may differ later.
+    The name is the file's path, or ``$NETSIM_DATA/…`` for a file found there, because that folder may move.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -80,7 +81,7 @@ def recording() -> Iterator[dict[str, str]]:
 
 
 def used(path: Path, *, by_name: bool = False) -> Path:
-    """Record a file within `recording`, and return its path; ``by_name`` if it was found in NETSIM_DATA."""
+    """Record a file for `recording`, and return its path; ``by_name`` means that `find` located it."""
     found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
         value = os.environ.get(_FOLDER)
@@ -90,13 +91,13 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the present path of a recorded file."""
+    """Return the path of a recorded file under today's NETSIM_DATA."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 
 
 def digest_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file, or "" if it is missing; cached while its dates and size are unchanged."""
+    """Return the SHA-256 of a file, or "" if it is missing; cached while the file's dates and size are unchanged."""
     try:
         if not os.path.isfile(path):
             return ""

@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (seed, name, purpose, number).
 
-A generator object for each link would take more memory than the link, and with a shared one a frame on one link would
-change the draws of another. So a stream is a 64-bit key. Its number n is the SplitMix64 output function of key + n·γ
-(Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), computed for whole arrays of keys.
+A generator object per link would take more memory than the link itself; with a shared generator, a frame on one link
+would change the draws of another. So a stream is a 64-bit key. Its n-th number is the SplitMix64 output function of
+key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), computed for arrays of keys.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ Keys = NDArray[np.uint64]
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-# The same as Python's integers, which are faster for a single number.
+# The constants again as Python integers, which are faster than numpy's for a single number.
 _GAMMA, _FIRST, _SECOND, _WORD = int(GAMMA), int(_MIX_1), int(_MIX_2), 2**64 - 1
 _S30, _S27, _S31, _S11 = (np.uint64(s) for s in (30, 27, 31, 11))
 _TO_UNIT = 2.0**-53
 
 
 def _mix(z: Keys) -> Keys:
-    """Return SplitMix64's output function of each element; overwrites ``z``."""
+    """Apply SplitMix64's output function to each element in place, and return the array."""
     z ^= z >> _S30
     z *= _MIX_1
     z ^= z >> _S27
@@ -41,7 +41,7 @@ def _mix(z: Keys) -> Keys:
 
 
 def mix_words(*words: NDArray[Any]) -> Keys:
-    """Return a 64-bit hash of arrays of integers, shape (n,) each, element by element."""
+    """Return 64-bit hashes, shape (n,): element i hashes the i-th integers of all arrays, of shape (n,) each."""
     mixed = np.zeros(len(words[0]), dtype=np.uint64)
     for word in words:
         mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
@@ -49,7 +49,7 @@ def mix_words(*words: NDArray[Any]) -> Keys:
 
 
 def name_key(name: Hashable) -> int:
-    """Return a 64-bit key of a name, the same in every process (unlike hash()) and for all names that are equal.
+    """Return a 64-bit key of a name; unlike hash() it is the same in every process. Equal names have equal keys.
 
     Raises BadInput as `plain_name` does.
     """
@@ -59,15 +59,16 @@ def name_key(name: Hashable) -> int:
 
 
 def plain_name(name: Hashable) -> Any:
-    """Return a name as the simplest type of Python that equals it: 0 for 0.0, False, Fraction(0) and numpy's zeros.
+    """Return a name as an equal value of the simplest Python type: 0 for 0.0, False, Fraction(0) and numpy's zeros.
 
-    Names that are equal are one node of a graph, so they must be one in everything drawn for the node; and the printed
-    form of other types, such as numpy's, depends on the version of their library.
+    Equal names denote the same node of a graph, so draws for the node must not depend on the name's type. The printed
+    form of other types, such as numpy's, also depends on their library's version.
 
     Raises
     ------
     BadInput
-        If a name is not text, bytes, a number, None, or a tuple of these, or is a number with no such equal, as NaN.
+        If the name is not text, bytes, a number, None, or a tuple of these, or is a number that equals none of Python's
+        own, such as NaN.
     """
     kind = type(name)
     if kind is str or (kind is int and -_LARGEST < name < _LARGEST):  # type: ignore[operator]
@@ -84,14 +85,14 @@ def plain_name(name: Hashable) -> Any:
         plain = _plain_number(name)
     else:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
-    # NaN equals nothing, a number may have lost digits, and a type of one's own may compare or hash otherwise.
+    # NaN equals nothing, the conversion may have lost digits, and a user's type may compare or hash differently.
     if plain != name or hash(plain) != hash(name):
         raise check.refuse("node", name, "equal to a str or bytes" if isinstance(name, str | bytes) else _NUMBERS)
     return plain
 
 
 _LARGEST = 2**2048
-"""Bound of names that are integers: Python may refuse to print larger ones (least ``PYTHONINTMAXSTRDIGITS``: 640)."""
+"""Bound of integer names: Python may refuse to print larger ones (``PYTHONINTMAXSTRDIGITS`` may be as low as 640)."""
 
 _NUMBERS = "equal to an int, float, Fraction or complex, of less than 2,048 bits"
 
@@ -102,12 +103,12 @@ def _plain_number(name: Any) -> Any:
             exact = Fraction(int(name))
         elif isinstance(name, numbers.Complex) and not isinstance(name, numbers.Real):
             value = complex(name)
-            # 0.0 is added to change −0.0, which equals it.
+            # Adding 0.0 turns −0.0 into 0.0: they are equal but print differently.
             return _plain_number(value.real) if not value.imag else complex(value.real + 0.0, value.imag + 0.0)
         elif name in (math.inf, -math.inf):
             return float(name)
         elif isinstance(name, Decimal) and abs(name.adjusted()) > _LARGEST.bit_length():
-            # Its fraction would fill the memory.
+            # The exact fraction would fill the memory.
             raise OverflowError
         else:
             exact = Fraction(*name.as_integer_ratio())
@@ -124,23 +125,23 @@ def _plain_number(name: Any) -> Any:
 
 
 def check_name(name: Hashable) -> None:
-    """Raise BadInput unless a node may have this name: see `plain_name`."""
+    """Raise BadInput unless `plain_name` accepts this name of a node."""
     plain_name(name)
 
 
 @lru_cache(maxsize=1024, typed=True)
 def purpose_key(seed: int, purpose: str) -> int:
-    """Return what `stream_keys` mixes into keys for one purpose."""
+    """Return the 64-bit key of a seed and a purpose, which `stream_keys` mixes into each link's or agent's key."""
     return name_key((seed, purpose))
 
 
 def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
-    """Return the stream keys of links or agents for one purpose, shape (n,)."""
+    """Return the stream keys, shape (n,), of the links or agents with these ``keys`` for one purpose."""
     return _mix(keys * _MIX_2 + np.uint64(purpose_key(seed, purpose)))
 
 
 def link_keys(senders: Keys, receivers: Keys) -> Keys:
-    """Return a key for each directed link from the name keys of its ends (shape (n,) each)."""
+    """Return a key for each directed link, shape (n,), from the name keys of its ends, of shape (n,) each."""
     return _mix(_mix(senders + GAMMA) + receivers * _MIX_1)
 
 
@@ -188,9 +189,9 @@ class Stream:
 
 
 def derived(seed: int, name: Hashable, purpose: str) -> int:
-    """Return a seed of 64 bits derived from (seed, name, purpose), for what takes a seed and not a generator.
+    """Return a 64-bit seed derived from (seed, name, purpose), for libraries that take a seed instead of a generator.
 
-    Unlike ``seed + number`` it is not the seed of another run.
+    ``seed + number`` would repeat the draws of another run, the one with that seed.
     """
     return stream_key(seed, name_key(name), purpose)
 

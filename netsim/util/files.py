@@ -1,4 +1,4 @@
-"""Files that are written atomically."""
+"""Write files atomically."""
 
 import errno
 import itertools
@@ -15,19 +15,19 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes; it appears as ``path`` only once the block has ended without an error.
+    """Open a temporary file for writing bytes, and rename it to ``path`` when the block ends without an error.
 
-    Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; and OSError if
-    writing fails, for example on a full disk. An existing file is then unchanged.
+    Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; OSError if writing
+    fails, for example on a full disk. After an error, an existing file is unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # A part of the name only, as the whole may have the maximal length.
+    # The whole name plus a suffix could exceed the file system's maximum length.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # Another thread may be writing a temporary file, or a killed process may have left one.
+    # Another thread may be writing the same file, or a killed process may have left a temporary one.
     temporary = next(name for name in names if not os.path.lexists(name))
     try:
         file = temporary.open("xb")

@@ -1,8 +1,8 @@
-"""Graphs in files: which format a file has, by its content, and the graph in it.
+"""Read graphs from files, with the format recognised by content.
 
-A name's ending says too little: ``.txt`` may be a list of edges or a matrix, ``.xml`` GraphML or GEXF. Each format is
-known by its first bytes or lines; what is none of them is a table of text, and a table is a list of edges or a matrix
-only if all of its lines are. Pickles are refused, since reading one may run any code.
+File name endings are ambiguous: ``.txt`` may be a list of edges or a matrix, ``.xml`` GraphML or GEXF. Most formats
+have characteristic first bytes or lines; any other file is read as a table of text, and accepted as a list of edges or
+a matrix only if all of its lines fit. Pickles are refused, since reading one may run any code.
 """
 
 import ast
@@ -34,19 +34,19 @@ FORMS = (
     "GraphML, GEXF, GML, node-link JSON, Pajek, LEDA, graph6, sparse6, a list of edges, an adjacency list or a matrix"
 )
 
-# Of a file, uncompressed: what is larger holds no network that one machine emulates.
+# Limit of an uncompressed file: a larger one holds more network than a machine can emulate.
 _MOST_BYTES = 2**30
-# Lower bound for the bytes of a node in networkx; measured were 500.
+# Lower bound of the bytes that a node takes in networkx; 500 were measured.
 _NODE = 300
 
-# How programs call the two ends of an edge in a table's first line.
+# Column names that programs use for the two ends of an edge.
 _ENDS = (
     ("source", "target"), ("from", "to"), ("src", "dst"), ("src", "dest"), ("sender", "receiver"), ("u", "v"),
     ("node1", "node2"), ("node_1", "node_2"), ("i", "j"), ("start", "end"), ("tail", "head"), ("tx", "rx"), ("a", "b"),
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
-# Endings whose format has first bytes or lines of its own: a table in such a file is a damaged one.
+# Endings of formats that are recognised by their content: an unrecognised file with such an ending is damaged.
 _OTHERS = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
@@ -55,7 +55,7 @@ _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[.
 _GML = re.compile(r"^[ \t]*graph\s*\[", re.MULTILINE)
 _GML_BEFORE = re.compile(r'\s*(#.*|[A-Za-z]\w*[ \t]+("[^"]*"|[-+.\w]+)[ \t]*)?')
 _DOT = re.compile(r"(strict\s+)?(di)?graph(\s+(\w+|\"[^\"]*\"))?\s*\{", re.IGNORECASE)
-# networkx's first lines of adjacency lists: the command, the time, the graph's name.
+# networkx begins an adjacency list with three comment lines: the command, the time, the graph's name.
 _ADJACENCY = re.compile(r"\A#[^\n]*\n# GMT [^\n]*\n")
 
 Graph: TypeAlias = "nx.Graph[Any]"
@@ -64,7 +64,7 @@ Row = tuple[int, list[str]]
 
 @dataclass
 class GraphFile:
-    """A graph that was read; ``notes`` say what the file held that the graph does not."""
+    """A graph that was read; ``notes`` list the parts of the file that were left out of it."""
 
     form: str
     graph: "nx.Graph[Any]"
@@ -72,13 +72,13 @@ class GraphFile:
 
 
 def read_graph(path: Path) -> GraphFile:
-    """Read the graph in a file: undirected, without parallel edges and loops, the nodes in the file's order.
+    """Read a graph from a file; it is undirected, without parallel edges and loops, with nodes in the file's order.
 
     Raises
     ------
     BadInput
-        If the file is missing, no regular file, too large, or holds no graph; the message names the file, the line
-        where there is one, and the reason.
+        If the file is missing, no regular file, too large, or holds no graph; the message names the file, the reason
+        and, if known, the line.
     """
     data = _bytes_of(path)
     where = f"topology = {str(path)!r}"
@@ -95,7 +95,7 @@ def read_graph(path: Path) -> GraphFile:
 
 
 def _check_fits(where: str, nodes: int) -> None:
-    """Raise BadInput if a graph of so many nodes, which a few bytes can declare, does not fit into memory."""
+    """Raise BadInput if a graph of so many nodes would not fit in memory: a few bytes can declare any number."""
     try:
         check.fits("nodes", nodes, nodes * _NODE, "a graph of this size")
     except BadInput as error:
@@ -118,8 +118,10 @@ def _bytes_of(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise BadInput(f"{where}: must be a file that can be read ({one_line(error)})") from None
     if not stat.S_ISREG(kind.st_mode):
-        # A pipe would block until somebody writes.
-        raise BadInput(f"{where}: must be a regular file; it is {'a folder' if stat.S_ISDIR(kind.st_mode) else 'none'}")
+        # Reading a pipe would block until another process writes to it.
+        raise BadInput(
+            f"{where}: must be a regular file; it is {'a folder' if stat.S_ISDIR(kind.st_mode) else 'a device or pipe'}"
+        )
     if kind.st_size > _MOST_BYTES:
         raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes; it has {kind.st_size:,}")
     try:
@@ -130,7 +132,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _uncompressed(where: str, data: bytes) -> bytes:
-    """Return what a file compressed by gzip or bzip2 holds, or the file as it is."""
+    """Decompress gzip or bzip2; return other data unchanged."""
     new: Callable[[], Any]
     if data[:2] == b"\x1f\x8b":
         name, new = "gzip", partial(zlib.decompressobj, wbits=31)
@@ -141,7 +143,7 @@ def _uncompressed(where: str, data: bytes) -> bytes:
     parts, left = [], _MOST_BYTES
     try:
         while data:
-            # A file may consist of several compressed ones.
+            # gzip and bzip2 files may be concatenations of several streams.
             each: Any = new()
             while not each.eof:
                 part = each.decompress(data, left + 1)
@@ -161,7 +163,7 @@ def _uncompressed(where: str, data: bytes) -> bytes:
 
 
 def _text_of(where: str, data: bytes) -> str:
-    """Return UTF-8 text, with \n at the ends of its lines."""
+    """Decode UTF-8, and convert all line ends to LF."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
     try:
@@ -191,7 +193,7 @@ def _graph_of(where: str, path: Path, data: bytes) -> GraphFile:
         raise BadInput(f"{where}: must not be a pickle: to read one may run any code; write GraphML or JSON")
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:16]
     if start[:1] == b"<":
-        # The parser needs the bytes: XML may say its own encoding.
+        # Bytes, not text: XML may declare its own encoding.
         return _of_xml(where, data.lstrip())
     ends = [each.lower() for each in path.suffixes if each.lower() not in (".gz", ".bz2")]
     text = _text_of(where, data)
@@ -220,7 +222,7 @@ def _graph_of(where: str, path: Path, data: bytes) -> GraphFile:
     return _of_table(where, text)
 
 
-# --- formats of their own ---------------------------------------------------------------------------------------------
+# --- formats recognised by their first bytes --------------------------------------------------------------------------
 
 
 def _of_xml(where: str, data: bytes) -> GraphFile:
@@ -259,14 +261,14 @@ def _of_json(where: str, text: str) -> GraphFile:
         raise BadInput(f"{where}: must be node-link JSON, with nodes and edges or links; it has {keys[:80]}")
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
-        raise BadInput(f"{where}: must have nodes of different ids; there are {len(graph)} of {len(content['nodes'])}")
+        raise BadInput(f"{where}: must have distinct node ids; {len(graph)} of {len(content['nodes'])} are distinct")
     if len(graph) > len(content["nodes"]):
-        raise BadInput(f"{where}: must have edges between its nodes; node {list(graph)[-1]!r} is an end, but no node")
+        raise BadInput(f"{where}: must have edges between its nodes; node {list(graph)[-1]!r} is not listed")
     return GraphFile("JSON", graph)
 
 
 def _of_gml(where: str, text: str, start: int) -> GraphFile:
-    """Read GML by its ids, since labels may repeat, and as a multigraph, since many files do not say that they are."""
+    """Read GML by node ids, since labels may repeat, and as a multigraph, which many files fail to declare."""
     said = re.compile(r"^[ \t]*multigraph[ \t]+[01][ \t]*$", re.MULTILINE)
     text = f"{text[:start]} multigraph 1 {said.sub('', text[start:])}"
     parse: Any = nx.parse_gml
@@ -290,7 +292,7 @@ def _of_pajek(where: str, text: str) -> GraphFile:
     if len(graph) != declared:
         raise BadInput(f"{where}: must have {declared} vertices with labels that differ; there are {len(graph)}")
     if all((data.get("x"), data.get("y")) == (0.0, 0.0) for _, data in graph.nodes(data=True)):
-        # networkx writes that for nodes without a place.
+        # networkx writes (0, 0) for nodes without a position.
         for _, data in graph.nodes(data=True):
             del data["x"], data["y"]
     return GraphFile("Pajek", graph)
@@ -317,7 +319,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
 
 
 def _count6(values: Sequence[int]) -> int:
-    """Return the number of nodes that graph6 and sparse6 begin with: 6, 18 or 36 bits."""
+    """Decode the number of nodes, in the first 6, 18 or 36 bits of graph6 and sparse6."""
     digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
     return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
 
@@ -329,12 +331,12 @@ def _of_matrix_market(where: str, text: str) -> GraphFile:
     _check_shape(where, (int(rows), int(columns)))
     kind = text.split("\n", 1)[0].lower().split()
     if "array" in kind and "symmetric" in kind:
-        # scipy takes what is missing for zeros.
+        # scipy would silently fill missing numbers with zeros.
         given = sum(len(line.split()) for line in text.split("\n") if line.strip() and not line.startswith("%")) - 2
         if given != (needed := int(rows) * (int(rows) + 1) // 2):
             raise BadInput(f"{where}: must have {needed} numbers for {rows} rows of a symmetric matrix; it has {given}")
     with warnings.catch_warnings():
-        # Newer versions of scipy warn that the class of what it returns will change; only its entries are read.
+        # Newer versions of scipy warn that the returned class will change; only its entries are read here.
         warnings.simplefilter("ignore")
         return _of_sparse(where, mmread(io.BytesIO(text.encode())))
 
@@ -411,7 +413,7 @@ def _of_entries(
 
 
 def _of_table(where: str, text: str) -> GraphFile:
-    """Read a list of edges or a matrix; its lines decide which."""
+    """Read a table as a matrix if it can be one, else as a list of edges."""
     rows, marks, attributes = _rows_of(where, text)
     if not rows:
         raise BadInput(f"{where}: must be {FORMS}; it is empty")
@@ -422,9 +424,9 @@ def _of_table(where: str, text: str) -> GraphFile:
 
 
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
-    """Return the cells of each line that is no comment, the mark between them, and what stands in braces at their ends.
+    """Return the cells of each line, the delimiter, and each line's attributes: a dict in braces at its end.
 
-    The mark is a tab, semicolon or comma that all lines have, else a blank.
+    The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comments are left out.
     """
     lines: list[tuple[int, str]] = []
     attributes: dict[int, dict[str, Any]] = {}
@@ -435,7 +437,7 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
             attributes[number] = _literal(where, number, kept[brace:])
             kept = kept[:brace].rstrip(" \t,;")
         if kept:
-            # Empty cells at a line's ends count, blanks do not.
+            # Tabs are kept: at a line's ends they delimit empty cells.
             lines.append((number, kept if brace > 0 else line.strip(" \r\n")))
     marks = next((mark for mark in "\t;," if all(mark in line for _, line in lines)), " ")
     if marks == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):
@@ -455,10 +457,10 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
 
 
 def _literal(where: str, line: int, text: str) -> dict[str, Any]:
-    """Return the attributes of an edge as networkx writes them, a dict of Python's."""
+    """Parse the attributes of an edge, which networkx writes as a Python dict."""
     try:
         with warnings.catch_warnings():
-            # Of what is nearly Python.
+            # Python warns of invalid escape sequences and the like in the file's text.
             warnings.simplefilter("ignore")
             found = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -469,7 +471,7 @@ def _literal(where: str, line: int, text: str) -> dict[str, Any]:
 
 
 def _number(text: str, marks: str) -> float | None:
-    """Return a cell as a number; with semicolons between the columns a comma may be the decimal mark."""
+    """Return a cell as a number, or None; with semicolons or tabs between columns, a comma may be the decimal mark."""
     if marks in ";\t":
         text = text.replace(",", ".")
     return float(text) if _NUMBER.fullmatch(text) else None
@@ -479,17 +481,17 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
     """Return the graph of a square matrix, or None if the table cannot be one."""
     labels = None
     body = [cells for _, cells in rows]
-    # A matrix with names: in the first line, and at the beginning of each other one.
+    # A matrix with names has them in the first line and at the beginning of each other line.
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
-    # A first cell that is a number is an element: else a matrix of numbers might have some of them for its names.
+    # A number in the corner is an element: otherwise the first row of a plain matrix could pass for names.
     corner = len(names) == len(first) or _number(first[0], marks) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, marks)
     if above:
-        # As pandas writes it without its index.
+        # pandas writes a matrix in this form if the index is left out.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
@@ -505,14 +507,14 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
         whole = all(_WHOLE.fullmatch(cell) for cells in body for cell in cells[:2])
         if count == 2 and whole and hollow and mirrored and not flags:
             raise BadInput(f"{where}: must be more than two lines of two numbers: a matrix or a list of edges")
-        # Weights of averaging have a diagonal, but rows or columns of one sum.
+        # Averaging weights have a nonzero diagonal, but their rows or columns have equal sums.
         even = any(bool(np.ptp(array.sum(axis=axis)) < 1e-6) for axis in (0, 1))
         likely = (mirrored and hollow) or flags or (hollow and count > 3)
         likely = likely or (not whole and (hollow or (count > 2 and (mirrored or even))))
         if count == 2 and whole:
             likely = mirrored and hollow
         if above and labels == _places(count):
-            # Of lines that may be edges.
+            # The first line "0 1 2 ..." may also be an edge, so only a clear matrix counts.
             likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
@@ -520,7 +522,7 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
 
 
 def _only_named(first: list[str], others: list[list[str]], marks: str) -> bool:
-    """Return whether a line of names may stand before a square matrix: as many lines of numbers as there are names."""
+    """Return whether the first line may be the column names of the square matrix in the other lines."""
     if len(others) < 2 or len(set(first)) < len(first) or any(len(cells) != len(others) for cells in [first, *others]):
         return False
     if any(_number(cell, marks) is None for cells in others for cell in cells):
@@ -539,7 +541,7 @@ def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dic
     header = [cell.lower() for cell in rows[0][1]]
     ends = next((pair for pair in _ENDS if set(pair) <= set(header)), None)
     source, target, weight = 0, 1, 2
-    # The nodes of a list without names of its columns may themselves be called a and b, or u and v.
+    # In a list without column names, a first line "a b" or "u v" may be an edge between nodes of these names.
     if ends is not None and not (len(ends[0]) == 1 and _is_edge_too(ends, rows)):
         source, target = (header.index(end) for end in ends)
         weight = header.index("weight") if "weight" in header else -1
@@ -570,9 +572,9 @@ def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dic
 
 
 def _check_weights(where: str, rows: list[Row], weight: int, marks: str) -> None:
-    """Raise BadInput if some weights are numbers and others are not, or not finite; a column of text is none of them.
+    """Raise BadInput if only some weights are finite numbers.
 
-    An empty cell is an edge without a weight.
+    A column that is all text holds no weights; an edge with an empty cell has none.
     """
     found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
     numbers = [(line, cell, _number(cell, marks)) for line, cell in found]
@@ -583,12 +585,12 @@ def _check_weights(where: str, rows: list[Row], weight: int, marks: str) -> None
 
 
 def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:
-    """Return whether a first line ``a b`` may itself be an edge: its names occur again as nodes."""
+    """Return whether the first line may be an edge: one of its two names occurs as a node in a later line."""
     return any(end in (cell.lower() for cell in cells[:2]) for _, cells in rows[1:] for end in ends)
 
 
 def _check_plain(where: str, rows: list[Row], marks: str) -> None:
-    """Raise BadInput unless all lines are two names, then numbers only."""
+    """Raise BadInput unless each line has two names, followed by numbers only."""
     if [cell.lower() for cell in rows[0][1][:2]] == ["id", "label"]:
         raise _refuse(where, f"{FORMS}; it is a table of nodes", rows[0][0])
     for line, cells in rows:
@@ -596,7 +598,7 @@ def _check_plain(where: str, rows: list[Row], marks: str) -> None:
             raise _refuse(where, f"{FORMS}; it is in a format of DIMACS", line)
         for cell in cells[:2]:
             if cell.count("(") != cell.count(")") or cell.count("[") != cell.count("]"):
-                raise _refuse(where, f"two names, the ends of an edge; {cell[:40]!r} is a part of something", line)
+                raise _refuse(where, f"two names, the ends of an edge; {cell[:40]!r} has an unmatched bracket", line)
         if len(cells) < 2:
             raise _refuse(where, f"two names, the ends of an edge; there is {cells[0][:40]!r} only", line)
         for cell in cells[:2]:
@@ -609,7 +611,7 @@ def _check_plain(where: str, rows: list[Row], marks: str) -> None:
         for cell in cells[2:]:
             if cell and _number(cell, marks) is None:
                 known = "a first line with source and target lets others hold text"
-                raise _refuse(where, f"two names and then numbers; {cell[:40]!r} is none ({known})", line)
+                raise _refuse(where, f"two names and then numbers; {cell[:40]!r} is no number ({known})", line)
     if len(rows) > 1 and all(_WHOLE.fullmatch(cell) for _, cells in rows[1:] for cell in cells[:2]):
         line, cells = rows[0]
         if not any(_WHOLE.fullmatch(cell) for cell in cells[:2]):
@@ -618,7 +620,7 @@ def _check_plain(where: str, rows: list[Row], marks: str) -> None:
 
 
 def _of_adjacency(where: str, text: str) -> GraphFile:
-    """Read networkx's adjacency list: a node and its neighbours a line; or its list of several lines a node."""
+    """Read an adjacency list of networkx: a node and its neighbours per line, or several lines per node."""
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
     graph: Graph = nx.MultiGraph()
@@ -640,7 +642,7 @@ def _of_adjacency(where: str, text: str) -> GraphFile:
 
 
 def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None:
-    """Return the graph of a list in which a node's line has its number of edges, each in a line of its own; or None."""
+    """Read networkx's multiline list, where a line "node degree" precedes a line per edge; None for other text."""
     graph: Graph = nx.MultiDiGraph()
     place = 0
     while place < len(lines):
@@ -660,11 +662,11 @@ def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None
     return GraphFile("an adjacency list", graph)
 
 
-# --- what a network cannot have ---------------------------------------------------------------------------------------
+# --- simple graphs ----------------------------------------------------------------------------------------------------
 
 
 def _simple(found: GraphFile) -> GraphFile:
-    """Return the graph with undirected edges, one between two nodes, and none from a node to itself."""
+    """Make the graph undirected, without parallel edges and loops, and add notes on the edges left out."""
     graph = found.graph
     if graph.is_multigraph():
         ends: Iterable[Any] = graph.edges()
@@ -683,7 +685,7 @@ def _simple(found: GraphFile) -> GraphFile:
 
 
 def _unlike(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
-    """Return a note on the pairs of nodes whose edges in both directions have other weights: the last is kept."""
+    """Return a note that counts the node pairs with different weights in the two directions; the last one is kept."""
     first: dict[frozenset[Any], Any] = {}
     count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
     return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []

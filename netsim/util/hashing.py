@@ -1,4 +1,4 @@
-"""Python's hash seed, on which the order of a set of texts depends."""
+"""Find Python's hash seed, which decides the order of a set of strings."""
 
 import os
 import sys
@@ -6,15 +6,15 @@ from functools import cache
 from pathlib import Path
 
 VARIABLE = "PYTHONHASHSEED"
-"""The variable that Python reads at its start."""
+"""The environment variable from which Python reads its hash seed, once, at startup."""
 
 
 @cache
 def hash_seed() -> int | None:
-    """Return the hash seed of this process, or None if Python drew it.
+    """Return the hash seed of this process, or None if Python drew it at random.
 
-    The environment at the start of the process counts: a program that sets PYTHONHASHSEED itself changes nothing any
-    more. It is known on Linux; elsewhere the present environment must do.
+    Setting PYTHONHASHSEED after startup has no effect, so on Linux the environment at startup is read from /proc;
+    elsewhere only the present environment is available.
     """
     if not sys.flags.hash_randomization:
         return 0
@@ -32,5 +32,5 @@ def _at_start() -> str:
 
 
 def shown(seed: int | None) -> str:
-    """Return a hash seed as messages show it."""
+    """Return a hash seed as text for messages."""
     return "drawn by Python" if seed is None else str(seed)

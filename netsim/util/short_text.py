@@ -1,4 +1,4 @@
-"""Values as short text, which stands on an arrow or in a legend."""
+"""Short text for values, as shown on arrows and in legends."""
 
 import heapq
 import math
@@ -18,16 +18,15 @@ _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("
 
 
 def short_text(value: Any, most: int) -> str | None:
-    """Return a value as text, of which the first ``most`` characters are right; None if it has no short text.
+    """Return ``value`` as text, reliable up to ``most`` characters; None for an array or an object of another class.
 
-    A number that is not whole has three digits, an enum member is its name, the elements of a set are in order. Arrays
-    and objects of other classes have no short text.
+    Fractions are rounded to three significant digits, enum members are shown by name, sets and dicts are sorted.
     """
     return _text(value, most, 0)
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters: the rest of a longer one is an ellipsis."""
+    """Shorten a text to at most ``most`` characters, with an ellipsis at its end."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -44,7 +43,7 @@ def _text(value: Any, most: int, depth: int) -> str | None:
     kind = next((each for each in _BRACKETS if isinstance(value, each)), None)
     if kind is None or depth == _DEEPEST:
         return None
-    # An element takes a character, and what parts it from the next one takes two.
+    # An element and its separator take at least three characters; later elements would be cut off.
     parts = _parts(value, most // 3 + 2, most, depth)
     if parts is None:
         return None
@@ -53,7 +52,7 @@ def _text(value: Any, most: int, depth: int) -> str | None:
 
 
 def _parts(value: Any, count: int, most: int, depth: int) -> list[str] | None:
-    """Return the first elements of a container as text, those of a set or a dict in order."""
+    """Return the first ``count`` elements of a container as text; sets and dicts are sorted."""
     keys: Iterable[Any] = value
     if isinstance(value, set | frozenset | Mapping):
         keys = heapq.nsmallest(count, value, key=lambda each: _rank(each, most))
@@ -70,14 +69,14 @@ def _parts(value: Any, count: int, most: int, depth: int) -> list[str] | None:
 
 
 def _rank(value: Any, most: int) -> tuple[bool, float, str]:
-    """Return what elements of a set are ordered by: numbers by their values, before all others by their texts."""
+    """Return a sort key: numbers first, by value, then all other elements by their text."""
     if isinstance(value, numbers.Real) and not math.isnan(value):
         return False, _float(value), ""
     return True, 0.0, _text(value, most, 1) or ""
 
 
 def _float(value: Any) -> float:
-    """Return a real number as a float, one that is too large as infinity."""
+    """Convert a real number to float, with infinity for overflow."""
     try:
         return float(value)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""Csv files: small ones written by hand, row by row with the line that an error names, and whole tables.
+"""Read csv files: `rows` for small handwritten files, with line numbers for errors, and `frame` for whole tables.
 
-All are read alike: UTF-8 with or without a byte order mark, compressed by gzip or not; commas, semicolons or tabs
-between the columns, blanks after them do not count; with semicolons or tabs a number may have a decimal comma; empty
-lines and lines that begin with # are left out.
+Both accept UTF-8 with or without a byte order mark, plain or compressed by gzip. The delimiter is a comma, semicolon or
+tab; blanks after it are ignored. With semicolons or tabs, numbers may have a decimal comma. Empty lines and lines that
+begin with # are skipped.
 """
 
 import csv
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["frame", "line_of", "name", "number", "rows"]
 
-# As Python writes it: 07 is another name than 7.
+# An integer as Python prints it; 07 is therefore text, a different node name than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-_LOOKED_AT = 1000  # rows in which marks between thousands are looked for
+_LOOKED_AT = 1000  # rows that are searched for thousands separators
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
@@ -40,9 +40,9 @@ _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
 def _bytes_of(path: Path, failed: str) -> bytes:
-    """Return a file's bytes, uncompressed; ``failed`` begins the message of an error."""
+    """Read a file's bytes, uncompressed; error messages begin with ``failed``."""
     if not path.is_file() and path.exists():
-        # A pipe would block until somebody writes.
+        # Reading a pipe would block until another process writes to it.
         raise BadInput(f"{failed}: must be a regular file")
     try:
         data = path.read_bytes()
@@ -63,12 +63,12 @@ def _text_of(data: bytes, failed: str) -> str:
         raise BadInput(f"{failed}, line {line}: must be text in UTF-8 ({one_line(error)})") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadInput(f"{failed}, line {line}: must be text; it has a character of 0")
+        raise BadInput(f"{failed}, line {line}: must be text; it has a null character")
     return text
 
 
 def _without_comments(text: str) -> str:
-    """Return a text whose comments are empty lines, so that the others keep their numbers."""
+    """Replace comment lines by empty lines, so that all other lines keep their numbers."""
     if "#" not in text:
         return text
     if '"' not in text:
@@ -83,7 +83,7 @@ def _without_comments(text: str) -> str:
 
 
 def _mark_of(text: str) -> str:
-    """Return what stands between the columns: a comma, semicolon or tab, by the first two lines."""
+    """Return the delimiter of the columns, a comma, semicolon or tab, judged by the first two lines."""
     lines = [re.sub(r'"[^"]*"', "", line) for line in _first_lines(text, 2)]
     if not lines:
         return ","
@@ -98,7 +98,7 @@ def _same_counts(lines: Sequence[str], mark: str) -> bool:
 
 
 def _first_lines(text: str, count: int) -> list[str]:
-    """Return the first lines that are not empty."""
+    """Return the first ``count`` lines that are not empty."""
     found: list[str] = []
     for match in re.finditer(r"[^\r\n]+", text):
         if match.group().strip():
@@ -109,7 +109,7 @@ def _first_lines(text: str, count: int) -> list[str]:
 
 
 def _reader(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with their lines, without empty ones; cells without the blanks around them."""
+    """Yield the line number and the stripped cells of each row that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
     for cells in reader:
         if any(cell.strip() for cell in cells):
@@ -122,12 +122,13 @@ def _reader(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 def rows(
     path: str | Path, needed: Collection[str], optional: Collection[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield where each row of a csv file stands ("motes.csv, line 3"), and its cells by column, without blanks.
+    """Yield for each row of a csv file its place, such as "motes.csv, line 3", and its stripped cells by column.
 
     Raises
     ------
     BadInput
-        If the file is missing or not text, a needed column is missing, another is unknown, or a row has other cells.
+        If the file is missing or not text, a needed column is missing, a column is unknown, or a row has more or fewer
+        cells than there are columns.
     """
     failed = f"file = {str(path)!r}"
     try:
@@ -141,7 +142,7 @@ def rows(
     if not found:
         raise BadInput(f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed)}; it is empty")
     if _UNNAMED.fullmatch(found[0][1][0]) and len(found[0][1]) > 1:
-        # As pandas counts rows, in a column without a name.
+        # pandas writes its row numbers as an unnamed first column.
         found = [(line, cells[1:]) for line, cells in found]
     (line, columns), where = found[0], Path(path).name
     missing = [name for name in needed if name not in columns]
@@ -162,7 +163,7 @@ def rows(
 
 
 def number(where: str, row: Mapping[str, str], column: str) -> float:
-    """Return a cell as a finite number."""
+    """Return the cell of a row in ``column`` as a finite number."""
     try:
         value = float(row[column])
     except ValueError:
@@ -171,7 +172,7 @@ def number(where: str, row: Mapping[str, str], column: str) -> float:
 
 
 def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
-    """Return a cell as a node's name: a whole number as that number, else text."""
+    """Return the cell of a row in ``column`` as a node's name: an int if it is a whole number, else text."""
     text = row[column]
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
@@ -182,24 +183,24 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
 
 
 def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
-    """Return the table of a csv file, one sample a row, and notes on what was left out of it.
+    """Read a csv file as a table, one sample a row; return it with notes on the columns that were left out.
 
-    The first line has the names of the columns. Only empty cells are missing values; every other mark is kept as text.
-    An unnamed first column, which counts the rows, and empty columns and rows are left out. The index of the table
-    holds the number of each row in the file, for `line_of`.
+    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. An unnamed
+    first column (row numbers) and empty columns and rows are left out. The table's index holds each row's number in the
+    file, for `line_of`.
 
     Parameters
     ----------
     path : Path
         The file.
     columns : sequence of int, optional
-        The places of the columns to read; all by default.
+        The positions of the columns to read, from 0; default: all.
 
     Raises
     ------
     BadInput
-        If the file is damaged, no table, or its first line looks like a row of data, has no name for a column that is
-        not empty, or one name twice.
+        If the file is damaged or no table, or its first line looks like a row of data, lacks the name of a column that
+        is not empty, or repeats a name.
     """
     import pandas as pd
 
@@ -214,8 +215,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     decimal = _decimal_of(text, mark)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
-            # Only empty cells are missing values: other marks are text, and are reported as such.
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells
             found = pd.read_csv(
                 io.BytesIO(data if text is given or text == given else text.encode()),
                 index_col=False,
@@ -229,7 +229,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
             )
     except pd.errors.ParserWarning:
         raise _too_long(path, line, names, text, mark) from None
-    except ValueError as error:  # also for an empty file or no text
+    except ValueError as error:  # includes pandas' EmptyDataError and UnicodeDecodeError
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
         if not pd.api.types.is_numeric_dtype(found[each]):
@@ -246,19 +246,19 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
 
 
 def _too_long(path: Path, line: int, names: Sequence[str], text: str, mark: str) -> BadInput:
-    """Return the refusal of a table whose first row is longer than its line of names."""
+    """Return the error for a table whose first row has more cells than there are column names."""
     rows = _all_rows(text, mark)
     next(rows)
     first, cells = next(rows)
     more = f"{len(cells)} cells under the {len(names)} names of line {line}"
-    hint = "; R writes the names of rows so: row.names = FALSE" if len(cells) == len(names) + 1 else ""
+    hint = "; R adds row names unless row.names = FALSE" if len(cells) == len(names) + 1 else ""
     return BadInput(f"{path}, line {first}: must have as many cells as there are names; it has {more}{hint}")
 
 
 def _thousands(text: str, mark: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
-    """Return a note on each column of numbers that may have marks between thousands: 1.005 may be 1005.
+    """Return a note on each column whose decimal marks may separate thousands: 1.005 may mean 1005.
 
-    It is one where all cells of the first rows that have a decimal mark have three digits behind it.
+    A column is suspect if, in the first rows, every decimal mark is followed by exactly three digits.
     """
     notes, point = [], re.escape(decimal)
     like = re.compile(rf"[-+]?[1-9]\d{{0,2}}{point}\d{{3}}")
@@ -276,9 +276,9 @@ def _thousands(text: str, mark: str, decimal: str, names: Sequence[str], found: 
 
 
 def line_of(path: Path, row: int) -> int | None:
-    """Return the line of a row of `frame`, by its number in the table's index; None if there is no such row."""
+    """Return the line in the file of a row of `frame`, given its index in the table; None if there is no such row."""
     text = _without_comments(_text_of(_bytes_of(path, str(path)), str(path)))
-    # Cells of any length, as pandas reads them.
+    # pandas reads cells of any length; the csv module by default refuses those above 128 KiB.
     limit = csv.field_size_limit(max(len(text), 1))
     try:
         lines = [line for line, _ in _all_rows(text, _mark_of(text))]
@@ -288,7 +288,7 @@ def line_of(path: Path, row: int) -> int | None:
 
 
 def _all_rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that pandas counts: all but empty lines."""
+    """Yield the line number and cells of each row that pandas counts: all but empty lines."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or any(cell.strip() for cell in cells):
@@ -310,7 +310,7 @@ def _header_of(path: Path, text: str, mark: str) -> tuple[int, list[str]]:
 
 
 def _decimal_of(text: str, mark: str) -> str:
-    """Return the decimal mark: a comma if there are numbers with one and none with a point."""
+    """Return the decimal mark: a comma if some numbers have a comma and none has a point."""
     if mark == ",":
         return "."
     begin, end = rf"(?:^|{mark})[ \"]*[-+]?\d+", rf"\d+[ \"]*(?={mark}|\r|$)"
@@ -319,7 +319,7 @@ def _decimal_of(text: str, mark: str) -> str:
 
 
 def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataFrame, list[str]]":
-    """Return a table without columns that have no name: the first, which counts the rows, and empty ones."""
+    """Drop an unnamed first column (row numbers) and unnamed empty ones; raise BadInput for other unnamed columns."""
     unnamed = [place for place, each in enumerate(found.columns) if _UNNAMED.fullmatch(str(each))]
     notes = []
     for place in unnamed:
@@ -332,12 +332,12 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 
 
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
-    """Return a note on names that are numbers; raise BadInput if the first line looks like a row of data."""
+    """Return a note if the column names are numbers; raise BadInput if the first line looks like a row of data."""
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]
     again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
     steps = set(np.diff(numbers).tolist())
-    # Years, or the places of an array's columns.
+    # Evenly increasing whole numbers are plausible names: years, or the positions of an array's columns.
     counts = len(steps) <= 1 and all(each.is_integer() for each in numbers) and min(steps, default=1.0) > 0
     if len(numbers) == len(names) and counts and numbers[:1] in ([0.0], [1.0]):
         return [f"columns are called {names[0]} to {names[-1]}, as the first line says"] if len(names) > 1 else []

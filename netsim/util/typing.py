@@ -1,13 +1,13 @@
-"""Types of float64 arrays; docstrings state their contents and shapes."""
+"""Aliases for float64 arrays. Type checkers do not check shapes: the names only tell readers."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-"""Of any shape."""
+"""A float64 array of any shape."""
 
 Vector = NDArray[np.float64]
-"""Of shape (D,)."""
+"""A float64 array of shape (D,)."""
 
 Matrix = NDArray[np.float64]
-"""Of two dimensions."""
+"""A float64 array of two dimensions."""

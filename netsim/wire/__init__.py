@@ -1,4 +1,4 @@
-"""From payload to bytes and back: msgpack, packed integers, and the registries of coded types and payloads."""
+"""Encode payloads to bytes and decode them: msgpack, packed integers, and the registries of coded types and classes."""
 
 import lazy_loader
 

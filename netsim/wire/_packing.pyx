@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The elements of coded arrays, compiled: integers of b bits in ⌈n·b/8⌉ bytes, cells of a range, float32.
+"""Pack and unpack the elements of coded arrays, compiled.
 
-`netsim.wire.packing` has the twins in Python, and the checks.
+`netsim.wire.packing` defines these functions in Python and checks their arguments.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -13,12 +13,11 @@ import numpy as np
 
 cnp.import_array()
 
-# The largest float32.
 cdef double LARGEST = np.finfo(np.float32).max
 
 
 cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Append an integer to the bits that wait, and write the whole bytes of these."""
+    """Append an integer to the waiting bits, write the bytes that are complete, and return the next place to write."""
     held[0] = (held[0] << bits) | integer
     waiting[0] += bits
     while waiting[0] >= 8:
@@ -29,7 +28,7 @@ cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_
 
 
 cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Read bytes until ``bits`` more bits are held, above those that still wait."""
+    """Read bytes until at least ``bits`` bits wait, take ``bits`` of them, and return the next place to read."""
     while waiting[0] < bits:
         held[0] = (held[0] << 8) | at[0]
         at += 1
@@ -39,7 +38,7 @@ cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held
 
 
 def pack(integers, int bits):
-    """Return the packed bytes."""
+    """Pack integers of ``bits`` bits."""
     cdef object array = np.ascontiguousarray(integers, dtype=np.uint16)
     cdef const uint16_t* values = <const uint16_t*>cnp.PyArray_DATA(array)
     cdef int64_t i, count = cnp.PyArray_SIZE(array)
@@ -55,7 +54,7 @@ def pack(integers, int bits):
 
 
 def unpack(bytes data, int bits, int64_t count):
-    """Return the integers; ``data`` has the right length."""
+    """Unpack ``count`` integers, without checking the length of ``data``."""
     cdef cnp.npy_intp shape[1]
     shape[0] = count
     cdef object array = cnp.PyArray_EMPTY(1, shape, cnp.NPY_UINT16, 0)
@@ -71,7 +70,7 @@ def unpack(bytes data, int bits, int64_t count):
 
 
 cdef inline bint is_plain(array) noexcept:
-    """Return whether this is a vector or matrix of float64 in one piece."""
+    """Return whether ``array`` is a contiguous vector or matrix of float64."""
     return (
         type(array) is cnp.ndarray
         and cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT64
@@ -81,7 +80,7 @@ cdef inline bint is_plain(array) noexcept:
 
 
 def to_float32(array):
-    """Return an array rounded to float32; None if it is not plain, or has elements that do not fit."""
+    """Round an array to float32; return None if `is_plain` refuses it, or an element does not fit."""
     cdef const double* values
     cdef float* to
     cdef int64_t i
@@ -91,14 +90,14 @@ def to_float32(array):
     result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT32, 0)
     values, to = <const double*>cnp.PyArray_DATA(array), <float*>cnp.PyArray_DATA(result)
     for i in range(cnp.PyArray_SIZE(array)):
-        # Not a number is not below the limit.
+        # NaN fails this comparison, too.
         fits &= fabs(values[i]) <= LARGEST
         to[i] = <float>values[i]
     return result if fits else None
 
 
 def is_finite(array):
-    """Return whether this is a plain array of finite elements."""
+    """Return whether `is_plain` accepts the array and all elements are finite."""
     cdef const double* values
     cdef int64_t i
     cdef bint finite = True
@@ -122,13 +121,13 @@ def largest(array):
 
 
 def float32_above(double value):
-    """Return the smallest float32 that is not below ``value``."""
+    """Round ``value`` up to float32."""
     cdef float rounded = <float>value
     return rounded if rounded >= value else nextafterf(rounded, INFINITY)
 
 
 def cells(array, double low, double high, int bits):
-    """Return the packed cells of finite elements, and how many elements lie outside of the range."""
+    """Return the packed cell numbers of finite elements, and the number of elements outside the range."""
     cdef object whole = np.ascontiguousarray(array, dtype=np.float64)
     cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
     cdef int64_t i, count = cnp.PyArray_SIZE(whole), outside = 0
@@ -144,7 +143,7 @@ def cells(array, double low, double high, int bits):
         value = values[i]
         outside += value < low or value >= high
         value = low if value < low else high if value > high else value
-        # Not negative, so that the whole part is the floor; at most twice the number of cells.
+        # The cast truncates, which is floor for numbers >= 0; the quotient is at most twice the number of cells.
         cell = <int32_t>((value - low) / width)
         to = write_bits(to, cell if cell < top else top, bits, &held, &waiting)
     if waiting:
@@ -153,7 +152,7 @@ def cells(array, double low, double high, int bits):
 
 
 cdef object new_array(shape):
-    """Return a new array of float64."""
+    """Return a new float64 array; faster than np.empty for a vector."""
     cdef cnp.npy_intp length[1]
     if len(shape) != 1:
         return np.empty(shape)
@@ -162,7 +161,7 @@ cdef object new_array(shape):
 
 
 def middles(bytes data, int bits, shape, double low, double high):
-    """Return the middles of cells; ``data`` has the right length."""
+    """Decode cell numbers to the middles of cells, without checking the length of ``data``."""
     cdef object array = new_array(shape)
     cdef double* to = <double*>cnp.PyArray_DATA(array)
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
@@ -177,7 +176,7 @@ def middles(bytes data, int bits, shape, double low, double high):
 
 
 def signed_levels(array, factors, uniforms, int bits):
-    """Return the packed signs and levels ⌊|element|·factor + uniform⌋, of which the highest is 2**bits − 1."""
+    """Pack each element's sign and its level ⌊|element|·factor + uniform⌋, at most 2**bits − 1."""
     cdef object whole = np.ascontiguousarray(array, dtype=np.float64), drawn = np.ascontiguousarray(uniforms)
     cdef object each = np.ascontiguousarray(factors, dtype=np.float64)
     cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
@@ -200,7 +199,7 @@ def signed_levels(array, factors, uniforms, int bits):
 
 
 def shares(bytes data, int bits, shape, scales):
-    """Return ± scale · level / (2**bits − 1); ``data`` has the right length."""
+    """Decode signs and levels to ± scale · level / (2**bits − 1), without checking the length of ``data``."""
     cdef object array = new_array(shape), each = np.ascontiguousarray(scales, dtype=np.float64)
     cdef double* to = <double*>cnp.PyArray_DATA(array)
     cdef const double* scale = <const double*>cnp.PyArray_DATA(each)

@@ -1,10 +1,10 @@
-"""Payloads to bytes and back (msgpack), and the number of bits of a payload.
+"""Encode payloads with msgpack, decode them, and count their bits.
 
-agent → outbox → link → inbox → agent: this is in the outbox, and again in the inbox. numpy arrays, numpy scalars,
-tuples, complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`) are
-msgpack extension types, so decode(encode(x)) is x bit for bit, with its type, or encode refuses x. Subclasses (of str,
-dict, numpy.ndarray, …) are refused. There are these exceptions: a bytearray, or a memoryview of bytes, arrives as
-bytes; another library's array as a numpy array; an OrderedDict as a dict.
+agent → outbox → link → inbox → agent: the outbox encodes and the inbox decodes. numpy arrays, numpy scalars, tuples,
+complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`) are msgpack
+extension types. decode(encode(x)) equals x bit for bit and in type, or encode refuses x; subclasses (of str, dict,
+numpy.ndarray, …) are refused. Three exceptions: a bytearray, or a memoryview of bytes, arrives as bytes; another
+library's array as a numpy array; an OrderedDict as a dict.
 """
 
 import math
@@ -23,38 +23,38 @@ from netsim.wire import registry
 from netsim.wire.coded import Coded
 from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, plain, unpacked
 
-# The other numbers belong to coded types: `netsim.wire.registry`.
+# Numbers of extension types; `netsim.wire.registry` gives the other numbers to coded types.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# Containers, and types that msgpack would encode by itself although they arrive as another type.
+# Containers to look into, and types that msgpack would accept but decode as another type.
 _TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
-# A frame is a list, which contains the payload.
+# One more than a payload: a frame is a list that contains it.
 _MAX_DEPTH = MOST_NESTED + 1
 
 _BUFFER_SIZE = 1024
 
-# The most keys of a dict with the same hash: without a limit a few bytes could occupy their receiver for hours.
+# Limit of dict keys with the same hash: without it, a small hostile payload could occupy its receiver for hours.
 _MAX_COLLISIONS = 256
 
-# Caches of array descriptions, written and read: they repeat, and to build one costs more than the rest of a frame.
-# A written one comes with whether the array has fields.
+# Caches of array descriptions, for encoding and decoding: building one costs more than the rest of a frame.
+# Encoding also needs to know whether the dtype has fields.
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
 
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the bytes after an array's raw bytes: its dtype and shape, and the length of these in one byte.
+    """Return the bytes that follow an array's raw bytes: its dtype and shape, and their length in one byte.
 
-    They are at the end rather than the front, so that the decoded array is aligned without a copy.
+    At the front they would misalign the array, and decoding would have to copy it.
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
     try:
         with warnings.catch_warnings():
-            # A dtype's "metadata" are not encoded.
+            # numpy warns that it drops a dtype's metadata, which do not change the values.
             warnings.simplefilter("ignore")
             description: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
     except ValueError:
@@ -67,16 +67,16 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _arrives(description: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Return whether this description decodes to the same dtype and shape."""
+    """Return whether a description decodes to this dtype and shape."""
     try:
         return _read_trailer(description, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
     except Exception:
-        # numpy may raise many types of exception; the array would not arrive.
+        # numpy may raise exceptions of many types; each means that the receiver could not decode the array.
         return False
 
 
 def array_trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, bool]:
-    """Return what follows the raw bytes of an array in an extension of type `ARRAY`, and whether it has fields."""
+    """Return the cached `_trailer` of a dtype and shape, and whether the dtype has fields."""
     known = _trailers.get((dtype, shape))
     if known is None:
         if len(_trailers) > 1000:
@@ -86,10 +86,10 @@ def array_trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, 
 
 
 def array_bytes(array: NDArray[Any]) -> bytes:
-    """Return an array's raw bytes and its description: the content of an extension of type `ARRAY`."""
+    """Return the content of an extension of type `ARRAY`: the array's raw bytes and its description."""
     trailer, has_fields = array_trailer(array.dtype, array.shape)
     if has_fields and array.nbytes:
-        # The padding between fields is arbitrary, but the same run must send the same bytes.
+        # The padding between fields holds arbitrary bytes; zeros make the same run send the same bytes.
         packed = np.zeros(array.shape, array.dtype)
         _copy_fields(packed, array)
         array = packed
@@ -97,7 +97,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 
 
 def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
-    """Copy a structure field by field: since numpy 2.5 an assignment of the whole copies the padding, too."""
+    """Copy a structured array field by field: assigned as a whole, numpy 2.5 copies the padding, too."""
     for name in array.dtype.names or ():
         if to[name].dtype.fields is None:
             to[name] = array[name]
@@ -106,7 +106,7 @@ def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
 
 
 def extension(payload: Any) -> tuple[int, bytes]:
-    """Return the number and the content of the extension that an array or a coded array is; raises WireError."""
+    """Encode an array or coded array as an extension; return its number and content. Raises WireError."""
     if type(payload) is np.ndarray:
         known = plain(payload)
         return (ARRAY, array_bytes(known)) if known is payload else (_NAMED, _named_bytes(known))
@@ -127,14 +127,14 @@ def _field_name(value: Any) -> Any:
 
 
 def _to_descr(value: Any) -> Any:
-    """Return a dtype description in numpy's form: msgpack turned its tuples into lists."""
+    """Restore the tuples of a dtype description, which msgpack turned into lists."""
     if isinstance(value, list):
         return [(_field_name(item[0]), _to_descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
     return value
 
 
 def _has_valid_units(dtype: np.dtype[Any]) -> bool:
-    """Return whether the units of times are valid: numpy accepts "0 seconds" and then cannot compute with it."""
+    """Return whether time units are valid: numpy accepts a unit of "0 seconds", but cannot compute with it."""
     if dtype.subdtype is not None:
         return _has_valid_units(dtype.subdtype[0])
     if dtype.fields is not None:
@@ -143,10 +143,10 @@ def _has_valid_units(dtype: np.dtype[Any]) -> bool:
 
 
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return dtype, shape and element count of an array of ``raw`` bytes, checked for consistency."""
+    """Return dtype, shape and element count of an array of ``raw`` bytes; raises WireError if they disagree."""
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
-        # numpy warns of old names of dtypes, which the sender chose.
+        # numpy warns of deprecated dtype names; the sender chose them, so the receiver can do nothing.
         warnings.simplefilter("ignore")
         dtype = np.lib.format.descr_to_dtype(_to_descr(descr))
     count = math.prod(shape)
@@ -166,14 +166,14 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        # Not np.zeros: an array of elements without size can have any number of them.
+        # np.zeros would hang: an array of zero-size elements can claim any number of them.
         return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
 
 
 def _pack_other(value: Any) -> msgpack.ExtType:
-    """Encode a type that msgpack does not know (its ``default`` hook)."""
+    """Encode a type unknown to msgpack, as its ``default`` hook."""
     kind = type(value)
     if kind in registry.NUMBERS:
         return msgpack.ExtType(*registry.pack(value))
@@ -200,7 +200,7 @@ def _scalar_bytes(value: np.generic) -> bytes:
     kind = type(value)
     array = np.asarray(value)
     if array.dtype.kind in "SU" and array[()] != value:
-        # numpy drops trailing zeros of text.
+        # numpy drops trailing null characters of text.
         raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
     content = array_bytes(array)
     arrives = np.dtype(array.dtype.str).type
@@ -227,7 +227,7 @@ def _unknown(value: Any) -> WireError:
 
 
 def read_extension(code: int, data: bytes) -> Any:
-    """Decode an extension type (msgpack's ``ext_hook``)."""
+    """Decode an extension type, as msgpack's ``ext_hook``."""
     if code == ARRAY:
         return _read_array(data)
     if code == _SCALAR:
@@ -259,9 +259,9 @@ def _named_bytes(value: Named) -> bytes:
 
 
 def _split(data: bytes) -> tuple[str, bytes]:
-    """Return the name of a `Named` payload, and the bytes of its content."""
+    """Split the bytes of a `Named` payload into its name and the bytes of its content."""
     unpacker = msgpack.Unpacker()
-    # Three bytes of msgpack may be before it.
+    # msgpack's header of a text takes up to three bytes.
     unpacker.feed(data[: LONGEST_NAME + 3])
     name = unpacker.unpack()
     if type(name) is not str:
@@ -270,17 +270,17 @@ def _split(data: bytes) -> tuple[str, bytes]:
 
 
 def _pack(value: Any) -> bytes:
-    # A small buffer that grows: to allocate msgpack's default of 256 KB or more costs more than the encoding.
+    # A small buffer, which grows if needed: allocating msgpack's default of 256 KB costs more than encoding a frame.
     return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER_SIZE))
 
 
 def unpack_payload(data: bytes) -> Any:
-    """Return the payload of trusted bytes, which `encode` wrote; for others use `decode`."""
+    """Decode trusted bytes, written by `encode`; use `decode` for untrusted bytes."""
     return msgpack.unpackb(data, ext_hook=read_extension, strict_map_key=False)
 
 
 def _check_parts(value: Any, depth_left: int, action: str) -> None:
-    """Raise WireError if lists, tuples and dicts are more than ``depth_left`` deep, or hold an unknown type."""
+    """Raise WireError if lists, tuples and dicts nest more than ``depth_left`` deep, or hold an unknown type."""
     kind = type(value)
     if kind not in _TO_CHECK:
         return
@@ -300,7 +300,7 @@ def _check_parts(value: Any, depth_left: int, action: str) -> None:
 
 
 def check_keys(keys: Collection[Any], action: str) -> None:
-    """Raise WireError if too many keys of a dict have the same hash, which would make lookups slow."""
+    """Raise WireError if so many keys of a dict have the same hash that lookups would be slow."""
     hashes = list(map(hash, keys))
     if len(keys) - len(set(hashes)) >= _MAX_COLLISIONS and max(Counter(hashes).values()) > _MAX_COLLISIONS:
         raise WireError(f"cannot {action} the payload: more than {_MAX_COLLISIONS} keys of a dict have the same hash")
@@ -327,7 +327,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the payload that `encode` wrote as these bytes; arrays are read-only because receivers share them.
+    """Decode a payload from bytes; arrays are read-only, because receivers share them.
 
     Hostile bytes are safe to decode: time is proportional to their length, and memory at most about 100 times it.
 
@@ -342,13 +342,13 @@ def decode(data: bytes) -> Any:
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes make msgpack and numpy raise many types of exception; all mean the same here.
+        # Hostile bytes make msgpack and numpy raise exceptions of many types; each means that the bytes are invalid.
         raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
     return value
 
 
 def _decode(data: bytes, depth_left: int) -> Any:
-    """Return the value of untrusted bytes; tuples may be ``depth_left`` deep."""
+    """Decode untrusted bytes, in which tuples may nest up to ``depth_left`` deep."""
     check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:
@@ -359,12 +359,12 @@ def _decode(data: bytes, depth_left: int) -> Any:
         if code == _NAMED:
             name, body = _split(body)
             content = _decode(body, depth_left - 1)
-            # Before a user's function gets it.
+            # The user's unpack function must not meet hostile content.
             _check_parts(content, depth_left - 1, "decode")
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
-            # An array of elements without size can have any number of them.
+            # tuple() of it could hang: an array of zero-size elements can claim any number of them.
             raise WireError("a tuple cannot be an array")
         return tuple(items)
 
@@ -372,7 +372,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
 
 
 def check_whole(data: bytes) -> None:
-    """Raise an error if these bytes claim more items than they hold, before such a list is allocated."""
+    """Raise an error if the bytes claim more items than they hold, before msgpack allocates lists of that size."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
     unpacker.feed(data)
     unpacker.skip()
@@ -384,7 +384,7 @@ def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def is_mutable(payload: Any) -> bool:
-    """Return whether a receiver could change this payload in place."""
+    """Return whether a receiver could change the payload in place."""
     kind = type(payload)
     if kind in _IMMUTABLE or kind in registry.NUMBERS:
         return False
@@ -398,9 +398,9 @@ def is_mutable(payload: Any) -> bool:
 def payload_bits(payload: Any) -> int:
     """Return the bits of a payload as papers count them.
 
-    8 × the bytes of an array, the ``payload_bits`` of a coded array, 64 for a float, the sum over the items of lists,
-    tuples and dicts, those of what an object of a registered class is packed into, and 8 × the encoded length of
-    anything else.
+    An array counts 8 × its bytes, a coded array its ``payload_bits``, a float 64, and a list, tuple or dict the sum
+    over its items. An object of a registered class counts as the payload that its ``pack`` returns, and anything else
+    8 × its encoded length.
     """
     if isinstance(payload, np.ndarray):
         return payload.nbytes * 8
@@ -423,5 +423,5 @@ def payload_bits(payload: Any) -> int:
 
 
 def saturated(payload: Any) -> int:
-    """Return the number of elements that the payload's coder clipped; 0 if it is not coded."""
+    """Return the number of elements that a coder clipped in the payload; 0 if it is not coded."""
     return payload.saturated if type(payload) in registry.NUMBERS else 0

@@ -1,4 +1,4 @@
-"""Coders and coded arrays: `Coder.encode` turns an array into a `Coded` one, which has its bytes and bits.
+"""Base classes: a `Coder` encodes an array as a `Coded` array, which knows its bytes and payload bits.
 
 Sender and receivers decode the same bytes, so their copies agree to the last bit.
 """
@@ -15,7 +15,7 @@ from netsim.util.typing import Vector
 
 
 class Coded(ABC):
-    """A coded vector or matrix: the bytes that are sent, and the values that sender and receivers decode from them.
+    """A coded vector or matrix, with the bytes to send and the values decoded from them.
 
     A new type is a frozen dataclass of numbers, tuples and bytes (receivers share the object) with the four abstract
     members below; `netsim.coders.register` gives it a number on the wire.
@@ -25,7 +25,7 @@ class Coded(ABC):
     shape : tuple of int
         Shape of the array.
     saturated : int
-        Elements that the coder clipped; known to the sender only. The ledger adds them up.
+        Number of elements that the coder clipped; only the sender knows it. The ledger adds it up.
     """
 
     shape: tuple[int, ...]
@@ -43,10 +43,10 @@ class Coded(ABC):
     @classmethod
     @abstractmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the coded array that `pack` wrote as these bytes.
+        """Return the coded array from the bytes of `pack`.
 
-        The bytes are untrusted: compare every size that they claim with their length before you allocate that size.
-        Any exception reaches the caller as a WireError.
+        The bytes are untrusted: compare every size that they claim with their length before allocating it. Any
+        exception reaches the caller as a WireError.
         """
 
     @abstractmethod
@@ -68,26 +68,26 @@ class Coded(ABC):
 
 
 Encoded = Coded | NDArray[np.floating[Any]]
-"""A coder's result, which is sent: a coded array or a plain one. `decoded` returns its values."""
+"""A coder's result: a coded array or a plain one. `decoded` returns its values."""
 
 
 def decoded(coded: Encoded) -> Vector:
-    """Return the values that sender and receivers decode, in the array's shape; a float64 array is returned itself."""
-    # The first condition is only for speed.
+    """Return the values of a coder's result as a float64 array; a float64 array is returned itself."""
+    # Redundant but fast: isinstance is slow for abstract classes.
     if type(coded) is not np.ndarray and isinstance(coded, Coded):
         return coded.values
     return np.asarray(coded, dtype=np.float64)
 
 
 class Coder(ABC):
-    """Turns a vector or a matrix into the array that is sent.
+    """Base class of coders, which turn a vector or matrix into the array that is sent.
 
     Attributes
     ----------
     whole : bool
-        Whether it is precise enough to encode a state itself instead of a difference.
+        Whether the coder is precise enough to encode a state itself instead of a difference.
     feeds_back : bool
-        Whether it adds the error of one message to the next, as only `ErrorFeedback` does.
+        Whether the coder adds the error of one message to the next; only `ErrorFeedback` does.
     """
 
     whole: bool = False
@@ -103,12 +103,12 @@ class Coder(ABC):
         """Return the coded array; a randomized coder draws from ``rng``, and refuses None."""
 
     def decode(self, coded: Encoded) -> Vector:
-        """Return the values of an array that this coder, or another, encoded; see `decoded`."""
+        """Return the values of an array that any coder encoded, like `decoded`."""
         return decoded(coded)
 
     def fresh(self) -> "Coder":
-        """Return the coder for one agent: itself or, if it has a memory, a copy with an empty one.
+        """Return the coder for one agent: itself or, if it has a memory, a copy with an empty memory.
 
-        Each agent calls this for its coder, so that no two agents share a memory.
+        Each agent calls this, so that no two agents share a memory.
         """
         return self

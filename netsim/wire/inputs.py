@@ -1,4 +1,4 @@
-"""Checks of the arrays that coders get, and the float32 numbers that are sent with them: ranges, norms and scales."""
+"""Check the inputs of coders, and round their ranges, norms and scales to float32, as they are sent."""
 
 from typing import Any
 
@@ -12,7 +12,6 @@ from netsim.wire import packing
 from netsim.wire.coded import Coder
 
 LARGEST = float(np.finfo(np.float32).max)
-"""The largest float32."""
 
 
 def real_array(vector: ArrayLike) -> Vector:
@@ -28,21 +27,21 @@ def real_array(vector: ArrayLike) -> Vector:
 
 
 def matrix(array: Vector) -> Vector:
-    """Return the array if it has rows; raises BadInput if it is a vector."""
+    """Return the array if it is a matrix; raises BadInput for a vector."""
     if array.ndim != 2:
         raise check.refuse("vector", array.shape, "a matrix, for by_row = True")
     return array
 
 
 def generator(rng: np.random.Generator | None) -> np.random.Generator:
-    """Return the generator to draw from; raises BadInput if it is not one."""
+    """Return the generator of a randomized coder; raises BadInput for None or another type."""
     if not isinstance(rng, np.random.Generator):
         raise check.refuse("rng", rng, "a numpy.random.Generator, from which this coder draws")
     return rng
 
 
 def without_memory(coder: Coder) -> Coder:
-    """Return a coder for use within another one; raises BadInput if it is not a coder, or has a memory."""
+    """Return ``coder`` for use inside another coder; raises BadInput if it is not a coder, or keeps a memory."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
@@ -51,38 +50,38 @@ def without_memory(coder: Coder) -> Coder:
 
 
 def with_own_memory(coder: Coder) -> Coder:
-    """Return a coder for use within another one, with a memory of its own; raises BadInput for one with feedback."""
+    """Return a fresh copy of ``coder`` for use inside another coder; raises BadInput for one with error feedback."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.feeds_back:
-        raise check.refuse("coder", coder, "one without error feedback, which goes around all others")
+        raise check.refuse("coder", coder, "one without error feedback: ErrorFeedback must be outermost")
     return coder.fresh()
 
 
 def scales(sizes: Any) -> tuple[float, ...]:
-    """Return the smallest float32 numbers that are not below the sizes: one, or one for each row."""
+    """Round one size, or one for each row, up to float32."""
     return tuple(float32_above(size) for size in np.atleast_1d(sizes).tolist())
 
 
 def columns(scale: tuple[float, ...], by_row: bool) -> Any:
-    """Return scales in a shape that divides an array: a number, or a column with one for each row."""
+    """Return the scales in a shape that divides an array: one number, or a column with one for each row."""
     return np.array(scale)[:, None] if by_row else scale[0]
 
 
 def without_zero(scale: Any) -> Any:
-    """Return divisors with 1 in place of 0, where all elements are 0: a number, or a column."""
+    """Replace a scale of 0, which belongs to a vector or row of zeros, by 1, so that it can divide."""
     if isinstance(scale, float):
         return scale or 1.0
     return np.where(scale == 0.0, 1.0, scale)
 
 
 def float32_above(value: float) -> float:
-    """Return the smallest float32 that is not below ``value`` ≥ 0; raises BadInput if there is none."""
+    """Round ``value`` ≥ 0 up to float32; raises BadInput beyond the largest."""
     return packing.float32_above(_within(value))
 
 
 def float32_nearest(value: float) -> float:
-    """Return the float32 nearest to ``value`` ≥ 0; raises BadInput beyond the largest."""
+    """Round ``value`` ≥ 0 to the nearest float32; raises BadInput beyond the largest."""
     return float(np.float32(_within(value)))
 
 

@@ -1,7 +1,7 @@
-"""The bytes of coded arrays: a shape, integers of b bits in ⌈n·b/8⌉ bytes, cells of a range; compiled if netsim was.
+"""Pack coded arrays into bytes: a shape, and n integers of b bits in ⌈n·b/8⌉ bytes, most significant bit first.
 
-The shape of a vector is written as a number, that of a matrix as a pair. Integers are packed with the most significant
-bit first.
+The shape of a vector is written as a number, that of a matrix as a pair. The functions here have compiled twins in
+`_packing.pyx`, which are used if they were built.
 """
 
 import math
@@ -36,7 +36,7 @@ __all__ = [
 
 _MAX_ELEMENTS = 1 << 48
 
-# The first byte of a pair in msgpack; and that of an integer, with its number of bytes. Below 0x80 it is the integer.
+# First bytes in msgpack: of a pair, and of integers by their size in bytes. A byte below 0x80 is itself an integer.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -74,20 +74,20 @@ def _middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any
 
 
 def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[np.uint16]:
-    """Return ⌊|element|·factor + uniform⌋ of each element, of which the highest is 2**bits − 1."""
+    """Return ⌊|element|·factor + uniform⌋ for each element, at most 2**bits − 1."""
     exact = np.floor(np.abs(array) * factors + uniforms)
     found: NDArray[np.uint16] = np.minimum(exact, (1 << bits) - 1).astype(np.uint16)
     return found
 
 
 def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> bytes:
-    """Return the packed signs and `levels` of the elements; a sign is the highest of ``bits`` + 1, at most 16, bits."""
+    """Pack each element's `levels` below its sign, the highest of ``bits`` + 1 bits; ``bits`` is at most 15."""
     signs = (array < 0).astype(np.uint16)
     return _pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
 
 
 def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vector:
-    """Return ± scale · level / (2**bits − 1) of what `signed_levels` wrote, which has the right length."""
+    """Decode the bytes of `signed_levels` to ± scale · level / (2**bits − 1), without checking their length."""
     codes = _unpack(data, bits + 1, math.prod(shape)).reshape(shape)
     magnitude = scales * ((codes & np.uint16((1 << bits) - 1)) / ((1 << bits) - 1))
     values: Vector = np.where(codes >> np.uint16(bits), -magnitude, magnitude)
@@ -95,23 +95,23 @@ def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vecto
 
 
 def largest(array: Vector) -> float:
-    """Return the largest magnitude of finite elements; 0 if there is none."""
+    """Return the largest magnitude of finite elements; 0 for an empty array."""
     return float(np.abs(array).max(initial=0.0))
 
 
 def float32_above(value: float) -> float:
-    """Return the smallest float32 that is not below ``value``, which is at most the largest float32."""
+    """Round ``value``, at most the largest float32, up to float32."""
     rounded = np.float32(value)
     return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
 
 
 def is_finite(array: object) -> bool:
-    """Return whether this is known, from one pass, to be a vector or matrix of finite float64."""
+    """Return True if one fast pass shows a vector or matrix of finite float64; False, as always in Python: unknown."""
     return False
 
 
 def to_float32(array: object) -> NDArray[np.float32] | None:
-    """Return an array rounded to float32 if that takes one pass, else None: also for elements that do not fit."""
+    """Round a float64 array to float32 in one fast pass; None if that is not possible, as always in Python."""
     return None
 
 
@@ -125,14 +125,14 @@ if _module is not None:
 
 
 def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
-    """Return the number of each element's cell of [low, high), packed, and how many elements lie outside.
+    """Return the packed cell numbers of the elements in [low, high), and the number of elements outside.
 
     Parameters
     ----------
     array : array of finite numbers
-        Elements outside of the range are in its first or last cell.
+        Elements outside the range get the number of its first or last cell.
     low, high : float, or columns with one for each row
-        The range, which 2**bits cells divide; if it is empty there is only the first cell.
+        The range, divided into 2**bits equal cells; in an empty range, all elements get cell 0.
     bits : int
         From 1 to 16.
     """
@@ -140,13 +140,13 @@ def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
 
 
 def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
-    """Return the middle of each cell that `cells` wrote, 0 where the range is empty; raises WireError as `unpack`."""
+    """Decode the bytes of `cells` to the middle of each cell, or 0 in an empty range; raises WireError as `unpack`."""
     check_packed(data, bits, math.prod(shape))
     return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
 
 
 def pack(integers: NDArray[np.integer], bits: int) -> bytes:
-    """Return ⌈n·bits/8⌉ bytes that hold n integers of ``bits`` bits each, most significant bit first.
+    """Pack n integers of ``bits`` bits into ⌈n·bits/8⌉ bytes, most significant bit first.
 
     Parameters
     ----------
@@ -159,13 +159,13 @@ def pack(integers: NDArray[np.integer], bits: int) -> bytes:
 
 
 def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
-    """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
+    """Unpack ``count`` integers written by `pack`; raises WireError if ``data`` has another length."""
     check_packed(data, bits, count)
     return _unpack(data, bits, count)
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of elements; raises WireError unless it is the shape of a possible vector or matrix."""
+    """Return the number of elements of a shape; raises WireError unless a vector or matrix can have it."""
     if type(shape) is not tuple or len(shape) not in (1, 2):
         raise WireError(f"no coded array has shape {shape!r:.60}")
     product = count = 1
@@ -175,21 +175,21 @@ def check_shape(shape: tuple[int, ...]) -> int:
         product *= length or 1
         count *= length
     if product >= _MAX_ELEMENTS:
-        # Also if a length is 0: numpy cannot hold every such shape.
+        # Zero lengths count as 1: numpy refuses huge shapes even if the array is empty.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
 
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
-    """Return the bytes of a shape, at most 19: a vector's length or a matrix's pair in msgpack."""
+    """Encode a shape in msgpack, as a vector's length or a matrix's pair, in at most 19 bytes."""
     if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
-        # As msgpack would; most vectors are that short.
+        # A shortcut with msgpack's result: most vectors are that short.
         return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 
 
 def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
-    """Return the shape at offset ``start``, and its end; raises WireError if there is no shape.
+    """Return the shape at offset ``start``, and the offset of its end; raises WireError if there is no shape.
 
     The number of elements is below 2⁴⁸; the caller compares it with the number of bytes.
     """
@@ -205,7 +205,7 @@ def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
 
 
 def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
-    """Return a shape and the bytes after it; raises WireError unless these are ⌈n·bits/8⌉ for n elements."""
+    """Return a shape and the bytes after it; raises WireError unless there are ⌈n·bits/8⌉ bytes for n elements."""
     shape, start = unpack_shape(data)
     elements = data[start:]
     check_packed(elements, bits, math.prod(shape))
@@ -213,7 +213,7 @@ def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
 
 
 def _length(data: bytes, start: int) -> tuple[int, int]:
-    """Return the msgpack integer at offset ``start``, and its end."""
+    """Return the msgpack integer at offset ``start``, and the offset of its end."""
     first = data[start] if start < len(data) else 0xFF
     if first < 0x80:
         return first, start + 1

@@ -1,9 +1,9 @@
-"""Payloads that are not netsim's own: other libraries' arrays, and classes that a user registers.
+"""Payloads of foreign types: other libraries' arrays, and classes that a user registers.
 
-agent → outbox → link → inbox → agent: before a payload is encoded, `plain` replaces in it whatever the codec does not
-know. An array on the CPU of any library (a PyTorch tensor, a JAX array) becomes the numpy array that it is, an
-OrderedDict a dict. An object of a registered class, or an array of bfloat16, becomes a `Named` payload: it travels as a
-name and what its class was packed into.
+agent → outbox → link → inbox → agent: before the outbox encodes a payload, `plain` replaces the parts that the codec
+does not know. An array on the CPU of any library (a PyTorch tensor, a JAX array) becomes a numpy array, an OrderedDict
+a dict. An object of a registered class, or an array of bfloat16, becomes a `Named` payload: the name of its class and
+the packed content.
 """
 
 import sys
@@ -33,71 +33,71 @@ Decoding a level takes about 50 kB of stack and, for tuples, a copy of their ite
 
 T = TypeVar("T")
 
-# DLPack's numbers of devices whose memory the CPU reads: its own, and what CUDA and ROCm pin there.
+# DLPack's numbers of devices whose memory the CPU can read: CPU, and host memory pinned by CUDA and ROCm.
 _ON_CPU = {1, 3, 11}
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "managed CUDA", 14: "oneAPI", 15: "WebGPU"}
 
 _BFLOAT16 = "bfloat16"
 
-# What stays as it is, wherever it stands; an array may be one of bfloat16.
+# Types that `plain` never replaces. Arrays are not among them, because they may be of bfloat16.
 _KEPT = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
 _OWN = _KEPT | {np.ndarray, list, tuple, dict, OrderedDict}
 
-# No payload is nested deeper. Twice the codec's limit, for a class that travels without a name is a level here only.
+# Limit of nesting here. Twice the codec's, because an unnamed registered object is a level here but not in the codec.
 _DEEPEST = 2 * MOST_NESTED
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Named:
-    """What travels under a name: the payload that an object was packed into."""
+    """The packed content of an object, with the name under which the receiver unpacks it."""
 
     name: str
     content: Any
 
     @property
     def is_mutable(self) -> bool:
-        """Whether a receiver could change what arrives: not an array of bfloat16, which is read-only."""
+        """Whether a receiver could change the unpacked object in place; only bfloat16 arrays are read-only."""
         return self.name != _BFLOAT16
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How objects of a registered class are packed; without a name they arrive as that."""
+    """How objects of a registered class are packed; if ``name`` is None, receivers get the packed content itself."""
 
     pack: Callable[[Any], Any]
     name: str | None
 
 
 _packing: dict[type, _Kind] = {}
-# By name; None is no name.
+# Class and unpack function by name. None is never a key: it only lets pop() take an unnamed class.
 _unpacking: dict[str | None, tuple[type, Callable[[Any], Any]]] = {}
 
 
 def register(
     kind: type[T], pack: Callable[[T], Any], unpack: Callable[[Any], T] | None = None, *, name: str | None = None
 ) -> None:
-    """Let objects of a class be sent, as part of a payload or by themselves.
+    """Register a class, so that its objects can be sent, alone or inside a payload.
 
-    Register it in every program that sends or receives it, before it runs: where the class is defined.
+    Every program that sends or receives the class must register it: do so where the class is defined.
 
     Parameters
     ----------
     kind : type
-        The class. Its subclasses are not registered with it.
+        The class. Subclasses are not registered with it.
     pack : callable
-        Returns a payload from an object: anything that can be sent, other registered objects among it.
+        Takes an object and returns a payload: anything that can be sent, including other registered objects.
     unpack : callable, optional
-        Returns the object from what the receiver has of this payload, in which arrays are read-only. Without it the
-        payload itself arrives.
+        Takes the received payload, in which arrays are read-only, and returns the object. Without ``unpack``, the
+        receiver gets the payload itself.
     name : str, optional
         The name on the wire, of at most 255 bytes; default: module and name of the class. It counts as wire bits of
-        each object, and not as payload bits.
+        each object, not as payload bits.
 
     Raises
     ------
     BadInput
         For a class that netsim encodes itself, or the name of another class. A class of the same module and name
-        replaces the old one, as when a cell of a notebook is run again.
+        replaces the old one, as when a notebook cell is run again.
     """
     if not isinstance(kind, type) or kind in _OWN or issubclass(kind, Coded | np.generic):
         raise check.refuse("kind", kind, "a class that netsim does not encode itself (a Coded one: coders.register)")
@@ -108,7 +108,7 @@ def register(
     if type(title) is not str or not 0 < _bytes_of(title) <= LONGEST_NAME:
         raise check.refuse("name", title, f"text of 1 to {LONGEST_NAME} bytes")
     if unpack is None and name is not None:
-        raise BadInput(f"name = {name!r}: must go with unpack; without it what pack returns travels, and has no name")
+        raise BadInput(f"name = {name!r}: must come with unpack; without it, the packed payload is sent without a name")
     if unpack is not None and title in _unpacking and _title(_unpacking[title][0]) != _title(kind):
         raise check.refuse("name", title, f"free; it is the name of {_title(_unpacking[title][0])}")
     for old in [each for each in _packing if _title(each) == _title(kind)]:
@@ -119,7 +119,7 @@ def register(
 
 
 def _bytes_of(title: str) -> int:
-    """Return how many bytes a name has; 0 for one that has none, as half of a surrogate pair."""
+    """Return the UTF-8 length of a name; 0 if it cannot be encoded, such as half a surrogate pair."""
     try:
         return len(title.encode())
     except UnicodeEncodeError:
@@ -131,7 +131,7 @@ def _title(kind: type) -> str:
 
 
 def plain(payload: Any) -> Any:
-    """Return a payload with each part that the codec does not know replaced; the same object if there is none.
+    """Replace the parts of a payload that the codec does not know; return the same object if there are none.
 
     Raises
     ------
@@ -144,12 +144,12 @@ def plain(payload: Any) -> Any:
 def _plain(value: Any, depth_left: int) -> Any:
     kind = type(value)
     if kind is np.ndarray:
-        # numpy's own types have numbers below 256.
+        # Numbers from 256 on belong to dtypes of other packages, such as ml_dtypes' bfloat16.
         return value if value.dtype.num < 256 else _numpy_array(value)
     if kind in _KEPT or kind in registry.NUMBERS:
         return value
     if not depth_left:
-        # Here, not in the codec: what holds itself twice would double in size at each level before the codec sees it.
+        # The codec's check would come too late: a list that holds itself twice doubles in size at each level here.
         raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
         if _KEPT.issuperset(map(type, value)):
@@ -170,12 +170,12 @@ def _same(a: object, b: object) -> bool:
 
 
 def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
-    """Return what an object of a registered class becomes."""
+    """Pack an object of a registered class."""
     try:
         content = known.pack(value)
     except Exception as error:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
-    # A tensor that is packed into its copy on the CPU is what this would be if it was not registered.
+    # A tensor on a device may be packed into its copy on the CPU, of the same class: convert that like any array.
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
@@ -184,7 +184,7 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether this is an array of another library; subclasses of numpy's are not."""
+    """Return whether ``value`` is an array of another library; subclasses of numpy's array are not."""
     kind = type(value)
     if isinstance(value, np.ndarray | np.generic | Coded):
         return False
@@ -192,7 +192,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Return another library's array as numpy's, which may share its memory."""
+    """Convert another library's array to a numpy array, which may share its memory."""
     title = _title(type(value))
     try:
         if hasattr(type(value), "__dlpack_device__"):
@@ -202,10 +202,10 @@ def _array(value: Any) -> Any:
                 remedy = "copy it to the CPU first, or register how (netsim.payloads.register)"
                 raise WireError(f"cannot encode a {title} on device {where}: {remedy}")
         if getattr(value, "requires_grad", False):
-            # Its values travel, not how they came about.
+            # torch refuses to convert a tensor that tracks gradients; they are not sent.
             value = value.detach()
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-            # PyTorch gives nobody else its bfloat16, but the same bits as integers.
+            # PyTorch does not export bfloat16 to numpy, but exports the same bits as integers.
             return Named(_BFLOAT16, np.asarray(value.view(sys.modules["torch"].int16)).view(np.uint16))
         return _numpy_array(np.asarray(value) if hasattr(type(value), "__array__") else np.from_dlpack(value))
     except WireError:
@@ -223,12 +223,12 @@ def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
 
 
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether an array of this type can be added up: of real numbers or truth values."""
+    """Return whether arrays of this dtype can be summed: real numbers or booleans."""
     return dtype.kind in "fiub" or _is_bfloat16(dtype)
 
 
 def unpacked(name: str, content: Any) -> Any:
-    """Return what arrives as ``name``, from the payload that it travelled as; raises WireError only."""
+    """Unpack the content of a `Named` payload; raises only WireError."""
     known = _unpacking.get(name)
     if known is None:
         raise WireError(f"unknown payload {name!r:.80}: its class is not registered here (netsim.payloads.register)")
@@ -239,7 +239,7 @@ def unpacked(name: str, content: Any) -> Any:
 
 
 def _bfloat16(bits: Any) -> NDArray[Any]:
-    """Return the numbers of these bits: of ml_dtypes' bfloat16, or the same as float32 where that is not installed."""
+    """Return bfloat16 numbers from their bits, as ml_dtypes' type or, if that is not installed, widened to float32."""
     if type(bits) is not np.ndarray or bits.dtype != np.uint16:
         raise WireError("an array of bfloat16 must be of 16 bits an element")
     try:

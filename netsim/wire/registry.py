@@ -1,7 +1,7 @@
-"""The numbers of coded types on the wire: decoding finds the type by the number before its bytes.
+"""Numbers of coded types on the wire, which precede their bytes, so that decoding finds the type.
 
-0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and `netsim.coders`
-lists those of its types. 64 … 127 are for other types, and must be the same in all processes of a run.
+Numbers 0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and
+`netsim.coders` lists the rest. Users register types from 64 to 127, alike in all processes of a run.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ FIRST, LAST = 64, 127
 """The range of numbers for `register`."""
 
 KINDS: dict[int, type[Coded]] = {}
-"""The coded types by number."""
+"""Coded types by number."""
 
 NUMBERS: dict[type, int] = {}
-"""The numbers by coded type."""
+"""Numbers by coded type."""
 
 Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to a type, or to the ``members`` of a family that ``kind`` unpacks."""
+    """Give a number to a type, or to all ``members`` of a family, which ``kind`` unpacks."""
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
@@ -43,9 +43,9 @@ def register(number: int) -> Callable[[Kind], Kind]:
     Raises
     ------
     BadInput
-        If the number is not an integer in this range or is taken, or the class already has one or is not a frozen
-        dataclass with all members of `Coded`. A class of the same module and name replaces the old one, as when a cell
-        of a notebook is run again.
+        If the number is not an integer in this range or is taken, or the class already has a number or is not a frozen
+        dataclass with all members of `Coded`. A class of the same module and name replaces the old one, as when a
+        notebook cell is run again.
     """
     number = check.integer("number", number, low=FIRST, high=LAST)
 
@@ -106,7 +106,7 @@ def unpack(number: int, data: bytes) -> Coded:
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes make msgpack, numpy and other types raise many types of exception; all mean the same here.
+        # Hostile bytes make msgpack, numpy and users' types raise exceptions of many types; each means invalid bytes.
         raise WireError(f"{len(data)} bytes are not a {kind.__name__}: {type(error).__name__}") from error
     if NUMBERS.get(type(coded)) != number:
         raise WireError(f"{len(data)} bytes are not a {kind.__name__}: its unpack() returns a {type(coded).__name__}")

@@ -177,9 +177,9 @@ def test_a_directed_graph_in_a_file_is_taken_as_undirected(tmp_path: Path) -> No
         (
             "g.json",
             '{"nodes": [{"id": 1}, {"id": 1}], "links": []}',
-            "must have nodes of different ids; there are 1 of 2",
+            "must have distinct node ids; 1 of 2 are distinct",
         ),
-        ("g.json", '{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}', "node 2 is an end, but no node"),
+        ("g.json", '{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}', "node 2 is not listed"),
         ("g.json", '{"nodes": [{"id": 1}, {"id": 2}], "links": []}', "must have an edge; it has 2 nodes without any"),
         ("g.json", b"\xff\xfe\x00\x81", "must be text in UTF-8; it is in UTF-16"),
         ("g.json", '{"nodes": [],\n "edges": [', ", line 2: must be JSON"),

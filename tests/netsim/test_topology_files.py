@@ -205,8 +205,11 @@ LOG = """2026-03-01 12:00:01 gw-1 node7 -80
     ("content", "says"),
     [
         (LOG, ", line 1: must be two names, the ends of an edge; '2026-03-01' is a date or a time"),
-        ("# log\nMar 1 12:00:01 gw-1 joined\n", ", line 2: must be two names and then numbers; '12:00:01' is none"),
-        ("gw-1 joined node7\n", ", line 1: must be two names and then numbers; 'node7' is none"),
+        (
+            "# log\nMar 1 12:00:01 gw-1 joined\n",
+            ", line 2: must be two names and then numbers; '12:00:01' is no number",
+        ),
+        ("gw-1 joined node7\n", ", line 1: must be two names and then numbers; 'node7' is no number"),
         ("temperature,humidity\n20,61\n21,60\n", ", line 1: must be an edge, or name the columns of its ends source"),
         ("20.5,61\n21.5,60\n", ", line 1: must be two names, the ends of an edge; '20.5' is a measured value"),
         ("1 -80\n2 -91\n", ", line 1: must be two names, the ends of an edge; '-80' is a negative number"),
@@ -221,7 +224,7 @@ LOG = """2026-03-01 12:00:01 gw-1 node7 -80
         ("source,target,weight\na,b,1\nb,c,nan\n", ", line 3: must be an edge whose weight is a finite number; it is"),
         ("Id,Label\na,Oslo\nb,Bergen\n", ", line 1: must be GraphML, GEXF, GML"),
         ("c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", ", line 2: must be GraphML, GEXF, GML"),
-        ("(0, 1)\n(1, 2)\n(2, 0)\n", ", line 1: must be two names, the ends of an edge; '(0' is a part of something"),
+        ("(0, 1)\n(1, 2)\n(2, 0)\n", ", line 1: must be two names, the ends of an edge; '(0' has an unmatched bracket"),
         (
             "%%MatrixMarket matrix array real symmetric\n3 3\n0\n1\n1\n0\n1\n",
             ": must have 6 numbers for 3 rows of a symmetric matrix; it has 5",
@@ -265,7 +268,7 @@ def test_folders_pipes_and_missing_files(tmp_path: Path) -> None:
     assert refused(tmp_path) == ": must be a regular file; it is a folder"
     assert refused(tmp_path / "none") == ": must be an existing file"
     os.mkfifo(tmp_path / "pipe")
-    assert refused(tmp_path / "pipe") == ": must be a regular file; it is none"
+    assert refused(tmp_path / "pipe") == ": must be a regular file; it is a device or pipe"
 
 
 def test_the_ends_of_edges_may_be_called_as_a_header_is(tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def test_a_name_is_one_class() -> None:
     assert type(decode(encode(again()))) is again
     with pytest.raises(WireError, match="cannot encode a"):
         encode(Model(1, "a"))
-    with pytest.raises(BadInput, match="must go with unpack"):
+    with pytest.raises(BadInput, match="must come with unpack"):
         payloads.register(Other, vars, name="o")
     for name in ("", "x" * 256, 5, "\ud800"):
         with pytest.raises(BadInput, match=r"^name = [^\n]+: must be text of 1 to 255 bytes$"):
