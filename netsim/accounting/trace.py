@@ -318,7 +318,7 @@ def _checked(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
     except Exception as error:
-        # A damaged file makes zipfile, zlib, numpy and json raise many types of exception; here all of them mean a damaged file.
+        # Damage makes zipfile, zlib, numpy and json raise exceptions of many types; here all mean a damaged file.
         reason = one_line(error) or type(error).__name__
         raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; it is not one ({reason})") from None
 
