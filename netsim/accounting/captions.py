@@ -1,7 +1,7 @@
-"""What agents say of their messages and of themselves: labels and notes, for those who look at a run.
+"""Labels of messages and notes of agents, shown in replays.
 
-A label belongs to a transmission, by its sender and its number there; a note to an instant of an agent. Neither is
-sent, counted or part of the trace hash.
+A label belongs to a transmission, identified by its sender and its number there; a note belongs to an agent and an
+instant. Neither is sent, counted or part of the trace hash.
 """
 
 from array import array
@@ -23,28 +23,28 @@ NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "
 """The dtype of a note: when (s), the agent's number, how many messages it had sent, and the index of the text."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
-"""The most characters of a label, and of a note."""
+"""The maximum lengths of a label and of a note, in characters."""
 
-# The most characters of a payload that is its own label.
+# A payload whose text is at most this long serves as its own label.
 _DIGEST = 16
 
 Records = NDArray[np.void]
 
 
 def check_label(label: object) -> None:
-    """Raise BadInput unless the text may stand on an arrow."""
+    """Raise BadInput unless the text is a valid label of a message."""
     if not isinstance(label, str) or len(label) > LONGEST_LABEL or not label.isprintable():
         raise check.refuse("label", label, f"printable text of at most {LONGEST_LABEL} characters")
 
 
 def check_note(text: object) -> None:
-    """Raise BadInput unless the text may be a note."""
+    """Raise BadInput unless the text is a valid note."""
     if not isinstance(text, str) or len(text) > LONGEST_NOTE or not (text.strip() and text.isprintable()):
         raise check.refuse("note", text, f"printable text of 1 to {LONGEST_NOTE} characters")
 
 
 class Captions:
-    """The labels and notes of one run, in the order in which they come."""
+    """The labels and notes of one run, in the order in which they are made."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Captions:
         self._times, self._agents, self._sent, self._notes = array("d"), array("q"), array("q"), array("q")
 
     def label(self, sender: int, number: int, label: str | None, payload: Any) -> None:
-        """Label an agent's transmission, by default with a small payload's own text; an empty label is none."""
+        """Label an agent's transmission, by default with the text of a small payload; an empty text: none."""
         if label is None and payload is not None and not isinstance(payload, np.ndarray):
             label = short_text(payload, _DIGEST)
             if label is not None and len(label) > _DIGEST:
@@ -63,7 +63,7 @@ class Captions:
             self._labels.append(self._index.setdefault(label, len(self._index)))
 
     def note(self, time: float, agent: int, sent: int, text: str) -> None:
-        """Keep an agent's note at a time (s), before which it had sent ``sent`` messages."""
+        """Store an agent's note made at a time (s), after the agent had sent ``sent`` messages."""
         self._times.append(time)
         self._agents.append(agent)
         self._sent.append(sent)
@@ -75,20 +75,20 @@ class Captions:
         return list(self._index)
 
     def labels(self, first: int = 0) -> Records:
-        """Return the labels from one on."""
+        """Return the labels from index ``first`` on."""
         return _records(LABELLED, (self._senders, self._numbers, self._labels), first)
 
     def notes(self, first: int = 0) -> Records:
-        """Return the notes from one on."""
+        """Return the notes from index ``first`` on."""
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Drop the labels, which are needed for nothing else."""
+        """Drop the labels, once they have been passed on."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 
     def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
-        """Take in what another process's `arranged` returned, notes until a time (s)."""
+        """Add the result of another process's `arranged`, with its notes up to a time (s)."""
         texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]
@@ -96,9 +96,10 @@ class Captions:
         _extend((self._times, self._agents, self._sent, self._notes), notes, index)
 
     def arranged(self) -> tuple[list[str], Records, Records]:
-        """Return texts, labels and notes so that the order in which agents acted does not matter.
+        """Return texts, labels and notes in an order that does not depend on the order in which agents acted.
 
-        Labels are in order of sender and number, notes in order of time, agent and the agent's own; texts in their own.
+        Labels are sorted by sender and number; notes by time and agent, an agent's notes in the order made; texts
+        alphabetically.
         """
         labels, notes = self.labels(), self.notes()
         labels = labels[np.lexsort((labels["number"], labels["sender"]))]
@@ -121,7 +122,7 @@ def _records(dtype: "np.dtype[np.void]", columns: Iterable["array[Any]"], first:
 
 
 def _extend(columns: Sequence["array[Any]"], records: Records, index: NDArray[np.int64]) -> None:
-    """Add records to columns, whose last has the indices of texts."""
+    """Append records to columns; the last column holds the indices of texts."""
     names = records.dtype.names or ()
     for name, column in zip(names, columns, strict=True):
         values = index[records[name]] if name == "text" else records[name]

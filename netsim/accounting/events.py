@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventDifference", "first_difference"]
 
-# What comes first at one instant, and then what is compared.
+# Columns that order events of one instant, followed by the columns that are compared.
 _COMPARED = ["time_s", "sender", "message", "is_outcome", "receiver", "event"]
 _COMPARED += ["kind", "payload_bits", "wire_bits", "checksum"]
 
@@ -25,11 +25,11 @@ class EventDifference:
     Attributes
     ----------
     time : float
-        When, in seconds of simulated time.
+        The event's simulated time in seconds.
     agent : str
-        The agent that acts: the sender of a transmission, the receiver of what became of a frame.
+        The agent that acts: the sender of a transmission, or the receiver of an outcome.
     old, new : str
-        The event in words in either run; "nothing" where it does not happen.
+        The event in each run, as text; "nothing" in a run without it.
     """
 
     time: float
@@ -38,15 +38,15 @@ class EventDifference:
     new: str
 
     def words(self, old: str, new: str) -> str:
-        """Return the difference in one line, with a name for either run."""
+        """Return the difference in one line; ``old`` and ``new`` name the runs."""
         return f"at {self.time:g} s, agent {self.agent}: {self.old} ({old}); {self.new} ({new})"
 
 
 def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     """Return the first event in which two event logs differ; None if they have the same events.
 
-    Events are compared in the order of their times, and at one instant of the senders' names: the order in which they
-    were recorded depends on when inboxes were read, and on workers.
+    Events are sorted by time and, at one instant, by their senders' names, because the order in which events were
+    recorded depends on when inboxes were read and on the number of workers.
     """
     before, now = _events(old), _events(new)
     count = min(len(before), len(now))
@@ -57,7 +57,7 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     if not there:
         return None
     first = min(there)
-    # The same message sent otherwise, another outcome of it, or an event that the other run does not have.
+    # Pair the rows if they concern the same message; else one run has an event that the other lacks.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
     return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_words(old_row, new_row))
@@ -77,7 +77,7 @@ def _name(receiver: Any) -> str:
 
 
 def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
-    """Return the checksum of what each row sends; -1 where it sends nothing."""
+    """Return the checksum of each row's frame; -1 for a row that sends none."""
     found: dict[tuple[str, int, str], int] = {}
     names, ends = [str(each) for each in trace.agents], trace.links[1]
     for sent in trace.chunks("sent"):
@@ -89,12 +89,12 @@ def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
 
 
 def _subject(row: list[Any]) -> list[Any]:
-    """Return the time of a row and its message, and for an outcome the receiver."""
+    """Return what identifies a row: its time and message, and for an outcome the receiver."""
     return row[:5] if row[3] else row[:4]
 
 
 def _words(old: list[Any] | None, new: list[Any] | None) -> tuple[str, str]:
-    """Return two rows in words that tell them apart."""
+    """Return texts of two rows that show in what they differ."""
     texts = ["nothing" if row is None else _told(row) for row in (old, new)]
     if texts[0] == texts[1]:
         texts[1] += ", with another payload"

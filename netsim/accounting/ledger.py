@@ -41,7 +41,7 @@ class Ledger:
     more : sequence of str
         Causes beyond `CAUSES`, from `netsim.core.records.ALL_CAUSES`, that are possible in this run.
     on_wires : bool
-        Whether each link carries bits of its own; on a radio a transmission serves all links of its sender.
+        Whether bits are counted per link; on a radio one transmission serves all links of its sender.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Ledger:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all events so far: the same for the same seed, with or without a trace."""
+        """A hash of all events so far, equal for equal seeds, whether or not a trace is kept."""
         return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self, on_air: Mapping[str, Any] | None = None) -> Trace | None:
@@ -219,7 +219,7 @@ class Ledger:
         return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
 
     def _kind_ranks(self) -> Counts:
-        """Return the place of each kind in the order of their texts, shape (kinds,); the ids depend on the workers."""
+        """Return each kind's rank by its text, shape (kinds,). Ids are no sort key: they depend on the workers."""
         kinds = list(self.tally.kinds)
         places = {name: place for place, name in enumerate(sorted(kinds))}
         return np.array([places[name] for name in kinds], dtype=np.int64)

@@ -28,10 +28,10 @@ class Scene:
     rounds : int
         The last round that opened; 0 if none did, or if compute times made their lengths unequal.
     paths : dict
-        Of agents that moved, by number, when they were where: (s, x, y), and on the straight line in between; of two at
-        one time, first the place that it left. The others stayed at their ``positions``.
+        For each agent that moved, by number, its way-points (s, x, y); it moves along straight lines between them. Two
+        way-points at one time are a jump, the place that it left first. Other agents stay at their ``positions``.
     faults : sequence of dict
-        What failed, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
+        The faults, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
         `netsim.Network.set_link`, "Empty" for a battery), ``text``, ``begin`` and ``end`` (s; None: it has not ended),
         ``agents`` (numbers), ``links`` (pairs sender, receiver), and of a partition ``sides`` (two lists of agents).
     """
@@ -81,7 +81,7 @@ def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
 
 
 def place_of(value: Any) -> tuple[float, float] | None:
-    """Return the first two of several coordinates, or None if they are not finite numbers."""
+    """Return the first two coordinates, or None if they are not finite numbers."""
     try:
         x, y, *_ = value
     except (TypeError, ValueError):
@@ -96,7 +96,7 @@ def _pairs(listed: Iterable[Any]) -> Positions | None:
 
 
 def _paths(content: Any, agents: int) -> dict[int, Path] | None:
-    """Return the paths in a dict from JSON; None if they are none of so many agents."""
+    """Return the paths in a dict from JSON; None if they do not fit ``agents`` agents."""
     if not isinstance(content, Mapping):
         return None
     found: dict[int, Path] = {}
@@ -113,7 +113,7 @@ def _paths(content: Any, agents: int) -> dict[int, Path] | None:
 
 
 def _is_fault(content: Any, agents: int) -> bool:
-    """Return whether a dict from JSON is a fault among so many agents."""
+    """Return whether a dict from JSON is a valid fault in a network of ``agents`` agents."""
     if not (isinstance(content, dict) and all(isinstance(content.get(name), str) for name in ("what", "text"))):
         return False
     begin, end = content.get("begin"), content.get("end")

@@ -32,9 +32,9 @@ __all__ = ["STREAMS", "Trace", "TraceFile"]
 STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 """The records in a trace and their dtypes. Traces of earlier versions have the first two only."""
 
-# What a trace also has if the medium was a `netsim.Radio`: frames on the air, and their contents end to end.
+# Further records of a run on a `netsim.Radio`: frames on the air, and their contents, concatenated.
 _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
-# What it also has if agents labelled their messages, or wrote notes.
+# Further records of a run whose agents labelled messages or wrote notes.
 _CAPTIONS = {"labels": LABELLED, "notes": NOTED}
 _ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 
@@ -55,7 +55,7 @@ class Trace:
     records : mapping
         ``sent`` and ``exits``, and if known ``details``, ``left`` and ``in_flight``: arrays of the dtypes in `STREAMS`.
         Of a `netsim.Radio` also ``on_air`` (`netsim.core.records.ON_AIR`), and ``contents``: the bytes that its frames
-        carry, end to end. Of agents that labelled messages or wrote notes also ``labels`` and ``notes``
+        carry, concatenated. Of agents that labelled messages or wrote notes also ``labels`` and ``notes``
         (`netsim.accounting.captions`).
     agents : sequence
         The agents' names.
@@ -68,7 +68,7 @@ class Trace:
     scene : Scene, optional
         Times, medium, positions and faults of the run.
     texts : sequence of str
-        Those of the labels and notes, by their indices.
+        The texts to which labels and notes refer by index.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Trace:
                 }
             ),
         ]
-        # Outcomes are recorded in the order in which inboxes were read, on which the table must not depend.
+        # Sort, because outcomes are recorded in the order in which inboxes were read, which must not show in the table.
         order = np.lexsort(
             (
                 np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
@@ -264,7 +264,7 @@ class TraceFile:
                     self._progress(self._seen)
                 yield np.frombuffer(data, dtype)
                 left -= count
-            # zipfile compares the checksum when it comes to the end.
+            # zipfile compares the checksum when it reaches the end.
             if file.read(1):
                 raise ValueError(f"it has more events ({stream}) than its header states")
 
@@ -318,7 +318,7 @@ def _checked(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
     except Exception as error:
-        # A damaged file makes zipfile, zlib, numpy and json raise many types of exception; all mean the same here.
+        # Damage makes zipfile, zlib, numpy and json raise exceptions of many types; here all mean a damaged file.
         reason = one_line(error) or type(error).__name__
         raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; it is not one ({reason})") from None
 
@@ -349,7 +349,7 @@ def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
 
 
 def _texts_of(meta: Mapping[str, Any]) -> list[str]:
-    """Return the texts of labels and notes; raises ValueError if they are none."""
+    """Return the texts of labels and notes; raises ValueError if they are not a list of texts."""
     texts = meta.get("texts", [])
     if not (isinstance(texts, list) and all(isinstance(each, str) for each in texts)):
         raise ValueError("its texts are invalid")
@@ -357,7 +357,7 @@ def _texts_of(meta: Mapping[str, Any]) -> list[str]:
 
 
 def _check_caption(records: NDArray[np.void], agents: int, texts: int) -> None:
-    """Raise ValueError unless labels or notes are of these agents, with texts that are there."""
+    """Raise ValueError unless all labels or notes refer to existing agents and texts."""
     for name, count in (("text", texts), ("sender" if "sender" in (records.dtype.names or ()) else "agent", agents)):
         if len(records) and not 0 <= records[name].min() <= records[name].max() < count:
             raise ValueError("its labels or notes are invalid")
@@ -370,12 +370,12 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Outside rounds the details are zeros, which compress without limit, but each belongs to a transmission.
+            # Outside rounds the details are zeros, which compress without limit; their number is that of transmissions.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)
             elif member.filename == "contents.npy":
-                # Messages may be zeros from end to end, of which zlib packs about a thousand into a byte.
+                # Messages may consist of zeros, of which zlib packs about a thousand into a byte.
                 limit = 1100 * member.compress_size
             if member.file_size > limit + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")

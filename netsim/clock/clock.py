@@ -107,13 +107,13 @@ class Loop(asyncio.SelectorEventLoop):
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         selector.ready = self._ready  # type: ignore[attr-defined]
-        # Without a call in between.
+        # Bind the selector's method itself: `now` is called too often for a wrapper.
         methods: Any = self
         methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
 
-    # --- what wakes the loop ------------------------------------------------------------------------------------------
+    # --- waking the loop ----------------------------------------------------------------------------------------------
 
     # The factory of tasks whose agent has set none; asyncio's attribute.
     _task_factory: Any
@@ -253,7 +253,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
-        # Every new handle calls this method, so it tests for the most frequent callers first.
+        # Every new handle calls this method, so the most frequent callers are tested first.
         maker = sys._getframe(1)
         code = maker.f_code
         if not (code in _HANDLE_CODES or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
@@ -367,8 +367,8 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.speed == math.inf:
-            # Not asyncio.wrap_future: since Python 3.14 its future is done at once, and what awaits it would run before
-            # all that is ready now.
+            # asyncio.wrap_future does not serve: since Python 3.14 its future is done at once, so the awaiting task
+            # would run before callbacks that are ready now.
             finished: Future[_T] = self.create_future()
             self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
             return finished
@@ -392,7 +392,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 _HANDLE_CODES = (asyncio.Handle.__init__.__code__, asyncio.Handle.cancel.__code__)
-# What `asyncio.sleep` sets a timer to.
+# The callback of the timer that `asyncio.sleep` sets.
 _SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
 # RoundBarrier may use asyncio's faster futures, because it never puts them in a set.
 _BARRIER_CODE = RoundBarrier.wait.__code__
@@ -412,7 +412,7 @@ def _outcome_of(
         stop.__cause__ = error
         return None, stop
     except concurrent.futures.CancelledError as error:
-        # Another type than asyncio's.
+        # concurrent.futures has its own CancelledError, which an awaiting task would not take for a cancellation.
         return None, asyncio.CancelledError(*error.args)
     except BaseException as error:
         return None, error
@@ -435,7 +435,7 @@ def _run_here(job: Callable[[], _T]) -> _T:
 
 @contextmanager
 def suspended(loop: Any) -> Iterator[None]:
-    """Suspend this thread's running loop, if there is one, and its current task, so that another loop may run."""
+    """Suspend this thread's running loop and its current task, if any, so that another loop may run."""
     task = None if loop is None else asyncio.current_task(loop)
     # Since Python 3.14 a thread has one current task: a loop started within it could not run any task of its own.
     if task is not None:
@@ -460,7 +460,7 @@ def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tupl
         callback(*args)
 
 
-# What of asyncio waits for other processes or devices, and so for real time.
+# asyncio's methods that wait for other processes or devices, and so for real time.
 _OUTSIDE = (
     "add_reader",
     "add_writer",

@@ -1,4 +1,4 @@
-"""Compute times: how long each node takes for each of its steps, and how long a round waits for the slowest."""
+"""Compute times: the seconds of each step of each node, and how long a round waits for its slowest node."""
 
 from collections.abc import Hashable, Mapping
 
@@ -14,7 +14,7 @@ _BLOCK = 32
 
 
 class ComputeTimes:
-    """The seconds that the nodes of a network compute: a function of the seed, the node and the number of its step.
+    """Seconds of computation: a function of the seed, the node and the number of its step.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class ComputeTimes:
         names = np.array([draws.name_key(name) for name in self._models], dtype=np.uint64)
         keys = draws.stream_keys(seed, names, "compute")
         self._keys = dict(zip(self._models, np.split(keys, len(keys)), strict=True))
-        # A node's steps drawn last: the number of their block, and their seconds.
+        # By node, the last block of steps drawn: its number, and the seconds of its steps.
         self._blocks: dict[Hashable, tuple[int, list[float]]] = {}
-        # Of the first k rounds, the seconds that they wait for the slowest node, in sum.
+        # Entry k: the total seconds that rounds 1 to k wait for their slowest node.
         self._sums = [0.0]
 
     def seconds(self, node: Hashable, step: int) -> float:
@@ -45,7 +45,7 @@ class ComputeTimes:
         return known[1][place]
 
     def waited(self, rounds: int) -> float:
-        """Return the seconds that the first rounds wait for their slowest node, in sum."""
+        """Return the total seconds that the first ``rounds`` rounds wait for their slowest node."""
         while len(self._sums) <= rounds:
             number = (len(self._sums) - 1) // _BLOCK
             slowest = np.max([self._drawn(node, number) for node in self._models], axis=0)

@@ -1,8 +1,8 @@
 """The clock of a run in several processes: real time since a shared epoch, read once per instant.
 
-When a timer runs, this clock shows the time for which it was set, although the machine runs it slightly later. So
-agents that keep up see exactly the times of a simulation, and send and draw the same. If a process falls behind by more
-than the slack, its clock jumps to the real time, and its agents skip the rounds that have passed.
+When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
+So agents that keep up see exactly the times of a simulation, and send and draw the same. If a process falls behind by
+more than the slack, its clock jumps to the real time, and its agents skip the rounds that have passed.
 """
 
 import time
@@ -33,7 +33,7 @@ class PacedSelector(ClockSelector):
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
-        # The first instant may be late, too.
+        # The first instant may be late by up to the slack, as every other instant.
         self._now = 0.0 if 0 < now <= slack else now
         # The due time for which sockets were last read, and until when (real s) they may be read for it.
         self._due = float("-inf")

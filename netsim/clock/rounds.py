@@ -1,6 +1,6 @@
 """Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes even if frames are missing.
 
-On a network with compute times a round lasts longer, by those of its slowest node.
+If the network has compute times, a round lasts longer by the compute time of its slowest node.
 
 At a boundary, three things happen in order at the same time: tasks waiting for round k to close resume; once no task is
 ready, the row of round k is written (probes see every agent); then round k + 1 opens if a task waits for it.
@@ -25,7 +25,7 @@ SHORTEST_ROUND = 1e-9
 """The minimum round period in seconds."""
 
 _FAR = 1e6
-"""Rounds after which a time is not compared with the end of a round that lasts longer than its period."""
+"""With compute times, times beyond this many periods are not snapped: that would draw every round until then."""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -54,9 +54,9 @@ class RoundClock:
     open_round : int
         The number of the open round or, if none is open, of the last one; 0 before the first.
     open_deadline : float
-        Its `deadline`.
+        The `deadline` of the open round.
     compute : ComputeTimes or None
-        By which the rounds last longer than their period.
+        The compute times that lengthen the rounds; None: every round lasts one period.
     """
 
     __slots__ = (
@@ -121,7 +121,8 @@ class RoundClock:
         """Return the number of the round that closes at a time (s), rounded down, up or to the nearest if none does."""
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
-        # Of the rounds that have closed by then the last, at most that without compute times.
+        # Find the last round that has closed by ``time``: by doubling steps, then by bisection. Compute times only
+        # lengthen rounds, so their number without compute times is an upper bound.
         low = self.closed if self.close_time(self.closed) <= time else 0
         high, step = max(math.floor((time - self.offset) / self.period), 0) + 1, 1
         while low + step < high and self.close_time(low + step) <= time:
@@ -152,7 +153,7 @@ class RoundClock:
         The tolerance for these errors is ``widths`` times the width of a boundary.
         """
         if self.compute is not None and time > _FAR * self.period:
-            # It would draw all rounds until then.
+            # The comparison would draw the compute times of all rounds until then.
             return time
         boundary = self.close_time(self.number_at(time, round))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time

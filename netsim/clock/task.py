@@ -1,10 +1,10 @@
-"""Numbered tasks and futures, so that sets of them have the same order in every run; and the agents that own the tasks.
+"""Numbered tasks and futures, so that sets of them have the same order in every run, and the owners of tasks.
 
-asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done ones, the loop all of them. A set is
-ordered by hash, which by default is an address in memory. Here it is a number. Each agent counts its own, so that the
-order of its sets depends on that agent alone, not on what others do in the same process; the loop counts those of no
-agent. Futures and tasks made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number
-and are refused.
+asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done tasks, the loop all tasks. A set is
+ordered by hash, which by default is a memory address. Here the hash is a number. Each agent numbers its own tasks, so
+that the order of its sets does not depend on other agents in the same process; the loop numbers tasks without an agent.
+Futures and tasks made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are
+refused.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ OWNER: "ContextVar[TaskOwner | None]" = ContextVar("OWNER", default=None)
 
 
 def _number_of(future: Any) -> int:
-    # Numbered on the first use: most futures are never in a set.
+    # Numbered at the first hash, not at creation: most futures are never put into a set.
     try:
         number: int = future._number
     except AttributeError:
@@ -44,8 +44,8 @@ def _number_of(future: Any) -> int:
             # Futures of `asyncio.gather` may belong to any loop.
             number = future._number = object.__hash__(future)
         else:
-            # asyncio hashes a new task before it has its owner, so the loop says for whom it makes one. Since Python
-            # 3.14 a task may be hashed later, as another agent looks at all tasks: it is not that agent's.
+            # asyncio hashes a new task before its owner is set, so `loop.maker` names the agent. Since Python 3.14 a
+            # task may be hashed only when another agent lists all tasks: that agent is not the owner.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
@@ -59,7 +59,7 @@ _all_tasks = asyncio.all_tasks
 
 @wraps(_all_tasks)
 def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Task[Any]]":
-    """Return the unfinished tasks of a loop; to an agent, of its own: which others are there depends on the worker."""
+    """Return the loop's unfinished tasks. An agent gets only its own: other agents may live in another worker."""
     found: set[asyncio.Task[Any]] = _all_tasks(loop)
     owner = OWNER.get()
     if owner is None:
@@ -70,7 +70,7 @@ def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Tas
     return set(own)
 
 
-# Replaced before programs can import it by name; asyncio.Runner, which belongs to no agent, still gets all.
+# Replaced before programs can import it by name. asyncio.Runner, which belongs to no agent, still gets all tasks.
 asyncio.all_tasks = _ASYNCIO["all_tasks"] = all_tasks
 
 
@@ -125,7 +125,7 @@ def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, 
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # In between is a comprehension or a constructor, depending on the version of Python.
+    # Python versions differ in the frames in between: a comprehension or a constructor.
     for _ in range(4):
         caller = frame.f_back
         if caller is None or caller.f_globals is not _ASYNCIO:

@@ -36,7 +36,7 @@ PASSES_PER_INSTANT = 1_000_000
 PATIENCE = 60.0
 """Real seconds without data from open sockets after which a loop on the wall clock counts as stalled."""
 
-# In real seconds; the second is for a thread that is about to wake the loop.
+# Real seconds. _WAKE_UP_TIME is how long a loop at a standstill waits for a thread that is about to wake it.
 _LONGEST_SLEEP = 3600.0
 _WAKE_UP_TIME = 0.25
 
@@ -46,18 +46,18 @@ _FIRST = -(2**62)
 
 @dataclass(slots=True, eq=False)
 class FirstTimer:
-    """A timer that runs before all others of its time (s), for what sets one after another: lighter than asyncio's."""
+    """A timer that runs before all others of its time (s). Lighter than asyncio's, for callers that set very many."""
 
     when: float
     _context: Context
     _cancelled: bool = False
 
     def cancel(self) -> None:
-        """Let it never run."""
+        """Prevent the timer from running."""
         self._cancelled = True
 
     def cancelled(self) -> bool:
-        """Return whether it was cancelled."""
+        """Return whether the timer was cancelled."""
         return self._cancelled
 
 
@@ -85,7 +85,7 @@ class Onlooker(Protocol):
 class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
-    It asks the operating system for nothing before a socket is registered; until then `wake` ends what it waits for.
+    Before a socket is registered it does not use the operating system's selector; `wake` then ends its waits.
     Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
 
     Attributes
@@ -115,7 +115,7 @@ class ClockSelector(selectors.BaseSelector):
     speed = math.inf
 
     def __init__(self) -> None:
-        # Released by `wake`, also from a signal handler.
+        # `wake` releases it, possibly from a signal handler, where other locks could deadlock.
         self._sleep = threading.Lock()
         self._sleep.acquire()
         self._timers: list[tuple[float, Any, Timer, Callable[[], object]]] = []
@@ -130,7 +130,7 @@ class ClockSelector(selectors.BaseSelector):
         self.limit: float = PASSES_PER_INSTANT
         self.beyond = False
         self.jobs = 0
-        # A loop sets it; one that does not has its passes one by one.
+        # Set by the loop. This default, never empty, makes a loop that does not set it run pass by pass.
         self.ready: Sized = (None,)
 
     @cached_property
@@ -147,7 +147,7 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the timer that starts now is all that happens since time passed: nothing is ready or due."""
+        """Return whether the timer that starts now is the only event of this instant: nothing else is ready or due."""
         return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
@@ -173,7 +173,7 @@ class ClockSelector(selectors.BaseSelector):
         heapq.heappush(self._timers, (time, self._place(first), handle, start))
 
     def _place(self, first: bool) -> Any:
-        """Return what orders a timer among those of the same time."""
+        """Return the sort key of a timer among timers of the same time."""
         return next(self._order) + (_FIRST if first else 0)
 
     def pending(self) -> list[Timer]:
@@ -256,8 +256,8 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def wake(self) -> None:
-        """End the present wait for a thread, or the next one: threads that no socket connects with the loop call it."""
-        with suppress(RuntimeError):  # It was called already.
+        """End the present wait for a thread, or the next one; called by threads that have no socket to the loop."""
+        with suppress(RuntimeError):  # Released already: the next wait ends at once anyway.
             self._sleep.release()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -319,7 +319,7 @@ class WallSelector(ClockSelector):
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
         super().__init__()
         self._patience = patience
-        # Real time passes whatever the loop does.
+        # No limit of passes: real time advances by itself.
         self.limit = math.inf
         self.speed = speed
         self._start: float | None = None
@@ -335,7 +335,7 @@ class WallSelector(ClockSelector):
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # One socket is the loop's own, by which threads wake it.
+        # One of the sockets is the loop's own wake-up pipe.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

@@ -1,8 +1,8 @@
 """The core carries the frames of a plain broadcast from payload to inbox, and counts them.
 
-**The twin defines it**: each class and function of the compiled core (`_core.pyx`) has a twin in Python, in a module
-beside it, whose behaviour is right by definition. Both give the same frames, draws, counts and hash, to the last bit,
-which tests/netsim/core/test_core.py checks. So a change begins with the twin.
+**The Python twin defines the behaviour**: each class and function of the compiled core (`_core.pyx`) has a twin in
+a Python module beside it, which is right by definition. Both give the same frames, draws, counts and hash, to the last
+bit, as tests/netsim/core/test_core.py checks. So a change begins with the twin.
 
 The compiled core is used where it was built. The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
 """

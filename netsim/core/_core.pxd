@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What other compiled modules may use of the compiled core: its types and their members in C."""
+"""The part of the compiled core that other compiled modules may use: its types and their C members."""
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -37,10 +37,10 @@ cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
 
 
 cdef enum:
-    # Room for the fields of a `Transmission`, and for the tables of a tally; fewer are in use.
+    # Upper bounds for the fields of a `Transmission` and for the tables of a tally: C arrays have fixed sizes.
     MOST_FIELDS = 32
     MOST_TABLES = 96
-    # The kinds of records that a tally keeps, in the order of `KEPT`.
+    # Indices of the record types that a tally stores, in the order of `KEPT`.
     KEPT_SENT = 0
     KEPT_OUTCOMES = 1
     KEPT_DETAILS = 2
@@ -79,7 +79,7 @@ cdef class Tally:
     cdef list arrays
     cdef int64_t* data[MOST_TABLES]
     cdef uint64_t first_sum, second_sum
-    # Of each kind of record that is kept: the bytes, how many of them are in use, how many `news` has returned.
+    # By record type: the stored bytes, how many of them are in use, how many `news` has returned.
     cdef list kept
     cdef int64_t size[N_KEPT]
     cdef int64_t returned[N_KEPT]
@@ -102,24 +102,23 @@ cdef class Frame:
     cdef readonly object sender
     cdef readonly int64_t round
     cdef readonly double sent_at
-    # Its bytes; or None while these are in three pieces, because a long vector in the middle is apart: see `whole`.
+    # The frame's bytes. None while they are in three pieces, with a long vector in the middle; `whole` joins them.
     cdef bytes written
     cdef bytes head, vector, trailer
     cdef readonly bint plain
     cdef readonly object request
     cdef readonly bint is_reply
     cdef readonly int64_t sequence
-    # At its receiver, whether the power of its signal is known; and the power of that, of noise and of interference, in
-    # mW.
+    # Whether this receiver knows the powers of signal, noise and interference; then these, in mW.
     cdef bint measured
     cdef double power, noise, interference
     cdef object value
     cdef bint read
-    # Where in the data a vector of float64 begins, and its length; 0: the payload is something else.
+    # Offset in the data of a float64 vector, and its length; 0: the payload is something else.
     cdef int64_t start, length
-    # Whether that vector is of float32 instead.
+    # Whether the vector is of float32 instead of float64.
     cdef bint single
-    # Where in the data the content of another array, or of a coded one, begins, after its number; 0: it is neither.
+    # Offset in the data of another array's or coded array's content, after its type number; 0: neither.
     cdef int extension
     cdef bytes whole(self)
     cdef int64_t size(self)
@@ -140,7 +139,7 @@ cdef struct Entry:
 cdef class ArrivalQueue:
     cdef Tally tally
     cdef Entry* entries
-    # Entries in use; how many of them, from the first, are a heap; how many fit into the memory.
+    # Entries in use; how many of them, from the first, form a heap; how many the allocated memory holds.
     cdef int64_t size, heap, room
     cdef public bint careful
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
@@ -156,7 +155,8 @@ cdef class ArrivalQueue:
 cdef class Copies:
     cdef dict row_of
     cdef list neighbors
-    # Of each row, the row whose frame came next at last (frames mostly come in one order); the row of the last frame.
+    # By row, the row whose frame came next last time: frames mostly come in the same order, which saves a lookup.
+    # `last` is the row of the last frame.
     cdef int64_t* following
     cdef int64_t last
     cdef readonly object table
@@ -177,7 +177,8 @@ cdef class BroadcastPath:
     cdef int64_t number, first, degree, header_bits
     cdef public int64_t sent
     cdef bint on_radio
-    # It draws itself if all links have the same settings, of the usual kinds: the present row's number, else the row.
+    # If all links share one of the usual settings, draws are made here: `row_number` counts broadcasts. Else `row`
+    # holds the delays drawn by `netsim.core.link_draws`.
     cdef bint inline_draws, draws_latency
     cdef int64_t row_number
     cdef list row
@@ -185,7 +186,7 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # The first bytes of a frame by kind, up to the round.
+    # By kind, the first bytes of a frame, up to the round.
     cdef dict heads
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1

@@ -52,7 +52,8 @@ cdef extern from "Python.h":
     void PyErr_SetObject(object, object)
 
 cdef int ARRAY_NUMBER = ARRAY
-# A vector of so many bytes is kept apart from those around it: as an array it is aligned there, and need not be copied.
+# Vectors of at least this many bytes are stored separately from a frame's other bytes: there they are aligned, so
+# that numpy can use them without a copy.
 cdef int64_t APART = 1 << 16
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 
@@ -129,7 +130,7 @@ cdef int F_SENDER = _FIELDS.index("sender"), F_LINK = _FIELDS.index("link"), F_T
 cdef int F_PAYLOAD = _FIELDS.index("payload_bits"), F_RAW = _FIELDS.index("raw_data_bits")
 cdef int F_WIRE = _FIELDS.index("wire_bits"), F_SATURATED = _FIELDS.index("saturated")
 cdef int F_EACH = _FIELDS.index("each"), F_CHECKSUM = _FIELDS.index("checksum")
-# Those that are summed, and those that the hash takes as they are.
+# Fields that are summed over transmissions, and fields that enter the hash unchanged.
 cdef int[MOST_FIELDS] SUMMED_FIELDS, MIXED_FIELDS
 cdef int N_SUMMED = 0, N_MIXED = 0
 for _index, _name in enumerate(_FIELDS):
@@ -140,7 +141,7 @@ for _index, _name in enumerate(_FIELDS):
         MIXED_FIELDS[N_MIXED] = _index
         N_MIXED += 1
 
-# The tables of a tally, by the names that they have in its twin: first those by link, of which the first are causes.
+# The tables of a tally, by their names in the Python twin. Tables by link come first, and of these the causes.
 _TABLES = (*BY_LINK, *(f"sender {name}" for name in SUMMED), "all offered", "all wire_bits")
 cdef int N_CAUSES = len(ALL_CAUSES), N_BY_LINK = len(BY_LINK), N_TABLES = len(_TABLES)
 cdef int T_OFFERED = _TABLES.index("offered"), T_DUPLICATED = _TABLES.index("duplicated")
@@ -179,7 +180,7 @@ cdef class Tally:
         return [self.summed[i] for i in range(N_SUMMED)]
 
     def kind(self, str name):
-        """Return the id of a kind of message, new or known."""
+        """Return the id of a kind of message, assigning one if the kind is new."""
         number = self.kinds.get(name)
         if number is None:
             number = self.kinds[name] = len(self.kinds)
@@ -190,7 +191,7 @@ cdef class Tally:
         return number
 
     cdef grow(self):
-        """Make room for more kinds in every table that is in use."""
+        """Add rows for more kinds to every table in use."""
         cdef int i
         self.rows = max(1, 2 * len(self.kinds) - 1)
         for i in range(N_TABLES):
@@ -201,7 +202,7 @@ cdef class Tally:
         return self.data[which] if self.data[which] != NULL else self.made(which)
 
     cdef int64_t* made(self, int which) except NULL:
-        """Return a table that was not in use, or has too few rows."""
+        """Allocate a table, or add rows to it, and return it."""
         grown = np.zeros((self.rows, self.links if which < N_BY_LINK else self.agents), dtype=np.int64)
         before = self.arrays[which]
         if before is not None:
@@ -211,7 +212,7 @@ cdef class Tally:
         return self.data[which]
 
     def sent(self, record, int64_t links, int64_t round_number, bint reply):
-        """Count a transmission over ``links`` links; its round, and whether it answers a request, are only kept."""
+        """Count a transmission over ``links`` links; ``round_number`` and ``reply`` are only stored for the trace."""
         cdef int64_t fields[MOST_FIELDS]
         cdef int i
         for i in range(N_FIELDS):
@@ -254,18 +255,18 @@ cdef class Tally:
         return 0
 
     cpdef int left(self, double time, int64_t key, int64_t number, int64_t bits) except -1:
-        """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
+        """Store when (s) a link message of a transmission left, and its bits; call it only if ``keeps`` is true."""
         cdef Left record
         record.time, record.key, record.number, record.bits = time, key, number, bits
         return self.keep(KEPT_LEFT, &record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
-        """Count bits that a shared medium carried for a sender, some time after `sent`."""
+        """Count wire bits that a node put on a shared medium; they are known only after `sent` was called."""
         self.summed[S_WIRE] += bits
         self.table(T_SENDERS_WIRE)[kind * self.agents + sender] += bits
 
     cpdef int duplicate(self, int64_t link, int64_t kind) except -1:
-        """Count a second copy."""
+        """Count a duplicate."""
         self.duplicated += 1
         self.table(T_DUPLICATED)[kind * self.links + link] += 1
         return 0
@@ -296,7 +297,7 @@ cdef class Tally:
         return 0
 
     cdef int keep(self, int which, const void* record, int64_t length) except -1:
-        """Append a record to those kept."""
+        """Append a record to the stored ones of its type."""
         cdef bytearray to = <bytearray>self.kept[which]
         if self.size[which] + length > PyByteArray_GET_SIZE(to):
             PyByteArray_Resize(to, max(1 << 16, 2 * (self.size[which] + length)))
@@ -313,7 +314,7 @@ cdef class Tally:
         return self.counts("sender " + name)
 
     def to_all(self, str name):
-        """Return what each agent sent over all its links, ``offered`` or ``wire_bits`` a link, (kinds, agents)."""
+        """Return the broadcasts' ``offered`` or ``wire_bits`` per link for each agent, shape (kinds, agents)."""
         return self.counts("all " + name)
 
     cdef counts(self, str name):
@@ -325,24 +326,24 @@ cdef class Tally:
 
     @property
     def sums(self):
-        """The two sums over all that was recorded so far that the trace hash is made of."""
+        """The two sums over all records so far from which the trace hash is computed."""
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     cdef since(self, const int64_t* first):
-        """Return what was kept from a byte on, an array for each kind of record."""
+        """Return the records stored from these offsets on, as one array per record type."""
         return {
             name: np.frombuffer(bytes(self.kept[i][first[i] : self.size[i]]), dtype)
             for i, (name, dtype) in enumerate(KEPT.items())
         }
 
     def records(self):
-        """Return what was kept, arrays by the names and of the dtypes of `KEPT`; None if nothing was to be kept."""
+        """Return the stored records as arrays with the names and dtypes of `KEPT`; None if ``keeps`` is false."""
         cdef int64_t first[N_KEPT]
         memset(first, 0, sizeof(first))
         return self.since(first) if self.keeps else None
 
     def news(self, bint forget):
-        """Return what was kept since this was last called; with ``forget`` it is kept no longer."""
+        """Return the records stored since the last call; with ``forget``, discard all stored records afterwards."""
         found = self.since(self.returned)
         if forget:
             memset(self.size, 0, sizeof(self.size))
@@ -356,7 +357,7 @@ cdef class Tally:
 @cython.no_gc
 @cython.freelist(256)
 cdef class Frame:
-    """What an agent receives; see `netsim.core.frame.Frame`."""
+    """A received message; see `netsim.core.frame.Frame`."""
 
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
                  bint is_reply=False, int64_t sequence=0, signal=None):
@@ -375,7 +376,7 @@ cdef class Frame:
 
     @property
     def payload(self):
-        """What was sent."""
+        """The message, decoded at the first read."""
         if not self.read:
             self.value = self.decoded()
             self.read = True
@@ -387,17 +388,17 @@ cdef class Frame:
         return self.whole()
 
     cdef bytes whole(self):
-        """Return the frame's bytes; a long vector within them is copied for it, and not kept twice."""
+        """Return the frame's bytes in one piece, without storing it: a long vector would be held twice."""
         return self.written if self.vector is None else self.head + self.vector + self.trailer
 
     cdef int64_t size(self):
-        """Return the number of the frame's bytes."""
+        """Return the frame's size in bytes."""
         if self.vector is None:
             return PyBytes_GET_SIZE(self.written)
         return PyBytes_GET_SIZE(self.head) + PyBytes_GET_SIZE(self.vector) + PyBytes_GET_SIZE(self.trailer)
 
     cdef const char* elements(self):
-        """Return where the elements of a vector are, which need not be aligned."""
+        """Return a pointer to the vector's elements, which may be unaligned."""
         return PyBytes_AS_STRING(self.written) + self.start if self.vector is None else PyBytes_AS_STRING(self.vector)
 
     cdef object checksum(self):
@@ -416,7 +417,7 @@ cdef class Frame:
         if self.start == 0:
             return unpack_payload(self.written)[3]
         if raw is None:
-            # Bytes of its own, so that the array is aligned, and cannot be made writable.
+            # A bytes object of its own: the array is aligned, and numpy cannot make it writable.
             raw = PyBytes_FromStringAndSize(self.elements(), (4 if self.single else 8) * self.length)
         shape[0] = self.length
         kind = cnp.NPY_FLOAT32 if self.single else cnp.NPY_FLOAT64
@@ -426,7 +427,7 @@ cdef class Frame:
         return array
 
     def copy(self):
-        """Return the same frame with a payload of its own."""
+        """Return the same frame with a payload that it does not share."""
         return Frame(*self.__reduce__()[1])
 
     @property
@@ -436,7 +437,7 @@ cdef class Frame:
 
     @property
     def snr_db(self):
-        """Its power over that of noise and mean interference (dB); None unless a `netsim.Radio` has a phy."""
+        """Signal power over noise plus mean interference (dB); None unless a `netsim.Radio` has a phy."""
         if not self.measured or self.noise == 0.0:
             return None
         return 10.0 * math.log10(self.power / (self.noise + self.interference))
@@ -448,7 +449,7 @@ cdef class Frame:
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def received(self, tuple signal):
-        """Return the same frame as one receiver has it: with the power of signal, noise and interference (mW) there."""
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) there."""
         return self.heard(signal[0], signal[1], signal[2])
 
     cdef Frame heard(self, double power, double noise, double interference):
@@ -508,7 +509,7 @@ cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
-    """Sort in place, unless they are in order already, as a radio's are: few by insertion, many by a heap."""
+    """Sort entries in place, few by insertion and many by a heap; entries of a radio are in order already."""
     cdef int64_t i = 1, j
     cdef Entry entry
     while i < size and before(&entries[i - 1], &entries[i]):
@@ -526,7 +527,7 @@ cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
         return
     for i in range((size >> 1) - 1, -1, -1):
         sift_down(entries, size, i)
-    # The smallest comes off the heap first: fill from the back, then turn round.
+    # A heap yields its smallest entry first: fill from the back, then reverse.
     for i in range(size - 1, 0, -1):
         entry = entries[0]
         entries[0] = entries[i]
@@ -572,7 +573,7 @@ cdef class ArrivalQueue:
         return 0
 
     def push(self, double time, int64_t key, int32_t kind, Frame frame, double deadline=-INFINITY):
-        """Add a frame; it must be settled on its own if it is special or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if the frame is special or arrives at or after ``deadline`` (s)."""
         self.put(time, key, kind, frame, deadline)
 
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1:
@@ -592,7 +593,7 @@ cdef class ArrivalQueue:
         return self.entries[0].time if self.size else INFINITY
 
     cdef int64_t arrange(self, double until) noexcept:
-        """Return how many arrive before ``until``, and put these in order at the front."""
+        """Move the entries that arrive before ``until`` (s) to the front, sorted, and return their number."""
         cdef int64_t count = 0
         if self.heap == 0:
             sort_entries(self.entries, self.size)
@@ -601,7 +602,7 @@ cdef class ArrivalQueue:
         return count
 
     cdef void drop(self, int64_t count) noexcept:
-        """Forget the first ``count``; the others are in order, and so a heap."""
+        """Drop the first ``count`` entries; the others are sorted, and a sorted list is a heap."""
         self.size -= count
         memmove(self.entries, self.entries + count, self.size * sizeof(Entry))
         self.heap = self.size
@@ -616,7 +617,7 @@ cdef class ArrivalQueue:
                 self.entries, self.room = NULL, 0
 
     cdef bint pop(self, double until, Entry* taken) noexcept:
-        """Take the first of the heap if it arrives before ``until``."""
+        """Pop the heap's first entry if it arrives before ``until`` (s); return whether it did."""
         if self.size == 0 or not self.entries[0].time < until:
             return False
         taken[0] = self.entries[0]
@@ -654,7 +655,7 @@ cdef class ArrivalQueue:
             found = PyList_New(count)
             for i in range(count):
                 self.tally.count_outcome(self.entries[i].time, self.entries[i].key, self.entries[i].kind, C_DELIVERED)
-                # The list takes over the reference.
+                # The list takes over the entry's reference to the frame.
                 PyList_SET_ITEM_raw(found, i, self.entries[i].frame)
             self.drop(count)
             return found
@@ -668,7 +669,7 @@ cdef class ArrivalQueue:
         return found
 
     def clear(self):
-        """Forget all frames."""
+        """Remove all frames."""
         cdef int64_t i
         for i in range(self.size):
             Py_DECREF(<object>self.entries[i].frame)
@@ -676,7 +677,7 @@ cdef class ArrivalQueue:
         self.shrink()
 
     def under_way(self):
-        """Return the key and the kind id of each frame in it."""
+        """Return the key and the kind id of each frame in the queue."""
         return [(self.entries[i].key, self.entries[i].kind) for i in range(self.size)]
 
 
@@ -685,7 +686,7 @@ cdef extern from "Python.h":
 
 
 cdef tuple as_tuple(Entry* entry):
-    """Return an entry as a tuple, which takes over the reference."""
+    """Return an entry as a tuple, which takes over the entry's reference to the frame."""
     found = (entry.time, entry.key, entry.kind, <object>entry.frame)
     Py_DECREF(<object>entry.frame)
     return found
@@ -695,7 +696,7 @@ cdef tuple as_tuple(Entry* entry):
 
 @cython.final
 cdef class Copies:
-    """One row for each neighbour; see `netsim.core.copies.Copies`."""
+    """A table with one row per neighbour; see `netsim.core.copies.Copies`."""
 
     def __init__(self, neighbors, tuple shape, start=None):
         cdef int64_t i
@@ -730,7 +731,7 @@ cdef class Copies:
         return self.rows
 
     def __getitem__(self, neighbor):
-        """Return the copy of one neighbour's state: a row of the table, not to be kept."""
+        """Return the copy of one neighbour's state: a view of the table, which later frames change."""
         return self.table[self.row_of[neighbor]]
 
     def items(self):
@@ -738,11 +739,11 @@ cdef class Copies:
         return zip(self.row_of, self.table, strict=True)
 
     def heard(self, neighbor):
-        """Return whether a frame of this neighbour was ever taken in."""
+        """Return whether any frame of this neighbour has been taken in."""
         return self.rounds[<int64_t>self.row_of[neighbor]] >= 0
 
     def take_in(self, frames, *, bint add=False):
-        """Replace the copies by the frames' payloads, or add these to them."""
+        """Replace the senders' copies by the frames' payloads, or add the payloads to the copies."""
         for frame in frames:
             self.take(frame, add)
 
@@ -782,7 +783,7 @@ cdef class Copies:
         return 0
 
     cdef object state_of(self, Frame frame):
-        """Return what `as_state` does, and of a usual coded array its values at once."""
+        """Return the payload as `as_state` does; decode the usual coded arrays directly."""
         payload = frame.payload
         cdef object kind = type(payload)
         if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
@@ -792,7 +793,7 @@ cdef class Copies:
         return as_state(frame, self.table.shape[1:])
 
     cdef int put(self, int64_t index, array, bint add) except -1:
-        """Put, or add, a plain array of the states' shape into a row."""
+        """Write an array of the states' shape into a row, or add it to the row."""
         cdef double* row = self.data + index * self.width
         cdef const double* values = <const double*>cnp.PyArray_DATA(array)
         cdef int64_t i
@@ -842,7 +843,7 @@ cdef class Copies:
 # --- vectors in frames ------------------------------------------------------------------------------------------------
 
 cdef void copy_elements(double* to, Frame frame, int64_t count) noexcept:
-    """Write the first elements of a frame's vector, which need not be aligned there."""
+    """Copy the first elements of a frame's vector, which may be unaligned in the frame."""
     cdef const char* sent = frame.elements()
     cdef int64_t i
     cdef float small
@@ -855,7 +856,7 @@ cdef void copy_elements(double* to, Frame frame, int64_t count) noexcept:
 
 
 cdef void add_elements(double* to, Frame frame, int64_t count) noexcept:
-    """Add the first elements of a frame's vector to others."""
+    """Add the first elements of a frame's vector to an array."""
     cdef const char* sent = frame.elements()
     cdef int64_t i
     cdef float small
@@ -871,7 +872,7 @@ cdef void add_elements(double* to, Frame frame, int64_t count) noexcept:
 
 
 cdef int64_t common_length(frames) except -2:
-    """Return the length of the vectors that all frames carry; -1 if some carry something else, or another length."""
+    """Return the common length of the frames' vectors; -1 if lengths differ or a payload is no vector."""
     cdef Frame frame
     cdef int64_t length = -1
     for frame in frames:
@@ -928,7 +929,7 @@ cdef inline bint is_plain(array) noexcept:
 
 
 cdef bint alike(y, a, b) except -1:
-    """Return whether three arrays are of float64, in one piece, and of one shape."""
+    """Return whether three arrays are contiguous float64 arrays of one shape."""
     return (
         is_plain(y) and is_plain(a) and is_plain(b)
         and cnp.PyArray_SAMESHAPE(y, a) and cnp.PyArray_SAMESHAPE(y, b)
@@ -986,7 +987,7 @@ cdef object combined(y, double alpha, a, double sign, b):
 
 @cython.final
 cdef class BroadcastPath:
-    """Encodes an agent's broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
+    """Encodes broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
     def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
                  bint on_radio, mac=None):
@@ -1016,7 +1017,7 @@ cdef class BroadcastPath:
             return
         if self.loss:
             self.loss_key = draws.purpose_key("loss")
-        # The keys of a link's streams are mixed at each draw: kept, they would take more memory than the links' keys.
+        # Stream keys are recomputed at each draw: storing them would take more memory than the links' own keys.
         self.keys_array = np.ascontiguousarray(draws.keys, dtype=np.uint64)
         self.keys = <const uint64_t*>cnp.PyArray_DATA(self.keys_array)
         self.inline_draws = True
@@ -1028,7 +1029,7 @@ cdef class BroadcastPath:
         return [self.delay(index) for index in range(self.degree)]
 
     cdef int next_row(self) except -1:
-        """Let `delay` return the delays of the next broadcast."""
+        """Advance to the next broadcast, whose delays `delay` then returns."""
         if self.inline_draws:
             self.row_number += 1
         else:
@@ -1063,7 +1064,7 @@ cdef class BroadcastPath:
 
     def broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
                   double deadline):
-        """Encode a message and carry it over every link; return how many accepted it."""
+        """Encode a message, send it over every link and return the number of links that accepted it."""
         cdef Frame frame = self.frame(now, kind, round_number, payload)
         cdef int64_t each, number = self.sent
         if self.mac is not None:
@@ -1077,7 +1078,7 @@ cdef class BroadcastPath:
 
     cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
                                double deadline, outcome) except -1:
-        """Pass a frame for one link, or for all, to the MAC layer and count it; return how many links accepted it."""
+        """Pass a frame for one link, or for all, to the MAC layer, count it, and return how many links accepted it."""
         cdef bint to_all = link_index == ALL_LINKS
         cdef int64_t index, number = self.sent, taken = self.degree if to_all else 1
         cdef int64_t first = self.first if to_all else self.first + link_index
@@ -1091,7 +1092,7 @@ cdef class BroadcastPath:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
             taken = 0
         # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-        # A broadcast without neighbours is on the air, too.
+        # A broadcast is on the air even if the agent has no neighbours, so it counts as accepted.
         self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS if to_all else first, cause == 0, 0, 0)
         return taken
 
@@ -1127,7 +1128,7 @@ cdef class BroadcastPath:
         return 0
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write the bytes of a vector of float64 or float32, the usual payload; return whether it is one."""
+        """If the payload is a float64 or float32 vector, write the frame's bytes; return whether it is."""
         cdef bytes trailer
         cdef uint8_t* at
         cdef int64_t raw
@@ -1155,7 +1156,7 @@ cdef class BroadcastPath:
         return True
 
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write the bytes of any array or coded array; return whether it is one, and the encoder would raise no error."""
+        """Do the same for any other array or coded array that the encoder accepts."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number
@@ -1193,14 +1194,14 @@ cdef class BroadcastPath:
         return write_extension(at, number, size)
 
 
-# The last trailer of a vector of float64, and of one of float32, with their lengths.
+# The last vector trailers written, for float64 and float32, with the vectors' lengths: most vectors have one length.
 cdef int64_t[2] _trailer_lengths = [-1, -1]
 cdef list _trailers = [b"", b""]
 cdef list _DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]
 
 
 cdef bytes vector_trailer(bint single, int64_t length):
-    """Return what follows the raw bytes of a vector (see `netsim.wire.codec`)."""
+    """Return the trailer that follows a vector's raw bytes (see `netsim.wire.codec`)."""
     if length != _trailer_lengths[single]:
         _trailers[single] = array_trailer(_DTYPES[single], (length,))[0]
         _trailer_lengths[single] = length
@@ -1258,7 +1259,7 @@ cdef uint8_t* write_extension(uint8_t* at, int number, int64_t size) noexcept no
     return at + 1
 
 
-# --- round barriers ------------------------------------------------------------------------------------------------------------
+# --- round barriers -----------------------------------------------------------------------------------------------------
 
 cdef enum:
     PENDING = 0
@@ -1269,7 +1270,7 @@ cdef enum:
 @cython.final
 @cython.freelist(256)
 cdef class Waiter:
-    """One task's wait at a barrier: a future that the barrier makes done."""
+    """The future on which one task waits at a barrier."""
 
     cdef object loop, callback, context, number, message
     cdef list more
@@ -1378,7 +1379,7 @@ cdef class Waiter:
 
 @cython.final
 cdef class RoundBarrier:
-    """Opens again and again; see `netsim.core.round_barrier.RoundBarrier`."""
+    """A barrier that opens once per round; see `netsim.core.round_barrier.RoundBarrier`."""
 
     cdef object loop
     cdef list waiting
@@ -1391,7 +1392,7 @@ cdef class RoundBarrier:
         return len(self.waiting)
 
     def wait(self):
-        """Return a future of the number with which it opens next."""
+        """Return a future that yields the number given to the next `open`."""
         cdef Waiter waiter = Waiter.__new__(Waiter)
         waiter.loop = self.loop
         waiter.state = PENDING
@@ -1399,7 +1400,7 @@ cdef class RoundBarrier:
         return waiter
 
     def open(self, number):
-        """Let all tasks go on."""
+        """Let all waiting tasks resume, with this number."""
         cdef Waiter waiter
         cdef list done = []
         for waiter in self.waiting:
@@ -1409,7 +1410,7 @@ cdef class RoundBarrier:
                 done.append(waiter)
         self.waiting = []
         if done:
-            # One callback for all: they run in turn, as if each had been called soon.
+            # One callback resumes all tasks in turn, in the order that one `call_soon` per task would give.
             self.loop.call_soon(self.go_on, done)
 
     def go_on(self, list waiters):
@@ -1421,11 +1422,11 @@ cdef class RoundBarrier:
             try:
                 waiter.go(notes)
             except BaseException:
-                # Only an error that ends the loop comes this far; the others go on if the loop runs again.
+                # Only an error that ends the loop arrives here; the remaining tasks resume if the loop runs again.
                 if i + 1 < size:
                     self.loop.call_soon(self.go_on, waiters[i + 1:])
                 raise
 
     def clear(self):
-        """Forget all tasks that wait."""
+        """Drop all waiting tasks."""
         self.waiting = []

@@ -1,8 +1,8 @@
 """The frames on their way to one inbox, in order of arrival.
 
-agent → outbox → link → inbox → agent: you are between link and inbox. Links push frames at once; the inbox takes out
-what is due when it is read. Frames that arrive at the same time are in the order of their links, and on one link in the
-order of sending, so the order does not depend on which of two agents acted first.
+agent → outbox → link → inbox → agent: you are between link and inbox. Links push frames when they are sent; the inbox
+takes out the frames that are due when it is read. Frames that arrive at the same time are ordered by link, and on one
+link by the order of sending. So their order does not depend on which of two agents acted first.
 """
 
 import bisect
@@ -43,7 +43,7 @@ class ArrivalQueue:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
-        """Add a frame; it must be settled on its own if it is special or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if the frame is special or arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
         if time >= deadline or not frame.plain:
             self.careful = True
@@ -76,7 +76,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # The same usual case, all of them due.
+            # The usual case of `due`, with every frame due: no heap is needed.
             due = sorted(incoming)
             incoming.clear()
         else:
@@ -88,12 +88,12 @@ class ArrivalQueue:
         return list(frames)
 
     def clear(self) -> None:
-        """Forget all frames."""
+        """Remove all frames."""
         self.incoming.clear()
         self._pending.clear()
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the key and the kind id of each frame in it."""
+        """Yield the key and the kind id of each frame in the queue."""
         for _, key, kind, _ in (*self.incoming, *self._pending):
             yield key, kind
 

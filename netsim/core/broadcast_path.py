@@ -24,7 +24,7 @@ __all__ = ["BroadcastPath"]
 
 
 class BroadcastPath:
-    """Encodes an agent's broadcasts and puts them into its neighbours' arrival queues; counts all that the agent sends.
+    """Encodes an agent's broadcasts, puts them into its neighbours' arrival queues, and counts what the agent sends.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class BroadcastPath:
     Attributes
     ----------
     sent : int
-        The number of transmissions that the agent has begun: the number of the next one.
+        How many transmissions the agent has begun, which is also the number of the next one.
     """
 
     __slots__ = (
@@ -159,7 +159,7 @@ class BroadcastPath:
     ) -> int:
         """Pass a frame for one link, or for all (`TO_ALL`), to the MAC layer and count it.
 
-        Returns how many links accepted it. The result of ``outcome`` is set to what becomes of it.
+        Returns how many links accepted it. ``outcome`` receives the `Delivery` once it is known.
         """
         assert self._mac is not None
         number, now = self.sent, frame.sent_at
@@ -174,7 +174,7 @@ class BroadcastPath:
         taken = 0 if cause else len(links)
         # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
         link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
-        # A broadcast without neighbours is on the air, too.
+        # A broadcast is on the air even if the agent has no neighbours, so it counts as accepted.
         self.count(number, kind_id, frame, payload, raw_data, link, int(not cause), 0, 0)
         return taken
 

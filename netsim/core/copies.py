@@ -1,4 +1,4 @@
-"""Copies of the neighbours' states in one table: the last that each sent, or the sum of all that it sent.
+"""Copies of the neighbours' states in one table: each neighbour's last state, or the sum of all that it sent.
 
 agent → outbox → link → inbox → agent: you are back at the agent.
 """
@@ -19,7 +19,7 @@ __all__ = ["Copies"]
 
 
 class Copies:
-    """One row for each neighbour.
+    """A table with one row per neighbour: the copy of its state.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Copies:
         self, neighbors: Sequence[Hashable], shape: tuple[int, ...], start: NDArray[np.float64] | None = None
     ) -> None:
         self._rows = {neighbor: row for row, neighbor in enumerate(neighbors)}
-        # The round of the last frame that was taken in; -1: none.
+        # The round of the last frame taken in, by row; -1: none yet.
         self._rounds = [-1] * len(self._rows)
         self.table = np.zeros((len(self._rows), *shape))
         if start is not None:
@@ -52,7 +52,7 @@ class Copies:
         return len(self._rows)
 
     def __getitem__(self, neighbor: Hashable) -> NDArray[np.float64]:
-        """Return the copy of one neighbour's state: a row of the table, not to be kept."""
+        """Return the copy of one neighbour's state: a view of the table, which later frames change."""
         copy: NDArray[np.float64] = self.table[self._rows[neighbor]]
         return copy
 
@@ -61,13 +61,13 @@ class Copies:
         return zip(self._rows, self.table, strict=True)
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether a frame of this neighbour was ever taken in."""
+        """Return whether any frame of this neighbour has been taken in."""
         return self._rounds[self._rows[neighbor]] >= 0
 
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
-        """Replace the copies by the frames' payloads, or add these to them.
+        """Replace the senders' copies by the frames' payloads, or add the payloads to the copies.
 
-        Of one neighbour and round (from 1) only the first frame counts, for a link may deliver a frame twice.
+        Only the first frame per neighbour and round (from 1) counts, because a link may deliver a frame twice.
 
         Raises
         ------
@@ -104,9 +104,9 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
-    # The first condition is only for speed.
+    # The type is compared first for speed: most payloads are plain arrays.
     if type(payload) is not np.ndarray and isinstance(payload, Coded):
-        # One of another shape may decode to much more than its bytes.
+        # Compare shapes before decoding: a few bytes may claim a huge array.
         if payload.shape == shape:
             return payload.values
     else:

@@ -1,4 +1,4 @@
-"""What became of a message whose sender waits for its acknowledgement: the result of `netsim.Agent.deliver`."""
+"""The outcome of a message that its sender wants acknowledged: the result of `netsim.Agent.deliver`."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ class Delivery(int):
     backoffs : int
         How many random back-offs the sender waited.
     reason : str
-        The ledger's cause: "delivered", or why the message did not arrive. A message that arrived without any of its
-        acknowledgements has the reason "delivered" and is false.
+        The ledger's cause: "delivered", or why the message did not arrive. A message that arrived while all of its
+        acknowledgements were lost has the reason "delivered" and is false.
     energy_j : float or None
         Joules that its sender spent on sending it; None without an energy model.
     """
@@ -43,7 +43,7 @@ class Delivery(int):
     def ended(
         cls, acknowledged: bool, attempts: int, backoffs: int, cause: int, energy_j: float | None = None
     ) -> "Delivery":
-        """Return a result, its reason by the number of the cause."""
+        """Return a result whose reason is given as a cause's number."""
         return cls(acknowledged, attempts, backoffs, ALL_CAUSES[cause], energy_j)
 
     def __getnewargs__(self) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
-"""Frames: what an agent receives, and its bytes.
+"""Frames: the messages that agents receive, and their bytes.
 
 agent → outbox → link → inbox → agent: this is what travels. On the wire a frame is a msgpack array [kind, sender,
-round, payload]. Of a kind that all nodes know beforehand (`netsim.Network`) it has the number in place of the name. A
-frame of a request or its reply has two more elements, [… , request number, is reply]; so has a frame that a reliable
-link numbers, [… , −sequence, false].
+round, payload]. If all nodes know the kind beforehand (`netsim.Network`), its number replaces its name. A frame of a
+request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
+numbers, [… , −sequence, false].
 """
 
 import math
@@ -30,19 +30,19 @@ def _key(name: Hashable) -> int:
 
 
 def message_hash(sender: Hashable, kind: str, round: int, sent_at: float, sequence: int, request: int | None) -> int:
-    """Return the hash of a frame, from what its sender says of it.
+    """Return the hash of a frame, computed from the fields that its sender sets.
 
-    Not from its bytes: they have the sender's number, which depends on how many other agents there are.
+    The bytes are left out: they contain the sender's number, which depends on how many other agents there are.
     """
     return hash((_key(sender), _key(kind), round, sent_at, sequence, -1 if request is None else request))
 
 
 class Frame:
-    """What an agent receives: a payload with its kind, sender, round and time.
+    """A received message: a payload with its kind, sender, round and time.
 
     The bytes are decoded when the payload is first read, once for all receivers of a broadcast. Arrays are read-only.
-    Payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Attributes cannot be
-    assigned, for receivers share the frame. Each frame equals only itself; its hash is `message_hash`, so that a set of
+    Payloads that could be changed in place (lists, dicts) are decoded per receiver. Attributes cannot be assigned,
+    because receivers share the frame. Each frame equals only itself; its hash is `message_hash`, so that a set of
     frames has the same order in every run.
     """
 
@@ -68,7 +68,7 @@ class Frame:
         self._data = data
         self._payload: Any = _UNREAD
         self._special = None if plain else (request, is_reply, sequence)
-        # At its receiver, the power of its signal, of noise and of interference, in mW; 0: not known.
+        # Power of signal, noise and interference at this receiver, in mW; None before reception, 0 where not known.
         self._signal = signal
 
     @property
@@ -88,7 +88,7 @@ class Frame:
 
     @property
     def sent_at(self) -> float:
-        """When it was sent, in simulated seconds, whatever clock its sender has."""
+        """When it was sent, in simulated seconds, even if its sender's own clock shows another time."""
         return self._sent_at
 
     @property
@@ -98,7 +98,7 @@ class Frame:
 
     @property
     def payload(self) -> Any:
-        """What was sent."""
+        """The message, decoded at the first read."""
         value = self._payload
         if value is _UNREAD:
             value = self._payload = unpack_payload(self._data)[3]
@@ -106,7 +106,7 @@ class Frame:
 
     @property
     def plain(self) -> bool:
-        """Whether one object serves all receivers and it has no number: true of most frames."""
+        """Whether all receivers may share this object: its payload is immutable and it has no number."""
         return self._special is None
 
     @property
@@ -121,20 +121,20 @@ class Frame:
 
     @property
     def sequence(self) -> int:
-        """The number that a reliable link gave it, from 1; 0: none."""
+        """The number given by a reliable link, from 1; 0: none."""
         return 0 if self._special is None else self._special[2]
 
     @property
     def rssi_dbm(self) -> float | None:
         """The power (dBm) with which its signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
 
-        This and the two below hold for this receiver, and for the last fragment of a fragmented frame.
+        `rssi_dbm`, `snr_db` and `lqi` are those at this receiver; of a fragmented frame, those of its last fragment.
         """
         return None if self._signal is None else 10.0 * math.log10(self._signal[0])
 
     @property
     def snr_db(self) -> float | None:
-        """Its power over that of noise and mean interference (dB); None unless a `netsim.Radio` has a phy."""
+        """Signal power over noise plus mean interference (dB); None unless a `netsim.Radio` has a phy."""
         if self._signal is None or not self._signal[1]:
             return None
         power, noise, interference = self._signal
@@ -151,11 +151,11 @@ class Frame:
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def copy(self) -> "Frame":
-        """Return the same frame with a payload of its own."""
+        """Return the same frame with a payload that it does not share."""
         return Frame(*self._fields())
 
     def received(self, signal: "tuple[float, float, float]") -> "Frame":
-        """Return the same frame as one receiver has it: with the power of signal, noise and interference (mW) there."""
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) there."""
         frame = self.copy()
         frame._signal = signal
         return frame
@@ -176,9 +176,9 @@ class Frame:
 
 
 class FrameEncoder:
-    """Writes the frames of one run (a msgpack packer serves one thread at a time).
+    """Writes the frames of one run; one per run, because a msgpack packer serves one thread at a time.
 
-    Of ``kinds``, which all nodes know beforehand, a frame has the number, in one byte, in place of the name.
+    All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's number, one byte, not its name.
     """
 
     def __init__(self, kinds: Sequence[str] = ()) -> None:
@@ -187,7 +187,7 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def head(self, kind: str, sender: int) -> bytes:
-        """Return the bytes with which an agent's frames of a kind begin, up to the round, if they have no number."""
+        """Return the first bytes of an agent's frames of a kind, up to the round, for frames without a number."""
         return bytes(self._begin(kind, sender).bytes())
 
     def _begin(self, kind: str, sender: int) -> msgpack.Packer:
@@ -214,7 +214,7 @@ class FrameEncoder:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
         number = -sequence if sequence else request
         if number is None and (type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
-            # Most frames are such; this is five times as fast as lists and hooks.
+            # Most frames carry an array or a number; without lists and hooks they are written five times as fast.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
             packer.pack_ext_type(*extension(payload))

@@ -1,4 +1,4 @@
-"""Frames made from a payload and its bytes, from bytes alone, or for one receiver.
+"""Functions that make frames: from a payload and its bytes, from bytes alone, or for one receiver.
 
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox.
 """
@@ -27,19 +27,19 @@ def new_frame(
     is_reply: bool = False,
     sequence: int = 0,
 ) -> Frame:
-    """Return the frame of these bytes, which carry ``payload``."""
+    """Return the frame whose bytes are ``data`` and whose payload is ``payload``."""
     plain = request is None and not sequence and not is_mutable(payload)
     return Frame(kind, sender, round, sent_at, data, plain, request, is_reply, sequence)
 
 
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame:
-    """Return the frame of these bytes, with the agents' ``names`` and known ``kinds`` by number.
+    """Return the frame that ``data`` encodes; ``names`` and ``kinds`` turn its numbers into agents and kinds.
 
-    Raises WireError if they are no frame.
+    Raises WireError if the bytes are no frame.
     """
     fields = decode(data)
-    # Not a sequence pattern: since numpy 2.5 these match arrays of any shape. Not isinstance: True is not a number
-    # here, nor numpy's text a kind.
+    # No sequence pattern: since numpy 2.5 these match arrays of any shape. No isinstance: it would take True for a
+    # number and numpy's text for a kind.
     if type(fields) is list and len(fields) in (4, 6):
         written, sender, number, payload, *rest = fields
         if (
@@ -60,7 +60,7 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
 
 
 def without_sender(data: bytes) -> bytes:
-    """Return a frame's bytes without its sender's number: frames that differ in nothing else are identical then."""
+    """Return a frame's bytes without its sender's number, so that equal frames of several senders have equal bytes."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(data)
     unpacker.read_array_header()
@@ -71,9 +71,9 @@ def without_sender(data: bytes) -> bytes:
 
 
 def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame | None:
-    """Return what a receiver without CRC makes of a frame with one bit flipped; None if it notices.
+    """Return the frame that a receiver without CRC decodes after one bit flip; None if decoding fails.
 
-    ``where`` gives the bit, as a share of the frame's length.
+    ``where``, in [0, 1), is the bit's position as a share of the frame's length.
     """
     bit = math.floor(where * 8 * len(frame.data))
     data = bytearray(frame.data)
@@ -82,7 +82,7 @@ def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequen
         received = decode_frame(bytes(data), frame.sent_at, names, kinds)
     except WireError:
         return None
-    # The receiver knows the link's sender, so it notices another name in the frame.
+    # The receiver knows who sends on this link, so it rejects a frame with another sender.
     return received if received.sender == frame.sender else None
 
 

@@ -21,7 +21,7 @@ class LinkDraws:
     Parameters
     ----------
     links : sequence of Link
-        One agent's outgoing links; the draws of links that are not simple have no meaning.
+        One agent's outgoing links; draws for links that are not simple are never used.
     keys : uint64 array, shape (links,)
         The links' keys.
     seed : int
@@ -48,11 +48,11 @@ class LinkDraws:
 
     @property
     def only(self) -> Link | None:
-        """The settings of all links, if these are the same."""
+        """The links' common settings; None if they differ."""
         return self._links[0] if len({id(link) for link in self._links}) == 1 else None
 
     def _prepare(self) -> None:
-        """Group the links by their settings: at the first draw, for a core that draws by itself needs no groups."""
+        """Group the links by their settings, at the first draw: the compiled core draws without groups."""
         # Links of the same settings are drawn together; usually these are all links.
         groups: dict[int, list[int]] = {}
         for index, link in enumerate(self._links):
@@ -88,7 +88,7 @@ class LinkDraws:
         return self._keys
 
     def purpose_key(self, purpose: str) -> int:
-        """Return the key that makes a stream of the network for one purpose out of a link's key."""
+        """Return the key that turns a link's key into that of its random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:
@@ -96,7 +96,7 @@ class LinkDraws:
         return stream_keys(self._seed, self._keys, purpose)
 
     def _draw(self) -> None:
-        """Draw a block of rows; an ideal network draws nothing."""
+        """Draw a block of rows; a network with fixed delays and no losses needs no random numbers."""
         if all(model.fixed is not None for model, _ in self._models):
             if self._losses is None:
                 self._rows = [self._fixed] * self._block

@@ -1,4 +1,4 @@
-"""A round barrier: tasks wait at it, and go on together when it opens, in the order in which they came."""
+"""A round barrier: tasks wait at it and, when it opens, resume together in the order of their arrival."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ __all__ = ["RoundBarrier"]
 
 
 class RoundBarrier:
-    """Opens again and again: all tasks that wait go on with the number that it is opened with."""
+    """A barrier that opens once per round and gives every waiting task the number of the round."""
 
     __slots__ = ("_loop", "_waiting")
 
@@ -15,23 +15,23 @@ class RoundBarrier:
         self._waiting: list[asyncio.Future[int]] = []
 
     def __len__(self) -> int:
-        """Return how many wait, including those that were cancelled."""
+        """Return how many tasks wait, including cancelled ones."""
         return len(self._waiting)
 
     def wait(self) -> asyncio.Future[int]:
-        """Return a future of the number with which it opens next."""
-        # One for each task: a timeout in one task would cancel a shared future for all.
+        """Return a future that yields the number given to the next `open`."""
+        # One future per task: a timeout in one task would cancel a shared future for all tasks.
         future: asyncio.Future[int] = asyncio.Future(loop=self._loop)
         self._waiting.append(future)
         return future
 
     def open(self, number: int) -> None:
-        """Let all tasks go on."""
+        """Let all waiting tasks resume, with this number."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(number)
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Forget all tasks that wait."""
+        """Drop all waiting tasks."""
         self._waiting.clear()

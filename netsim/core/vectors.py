@@ -1,7 +1,7 @@
-"""Arithmetic on vectors that agents do in every round; compiled, each function takes one pass.
+"""Vector arithmetic that agents do in every round; each compiled function needs one pass over the data.
 
-numpy makes an array for every operation, which for a hundred elements costs more than the arithmetic. The results are
-those of the expressions, to the last bit.
+numpy allocates an array for every operation, which for a hundred elements costs more than the arithmetic. Both cores
+return the value of the documented expression, to the last bit.
 """
 
 from collections.abc import Sequence

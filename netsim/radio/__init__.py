@@ -1,4 +1,4 @@
-"""A shared radio medium: access to the channel, reception, and the energy that both cost.
+"""A shared radio medium: access to the channel, reception, and the energy of both.
 
 ``Network(graph, link, medium=netsim.Radio(...))``; docs/radio.md shows it.
 """

@@ -26,25 +26,25 @@ class Counts:
     frames : int
         Fragments that were sent, repetitions included; a frame that fits the MTU is one fragment.
     retries : int
-        How many of them were sent again.
+        How many of these fragments were repetitions.
     acks : int
-        Acknowledgements that it sent.
+        Acknowledgements that the node sent.
     duplicates : int
-        Fragments that it had already, sent again as its acknowledgement was lost; they are dropped.
+        Fragments received again, because an acknowledgement was lost; the node drops them.
     no_ack : int
-        How often it waited for an acknowledgement in vain.
+        How often no acknowledgement arrived in time.
     busy : int
-        How often it found the channel busy.
+        How often a clear channel assessment found the channel busy.
     access_failures : int
-        How often all attempts at access failed.
+        How often the node gave up a frame because every attempt at access failed.
     airtime_s : float
-        Time of sending agents' frames.
+        Time spent sending agents' frames.
     ack_airtime_s : float
-        Time of sending acknowledgements.
+        Time spent sending acknowledgements.
     queueing_s : float
-        Time that frames waited for those before them, for their budget, or for their node to wake.
+        Time that frames waited for earlier frames, for budget, or for their node to wake.
     access_s : float
-        Time that they then waited for access: back-off, assessment and turnaround.
+        Time that frames then waited for access: back-off, assessment and turnaround.
     """
 
     frames: int = 0
@@ -68,7 +68,7 @@ was sent to its end."""
 
 @dataclass
 class AirtimeLog:
-    """What a run on a `netsim.Radio` records besides the ledger.
+    """The radio's records of a run, besides the ledger.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class AirtimeLog:
         By node, at the end: seconds in each state, joules used and left, when it died, and the further columns of
         `energy`; None without energy.
     events : int
-        How many events the medium had.
+        The number of events that the medium processed.
     """
 
     agents: Sequence[Hashable]
@@ -101,9 +101,9 @@ class AirtimeLog:
         """Return a row for each node whose energy was kept.
 
         Columns: agent, seconds in each state (transmit_s, receive_s, listen_s, sleep_s), used_j, left_j (infinite on
-        mains), died_at_s (infinite if it lived). Then the seconds in each state of other parts (mcu_active_s), and the
-        joules of each state of the radio (transmit_j), of bits (bits_j), of each state of other parts (mcu_active_j)
-        and of what was spent at once (adc_j); what a node does not have is 0. The joules of a row add up to used_j.
+        mains), died_at_s (infinite if it survived). Then the seconds in each state of other parts (mcu_active_s), and
+        the joules of each state of the radio (transmit_j), of bits (bits_j), of each state of other parts
+        (mcu_active_j) and of single expenses (adc_j); parts that a node lacks have 0. The joules add up to used_j.
         """
         import pandas as pd
 

@@ -16,8 +16,8 @@ class EventQueue:
     """The medium's events in order of time, driven by a single timer of the event loop.
 
     Events run before the agents act at the same instant, so an agent sees everything that ended at that instant.
-    The timer exists only while events are pending, so it neither hides a standstill nor outlives the run. As long as
-    nothing but the medium acts, its events follow each other without a pass of the event loop.
+    The timer exists only while events are pending, so it neither hides a standstill nor outlives the run. While only
+    the medium acts, its events run one after another without a pass of the event loop.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -57,7 +57,7 @@ class EventQueue:
         self._clock.set_timer(time, timer, partial(self._start, timer), first=True)
 
     def _start(self, timer: FirstTimer) -> None:
-        """Run what is due: at once if nothing else acts now, else in its turn."""
+        """Run the due events: at once if nothing else acts at this instant, else after callbacks that are ready."""
         if timer is not self._timer:
             return
         if not self._clock.is_alone():
@@ -74,7 +74,7 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # Meanwhile the timer is not moved: it stands in the past.
+        # `at` must not move the timer while events run, so the timer's time lies in the past until they have.
         events, now = self._events, self._clock.now()
         try:
             while True:

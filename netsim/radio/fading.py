@@ -1,8 +1,7 @@
-"""Bursts: block fading of links, noise like a measured one, and how bursty a link is.
+"""Bursts of losses: block fading, noise that continues a measured trace, and a measure of burstiness.
 
-A frame that is sent again within milliseconds meets the channel that lost it. Both models are functions of (seed, link
-or node, time) alone, so that any time may be asked for, in any order, after any silence; what they keep is a place from
-which to go on.
+A frame that is repeated within milliseconds meets the same channel that lost it. Both models are functions of (seed,
+link or node, time) alone, so times may be queried in any order; the stored state only saves recomputation.
 """
 
 import math
@@ -16,13 +15,14 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# A K-factor from which on fading is less than 0.01 dB, and the least power: that of a complete fade, −200 dB.
+# Above this K-factor fading is below 0.01 dB. The least power stands for a complete fade, −200 dB.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
-# The smallest number whose logarithm is taken; 2^−53 is the step of those that are drawn.
+# Replaces a draw of 0 before its logarithm is taken: half the step 2^−53 of draws.
 _LEAST_DRAW = 2.0**-54
-# In seconds: the shortest block or sample; what comes so little before a sample is within it.
+# Seconds. _SHORTEST is the least length of a block or sample; times up to _INSTANT before a sample belong to it,
+# because of rounding.
 _SHORTEST, _INSTANT = 1e-9, 1e-9
-# Up to so many numbers are drawn one by one.
+# Up to this many numbers, drawing one by one is faster than numpy.
 _FEW = 8
 
 
@@ -32,15 +32,15 @@ class BlockFading:
 
     The channel is a direct path and many scattered ones that add up to a complex normal number. Its power gain has mean
     1, so the mean of the received power stays the one given; without a direct path (K = 0, Rayleigh) it is exponential.
-    Each link draws one in each block of ``coherence`` seconds, independent of the block before. Both directions of a
+    Each link draws a new gain every ``coherence`` seconds, independent of the last one. Both directions of a
     link fade alike, as a channel does; different links fade independently, and their blocks begin at different times.
     Source: Rappaport, "Wireless Communications", 2nd ed. 2002, sections 5.4 and 5.6.
 
     Parameters
     ----------
     coherence : float
-        Seconds for which a link's gain stays. Of a mote that moves with speed v it is about 0.42·c/(f·v): 52 ms at
-        1 m/s and 2.44 GHz.
+        Seconds for which a link's gain stays constant. For a mote that moves with speed v about 0.42·c/(f·v): 52 ms
+        at 1 m/s and 2.44 GHz.
     k_factor : float
         K: the power of the direct path over that of the scattered ones, as a ratio, not in dB. 0: Rayleigh.
 
@@ -58,7 +58,7 @@ class BlockFading:
         check.fields(self, check.finite, "k_factor", low=0, high=_MOST_K)
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
-        """Return the gain of a link in dB at a time (s); the same for both directions if they have one key."""
+        """Return the gain of a link in dB at a time (s); both directions share it if they share a key."""
         key = draws.stream_key(seed, link_key, "fading")
         block = int(time / self.coherence + draws.uniform(key, 0))
         scattered = -math.log(max(draws.uniform(key, 2 * block + 1), _LEAST_DRAW))
@@ -70,36 +70,35 @@ class BlockFading:
 
 
 class PatternNoise:
-    """Noise that goes on as a trace did after the same last samples: ``Phy(noise=PatternNoise(trace))``.
+    """Noise whose next sample follows the last ones as in a measured trace: ``Phy(noise=PatternNoise(trace))``.
 
     The model is closest-fit pattern matching (CPM): the next sample is drawn from those that follow the last
-    ``history`` samples wherever these stand in the trace. Here a state is a place in the trace: from each place the
-    chain goes to a random one of all whose ``history`` samples before are, rounded to ``resolution``, the same. The
-    trace is a ring, so each pattern has a successor. A uniformly random place stays one, so each sample has exactly the
-    trace's distribution, and so have up to ``history`` + 1 samples in a row.
+    ``history`` samples wherever these stand in the trace. Here a state is a place in the trace. From each place the
+    chain moves to a place drawn among those that have the same ``history`` samples before them, rounded to
+    ``resolution``. The trace is a ring, so each pattern has a successor. The uniform distribution over places is
+    stationary, so each sample has exactly the trace's distribution, and so have up to ``history`` + 1 in a row.
 
-    Time is divided into stretches of ``restart`` seconds. A stretch begins at a place drawn from (seed, node, number of
-    the stretch), whatever was before, and its samples follow from numbers drawn in the same way. So the noise at any
-    time costs at most restart/interval steps, and nothing is kept but each node's last place. In return the correlation
-    over a lag τ is smaller than the model's own by the factor 1 − τ/restart. Nodes have independent noise, even
-    neighbours.
+    Time is divided into stretches of ``restart`` seconds. Each stretch begins at a place drawn from (seed, node, number
+    of the stretch), and its samples follow from draws with the same key. So the noise at any time costs at most
+    restart/interval steps, and only each node's last place is stored. In return the correlation over a lag τ is
+    smaller than the model's own by the factor 1 − τ/restart. Nodes have independent noise, even neighbours.
 
     Source: Lee, Cerpa, Levis, "Improving wireless simulation through noise modeling", IPSN 2007, where k = 20 samples
-    of 1 ms. There a pattern that is not in the trace is replaced by the most common one; here none comes up.
+    of 1 ms. There a pattern that is not in the trace is replaced by the most common one; here every pattern is in it.
 
     Parameters
     ----------
     trace : array, shape (n,)
-        The noise measured, in dBm, a sample each ``interval``.
+        The measured noise in dBm, one sample per ``interval``.
     interval : float
         Seconds between samples.
     history : int
-        How many samples make a pattern. 0: all samples are independent; the more, the longer the pieces of the trace
-        that are repeated as they were.
+        How many samples make a pattern. 0: all samples are independent; larger values repeat longer pieces of the
+        trace.
     resolution : float
-        Samples are the same to a pattern if they are, rounded to multiples of so many dB.
+        Samples count as equal if they are equal after rounding to multiples of this many dB.
     restart : float
-        Seconds, rounded to a multiple of ``interval``.
+        Length of a stretch in seconds, rounded to a multiple of ``interval``.
 
     Raises
     ------
@@ -133,7 +132,7 @@ class PatternNoise:
         self._samples, self._order = array("d", samples.tolist()), array("i", order.tolist())
         self._firsts, self._counts = array("i", firsts[ends].tolist()), array("i", counts[ends].tolist())
         self._seed = -1
-        # The last sample asked for, and its place, by node; of one seed at a time.
+        # By node, the last sample that was queried and its place. Cleared when another seed is queried.
         self._last: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
@@ -155,7 +154,7 @@ class PatternNoise:
         return float(self._samples[place])
 
     def _walk(self, key: int, at: int, place: int, number: int) -> int:
-        """Return the place of a sample from the place of one before it."""
+        """Walk from an earlier sample's place to the place of a sample, and return it."""
         if number - at <= _FEW:
             drawn = [draws.uniform(key, each) for each in range(at + 1, number + 1)]
         else:
@@ -167,10 +166,10 @@ class PatternNoise:
 
 
 def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
-    """Return a number for the ``length`` values before each of a ring, the same for the same values."""
+    """Return, for each place of a ring, an id of the ``length`` values before it; equal values have equal ids."""
     if not length:
         return np.zeros(len(values), dtype=np.int64)
-    # Numbers of what begins at each place: for one value, then for twice as many at a time, then for all.
+    # Ids of the values that begin at each place: of one value, then of twice as many per step, up to ``length``.
     _, found = np.unique(values, return_inverse=True)
     known = 1
     while known < length:
@@ -181,20 +180,20 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
 
 
 def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
-    """Return β of a link: how bursty its losses are, from 0 (independent) to 1 (all received or all lost for long).
+    """Return β of a link, the burstiness of its losses: 0 for independent losses, 1 for a link either up or down.
 
     The conditional delivery function is, for each n, the share of frames received after n received in a row, and after
     n lost in a row. β is 1 − d/d₀ with d its mean distance to that of the ideal bursty link (1 after any received, 0
     after any lost), and d₀ the distance that an independent link with the same reception has. It is negative where a
-    loss makes a reception more likely. Of few frames β is a little too low: compare only rows of equal length. Source:
-    Srinivasan, Kazandjieva, Agarwal, Levis, "The β-factor: measuring wireless link burstiness", SenSys 2008.
+    loss makes a reception more likely. With few frames β is slightly too low: compare only sequences of equal length.
+    Source: Srinivasan, Kazandjieva, Agarwal, Levis, "The β-factor: measuring wireless link burstiness", SenSys 2008.
 
     Parameters
     ----------
     received : array, shape (n,)
         True or 1 for each frame that was received, in the order in which they were sent at equal intervals.
     least : int
-        An n counts if so many frames came after as many in a row.
+        An n enters the mean if at least this many frames followed n equal ones in a row.
 
     Returns
     -------
@@ -207,13 +206,13 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     least = check.integer("least", least, low=1)
     good = values.astype(bool)
     mean = float(good.mean())
-    # Where runs begin, and how long they are; what comes after the last one is not known.
+    # Starts and lengths of runs. The last run is left out: the frame after it is unknown.
     starts = np.flatnonzero(np.diff(good, prepend=~good[:1]))
     lengths = np.diff(starts, append=len(good))
     distance = independent = 0.0
     for state in (True, False):
         runs = lengths[good[starts] == state]
-        # After n in a row, n = 1 …: how many frames were like them, and how many were not.
+        # After n equal frames in a row, n = 1 …: how many next frames were equal, and how many were not.
         alike = np.cumsum(np.cumsum(np.bincount(runs)[::-1]))[::-1][2:] if len(runs) else runs
         ended = np.cumsum(np.bincount(lengths[:-1][good[starts[:-1]] == state])[::-1])[::-1][1:]
         alike, ended = (np.pad(each, (0, len(good) - len(each))) for each in (alike, ended))

@@ -1,6 +1,6 @@
-"""The radio in its agent's hand (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
+"""An agent's control of its radio (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
 
-A node's MAC layer does the work (`netsim.radio.mac`); this is what an agent may do with it.
+The handle passes each call to the node's MAC layer (`netsim.radio.mac`).
 """
 
 import asyncio
@@ -24,32 +24,32 @@ __all__ = ["MOST_CHANNEL", "RadioHandle"]
 State = Literal["off", "listen", "receive", "transmit", "sleep"]
 
 MOST_CHANNEL = 1000
-"""IEEE 802.15.4 has 27 channels in its first page, LoRa some more."""
+"""The highest channel number; IEEE 802.15.4's first page has 27 channels, LoRa somewhat more."""
 
 
 class RadioHandle:
-    """What an agent can do with its radio.
+    """Switches, reads and tunes the radio of one agent.
 
     A node without a `netsim.radio.DutyCycle` has its radio on until its agent switches it off. When a node returns
     after a crash, its radio is on, on channel 0 and with its usual power.
     """
 
-    # Setting "chanel" is an error.
+    # Slots make a misspelt assignment, radio.chanel = 1, an error.
     __slots__ = ("_listens", "_loop", "_mac", "_reference")
 
     def __init__(self, mac: "Mac", loop: Loop) -> None:
         self._mac, self._loop = mac, loop
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
-        # How many calls of `listen` have the radio on that is off otherwise.
+        # The number of calls of `listen` that keep a radio on which its agent has switched off.
         self._listens = 0
 
     @property
     def state(self) -> State:
-        """What the radio is doing now.
+        """The state of the radio at this instant.
 
-        "off": the agent has it off; "sleep": it sleeps by its duty cycle; "transmit", also while it is off or asleep;
-        "receive": a neighbour's frame comes in that may be received; "listen": it is on, and none of these.
+        "off": switched off by the agent. "sleep": asleep by its duty cycle. "transmit": sending, even if it is to be
+        off or asleep. "receive": receiving a frame that may still succeed. "listen": on, and none of these.
         """
         mac, now = self._mac, self._loop.now()
         if mac.receiver.sends_until > now:
@@ -62,15 +62,15 @@ class RadioHandle:
 
     @property
     def transmit_left(self) -> float:
-        """The seconds for which it still sends what is on the air; 0 if it does not send."""
+        """The seconds until the frame that it is sending ends; 0 if it is not sending."""
         return max(0.0, self._mac.receiver.sends_until - self._loop.now())
 
     @property
     def channel(self) -> int:
         """The channel, from 0, on which it sends and receives; frames on other channels neither arrive nor disturb.
 
-        A message keeps the channel on which it was asked for: the radio changes once all messages before are off the
-        air, acknowledged or given up. What is being received as it changes ends as ``asleep``.
+        A message is sent on the channel that was set when the agent asked for it: the radio changes channel once all
+        earlier messages are acknowledged, given up or off the air. A frame that it receives then ends as ``asleep``.
         """
         return self._mac.channel
 
@@ -93,9 +93,9 @@ class RadioHandle:
         """The power (dBm) with which it sends.
 
         ``Radio.powers`` refer to ``Phy.transmit_dbm``, without a phy to 0 dBm: each dB more or less here is a dB more
-        or less at each receiver. A message keeps the power with which it was asked for. The energy of frames
-        follows it if ``Energy.transmit_at`` has watts by dBm, and a power beyond those is refused; else it stays
-        ``Energy.transmit``.
+        or less at each receiver. A message is sent with the power that was set when the agent asked for it. With
+        ``Energy.transmit_at``, which gives watts by dBm, the energy of frames follows the power, and a power outside
+        its range is refused; else frames cost ``Energy.transmit``.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 
@@ -111,12 +111,12 @@ class RadioHandle:
 
     @property
     def longest_sleep(self) -> float:
-        """The seconds for which it sleeps at most by its duty cycle; 0 without one."""
+        """The longest sleep of its duty cycle in seconds; 0 without a duty cycle."""
         schedule = self._mac.schedule
         return 0.0 if schedule is None else schedule.longest_sleep
 
     def on(self) -> None:
-        """Switch the radio on; a frame that waited for this contends for the channel.
+        """Switch the radio on; a frame that waited for the radio now contends for the channel.
 
         Raises
         ------
@@ -126,10 +126,10 @@ class RadioHandle:
         self._switch(True)
 
     def off(self) -> None:
-        """Switch the radio off: it spends the power of sleep, and what arrives ends as ``asleep``.
+        """Switch the radio off: it draws the power of sleep, and arriving frames end as ``asleep``.
 
-        What is being received is lost. A frame on the air is sent to its end, and its acknowledgement is received. A
-        frame that the agent sends, or that has not begun, waits until the radio is on.
+        A frame that is being received is lost. A frame on the air is sent to its end, and its acknowledgement is
+        received. A frame that the agent sends, or that has not begun, waits until the radio is on.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class RadioHandle:
             mac.medium.watch.plan(mac, now)
 
     def airtime(self, frame: Frame) -> float:
-        """Return for how many seconds a frame that fits into one fragment is on the air."""
+        """Return how many seconds a frame that fits into one fragment occupies the air."""
         if not isinstance(frame, Frame):
             raise check.refuse("frame", frame, "a netsim.Frame")
         radio, link = self._mac.medium.radio, self._mac.wiring.radio
@@ -184,7 +184,7 @@ class RadioHandle:
     async def listen(
         self, seconds: float, until: Callable[[Frame], object] | None = None
     ) -> list[Frame] | Frame | None:
-        """Have the radio on for some time and read the inbox; then it is off again if it was.
+        """Switch the radio on for some time, read the inbox, and restore the radio's state.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class RadioHandle:
 
         Notes
         -----
-        Of several calls at the same time each frame is read by one, and the radio is on until the last has ended.
+        If several calls overlap, each frame goes to one of them, and the radio is on until the last call ends.
         """
         seconds = check.finite("seconds", seconds, low=0)
         if until is not None and (not callable(until) or inspect.iscoroutinefunction(until)):

@@ -1,8 +1,8 @@
 """The physical layer by signal to interference and noise: noise floor, bit errors, lock, energy detection.
 
-Received powers add up, in mW. A receiver locks on the first frame that stands out of noise and interference; each
-stretch of that frame with constant interference has its own bit error rate, and the frame is received if no bit is
-wrong: with probability Π (1 − BER)^bits over the stretches. `netsim.radio.sinr` does this at each receiver.
+Received powers add up, in mW. A receiver locks on the first frame whose SINR exceeds a threshold. Each stretch of that
+frame with constant interference has its own bit error rate, and the frame is received if no bit is wrong: with
+probability Π (1 − BER)^bits over the stretches. `netsim.radio.sinr` computes this at each receiver.
 """
 
 import math
@@ -19,17 +19,17 @@ Cca = Literal["any", "ns3"]
 Chunks = Literal["any", "ns3"]
 
 DEFAULT_LOSS = 60.0
-"""The path loss in dB between nodes that hear each other, where no powers are given."""
+"""The path loss in dB between neighbours if no powers are given."""
 
 WEAKEST = 20.0
-"""What arrives so many dB under the noise floor is left out: it changes a SINR by less than 0.05 dB."""
+"""Signals this many dB below the noise floor are ignored: each changes a SINR by less than 0.05 dB."""
 
 USUAL_DBM, USUAL_RECEIVED_DBM = 60.0, 30.0
-"""A kilowatt, and a watt: more is hardly ever sent, and received."""
+"""Highest plausible powers sent and received: a kilowatt and a watt."""
 
 # Thermal noise at 290 K, in dBm per Hz.
 _THERMAL = -174.0
-# Powers that no radio has, in dBm, and ratios, in dB.
+# Bounds of powers (dBm) and ratios (dB), far beyond any radio: larger values are refused as mistakes.
 _MOST_DBM, _MOST_DB = 200.0, 200.0
 # Between the weakest and the strongest power.
 _MOST_GAIN = 2 * _MOST_DBM
@@ -38,7 +38,7 @@ _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
 
 
 def doubt_power(name: str, dbm: float, usual: float = USUAL_DBM) -> None:
-    """Warn of a power that hardly any radio has: its sign, or its unit, is another."""
+    """Warn of an implausible power: its sign or its unit is probably wrong."""
     if dbm > usual:
         check.doubt(
             f"{name} = {dbm:g} dBm: is {10.0 ** (dbm / 10.0 - 3.0):.2g} W; was {-dbm:g} dBm meant, or milliwatts?"
@@ -85,8 +85,8 @@ class _LoRa:
 def lora(spreading_factor: int) -> Callable[[float], float]:
     """Return the bit error rate of LoRa as a function of the SINR in dB: ½·Q(√(SINR·2^(SF+1)) − √(1.386·SF + 1.154)).
 
-    Of the uncoded chirps, 7 ≤ SF ≤ 12, in white noise. Source: Elshabrawy, Robert, "Closed-Form Approximation of LoRa
-    Modulation BER Performance", IEEE Communications Letters 22(9), 2018.
+    Valid for uncoded chirps, 7 ≤ SF ≤ 12, in white noise. Source: Elshabrawy, Robert, "Closed-Form Approximation of
+    LoRa Modulation BER Performance", IEEE Communications Letters 22(9), 2018.
     """
     return _LoRa(check.integer("spreading_factor", spreading_factor, low=7, high=12))
 
@@ -95,10 +95,10 @@ def lora(spreading_factor: int) -> Callable[[float], float]:
 
 
 class Fading(Protocol):
-    """How a link's received power differs from its mean."""
+    """A fading model: the deviation of a link's received power from its mean."""
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
-        """Return the gain (dB) of a signal that begins at ``time`` (s), a function of the arguments.
+        """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains.
 
         A link has one key for both directions, and another on each channel.
         """
@@ -106,15 +106,15 @@ class Fading(Protocol):
 
 
 def key_on(channel: int, link_key: int) -> int:
-    """Return the key of a link on a channel: its own on channel 0, and others, which have nothing in common."""
+    """Return the key of a link on a channel: the link's own on channel 0, independent keys on all others."""
     return link_key ^ (channel * int(draws.GAMMA) % 2**64)
 
 
 class Noise(Protocol):
-    """A noise floor that differs from time to time."""
+    """A noise model: a noise floor that changes with time."""
 
     def noise_dbm(self, seed: int, node_key: int, time: float) -> float:
-        """Return the noise (dBm) at a node at ``time`` (s), a function of the arguments."""
+        """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""
         ...
 
 
@@ -123,7 +123,7 @@ class Phy:
     """Reception by signal to interference and noise: ``Radio(phy=Phy(...), powers=...)``.
 
     The defaults are a CC2420's. The noise figure is such that 1 % of frames with a PSDU of 20 bytes are lost at its
-    sensitivity of −95 dBm, which is how IEEE 802.15.4 defines sensitivity; so it includes what the demodulator loses.
+    sensitivity of −95 dBm, which is how IEEE 802.15.4 defines sensitivity; so it includes the demodulator's losses.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Phy:
     noise_figure : float
         In dB: the noise floor is −174 dBm/Hz + 10·log10(bandwidth) + noise figure.
     lock_db : float
-        A receiver that is free locks on a frame whose SINR is above this (dB) as it begins.
+        An idle receiver locks on a frame whose SINR (dB) exceeds this as the frame begins.
     sense_dbm : float
         Energy detection: a clear channel assessment finds the channel busy from this total power (dBm) on.
     cca : {"any", "ns3"}
@@ -146,18 +146,18 @@ class Phy:
         it, only when one begins, so that a signal that ends before the frame does is forgotten back to the last
         beginning.
     interference_db : float
-        By how many dB interference harms a frame more than noise of the same power: more than 0 where the interferer is
-        not spread like noise.
+        How many dB more interference harms than noise of equal power: above 0 if the interferer's spectrum is not
+        noise-like.
     concurrent_s : float
-        Frames with the same kind and payload add up in place of disturbing each other if they begin within this time
-        (s): 0.5e-6, a chip, for O-QPSK at 2.4 GHz. 0: they never do. Senders' numbers in frames do not matter.
+        Frames with equal kind and payload add up instead of interfering if they begin within this time (s): 0.5e-6, a
+        chip, for O-QPSK at 2.4 GHz. 0: all frames interfere. The sender's number in a frame is not compared.
     transmit_dbm : float
         The transmit power to which ``Radio.powers`` refer; without powers, each node is received 60 dB below it.
     fading : object, optional
-        With ``gain_db(seed, link_key, time)``: dB by which a signal's power differs, asked once a signal.
+        With ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
     noise : object, optional
-        With ``noise_dbm(seed, node_key, time)``: the noise (dBm) in place of the floor, asked as a frame begins; and as
-        an assessment of the channel ends, where it counts as power like any other.
+        With ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when a frame begins and
+        when a channel assessment ends; there it adds to the other powers.
 
     Raises
     ------
@@ -227,5 +227,5 @@ class Phy:
         return math.log1p(-rate) if rate < 1.0 else -math.inf
 
     def success(self, sinr_db: float, bits: float) -> float:
-        """Return the probability that a frame of so many bits is received at one SINR (dB), its headers included."""
+        """Return the probability that a frame of ``bits`` bits, headers included, is received at one SINR (dB)."""
         return math.exp(bits * self.log_success(10.0 ** (sinr_db / 10.0)))

@@ -1,7 +1,7 @@
 """Links, radios and energies of real networks, each with its source.
 
 ``preset = netsim.presets.ieee802154()``, then ``Network(graph, preset.link, medium=preset.medium)``. Change fields
-with `dataclasses.replace`. Powers are those of data sheets: boards differ, and so does the weather.
+with `dataclasses.replace`. Powers are those of data sheets; real boards differ.
 """
 
 import math
@@ -21,25 +21,25 @@ __all__ = ["Preset", "bluetooth_low_energy", "ethernet", "ieee802154", "lora", "
 
 # CC2420 data sheet (Texas Instruments SWRS041), table 9: current by output power, in mA and dBm.
 _CC2420 = {0: 17.4, -1: 16.5, -3: 15.2, -5: 13.9, -7: 12.5, -10: 11.2, -15: 9.9, -25: 8.5}
-# SX1276 data sheet (Semtech, rev. 7), supply currents: the same.
+# SX1276 data sheet (Semtech, rev. 7), supply currents: current by output power, in mA and dBm.
 _SX1276 = {20: 120.0, 17: 87.0, 13: 29.0, 7: 20.0}
-# SX1276 data sheet, table 13: the SNR (dB) down to which a spreading factor is received.
+# SX1276 data sheet, table 13: the least SNR (dB) at which each spreading factor is received.
 _LORA_SNR = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
-# LoRaWAN Regional Parameters RP002-1.0.4, EU863-870: bytes of application payload at most, without options.
+# LoRaWAN Regional Parameters RP002-1.0.4, EU863-870: the maximum application payload in bytes, without options.
 _LORA_MOST = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
 
 
 class Preset(NamedTuple):
-    """What a kind of network is made of.
+    """The link, radio and energy of a kind of network.
 
     Attributes
     ----------
     link : Link
-        Rate, MTU and header of its frames.
+        Rate, MTU and header of the network's frames.
     radio : Radio or None
-        The shared medium, where there is one, with its energy.
+        The shared medium with its energy; None for wires.
     energy : Energy or None
-        What its radios spend.
+        The power that the network's radios draw.
     """
 
     link: Link
@@ -74,7 +74,7 @@ def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> 
     acks : bool
         Whether frames for one neighbour are acknowledged.
     volts : float
-        Of the supply.
+        Supply voltage.
     """
     transmit = _milliampere("power_dbm", power_dbm, _CC2420)
     volts = check.finite("volts", volts, above=0)
@@ -103,18 +103,18 @@ def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
 
 
 def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) -> Preset:
-    """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, and 1 % of the time on the air.
+    """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, at most 1 % of the time on the air.
 
-    The time on the air is that of `netsim.radio.LoRaAirtime`; behind the PHY's header come 13 bytes of LoRaWAN's.
+    The time on the air is that of `netsim.radio.LoRaAirtime`, with 13 bytes of LoRaWAN header after the PHY's.
     After each frame its node is silent for 99 times as long. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
     RP002-1.0.4 for the sizes; ETSI EN 300 220-2 for the 1 %; SX1276 data sheet (rev. 7) for the currents: 20 to 120 mA
     to send, 10.8 mA to receive, 0.2 µA asleep. A class A device listens only after it has sent: see `lora_budget` for a
     budget in bits, and give it a duty cycle if it is not to listen.
 
     Reception: a noise figure of 6 dB (Semtech AN1200.22), `netsim.radio.lora` for the chirps (the code of rate 4/5 only
-    detects errors), and a lock from the SNR of the data sheet's table 13 on. To a chirp others of the same spreading
-    factor are not like noise: 1 % of bits are wrong where a frame is 1 dB stronger than what overlaps it (Croce et al.,
-    "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018). All nodes use one spreading
+    detects errors), and a lock from the SNR of the data sheet's table 13 on. Frames of the same spreading factor
+    interfere otherwise than noise: 1 % of bits are wrong if a frame is 1 dB stronger than an overlapping one (Croce et
+    al., "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018). All nodes use one spreading
     factor.
 
     Parameters
@@ -124,7 +124,7 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
     power_dbm : int
         Transmit power: 7, 13, 17 or 20.
     volts : float
-        Of the supply.
+        Supply voltage.
     """
     transmit = _milliampere("power_dbm", power_dbm, _SX1276)
     airtime = LoRaAirtime(spreading_factor=spreading_factor)
@@ -146,9 +146,9 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
 
 
 def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
-    """Return LoRa's share of the time as bits per second, for a `Link` without a radio: what waits is sent later.
+    """Return LoRa's share of the time as bits per second, for a `Link` without a radio; excess frames wait.
 
-    A full frame's bits over its time on the air, times the share; a frame may always be sent if none was for long.
+    A full frame's bits over its time on the air, times the share. After a long silence a frame is sent at once.
     """
     airtime = LoRaAirtime(spreading_factor=spreading_factor)
     bits = 8 * (_LORA_MOST[airtime.spreading_factor] + 13)
@@ -160,8 +160,8 @@ def wifi(*, acks: bool = True) -> Preset:
     """Return IEEE 802.11g at 54 Mbit/s: frames of 1500 bytes, carrier sense, acknowledgements.
 
     Access is unslotted CSMA-CA with 802.11's times (slot 9 µs, SIFS 10 µs, DIFS 28 µs, windows of 16 to 1024 slots,
-    7 repetitions); the DIFS is the time of an assessment, so no other space follows a frame. 802.11's back-off is
-    different in that it stands still while the channel is busy. Each frame has 36 bytes of header, LLC and FCS and 20
+    7 repetitions); the DIFS is the time of an assessment, so no other space follows a frame. Unlike here,
+    802.11's back-off pauses while the channel is busy. Each frame has 36 bytes of header, LLC and FCS and 20
     µs of preamble. Source: IEEE Std 802.11-2020, clauses 10.3 and 18. It has no `netsim.radio.Phy`. Energy:
     1.28 W to send, 0.94 W to receive, 0.82 W to listen, 0.1 W asleep, with one antenna: Halperin et al., "Demystifying
     802.11n power consumption", HotPower 2010.
@@ -196,8 +196,8 @@ def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Pr
     """Return a bent-pipe satellite link: from ground to ground over a GEO, or over a LEO at 600 km.
 
     The one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link included:
-    541.46 ms over GEO, 25.77 ms over LEO at 600 km; over LEO the least is twice the height at the speed of light, and
-    the satellite is somewhere between.
+    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform between that and the least, which is
+    twice the height at the speed of light.
     """
     check.one_of("orbit", orbit, ("geo", "leo"))
     delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)

@@ -1,7 +1,7 @@
-"""A transmission at a receiver: whether it is received, and if not, why.
+"""A transmission at one receiver: whether it is received and, if not, the drop reason.
 
-A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending. This is
-the rule of reception without a `Phy` (with one it is in `netsim.radio.sinr`); its compiled twin is in `_mac.pyx`.
+A signal is spoiled by signals that overlap it in time at that receiver, and by the receiver's own sending. This is
+the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with one. Its compiled twin is in `_mac.pyx`.
 """
 
 import math
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver", "Signal"]
 
-# Of several causes the first in this list counts, in whatever order they came about; LOST: nothing comes, or no more.
+# Of several causes the first in this list counts, whatever the order in which they occurred. LOST: the signal never
+# arrives, or ends early.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
@@ -25,37 +26,37 @@ _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 class Signal:
     """One transmission at one receiver."""
 
-    # The receiving node, and the sender's index of its link there; −1: it only interferes.
+    # The receiving node, and the sender's index of the link to it; −1: the signal only interferes.
     mac: "Mac"
     link_index: int
-    # When it reaches the receiver, in seconds.
+    # Arrival of its first bit at the receiver, in seconds.
     start: float
     end: float
-    # In mW, or 1 for each where powers are not known.
+    # Received power in mW; 1 for every signal if powers are not given.
     power: float
-    # Whether the link loses it.
+    # Whether the link's loss model drops it.
     lost: bool = False
-    # Why it is not received; 0 if it is.
+    # Drop reason; 0 means received.
     cause: int = 0
-    # The power of all that overlaps it, added up; with a `Phy` its mean over the signal's time, once that has ended.
+    # Total power of overlapping signals; with a `Phy` the mean over this signal's duration, set when it ends.
     noise: float = 0.0
-    # What its receiver spends on it, where energy is metered.
+    # The energy that its receiver spends on it; None without an energy model.
     reception: "Reception | None" = None
-    # The channel that it is on.
+    # The radio channel.
     channel: int = 0
-    # With a `Phy`: its bits, and the uniform number that decides whether they are received.
+    # With a `Phy`: its bits, and the uniform draw that decides its reception.
     bits: int = 0
     draw: float = 0.0
-    # With a `Phy`: the noise floor (mW) as it began, whether its beginning was looked at, and why it was not locked on.
+    # With a `Phy`: the noise floor (mW) at its start, whether its start was processed, why the receiver did not lock.
     floor: float = 0.0
     seen: bool = False
     missed: int = 0
-    # With `Phy.concurrent_s`: what it carries, None for an acknowledgement; and the mean power of what joined it.
+    # With `Phy.concurrent_s`: its content, None for an acknowledgement; and the mean power of equal frames added to it.
     content: tuple[bytes, int] | None = None
     joined: float = 0.0
 
     def spoil(self, cause: int) -> None:
-        """Note a cause for which it is not received."""
+        """Record a drop reason, unless one of higher rank is known."""
         if not self.cause or _FIRST.index(cause) < _FIRST.index(self.cause):
             self.cause = cause
 
@@ -63,19 +64,19 @@ class Signal:
 class Receiver:
     """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending.
 
-    A frame is received in spite of others if its power is at least this many times theirs (``captures_above``).
+    A frame survives overlapping ones if its power is at least ``captures_above`` times theirs.
     """
 
     def __init__(self, captures_above: float = math.inf) -> None:
         self._captures_above = captures_above
         self._signals: list[Signal] = []
         self.channel = 0
-        # The last start of a carrier, until when those that started before it last, and until when all do.
+        # The last start of a carrier; the end of the carriers that started before it; the end of all carriers.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
     def hear(self, signal: Signal, now: float, width: float) -> None:
-        """Let a signal come in, known once it is sent (s); times within ``width`` (s) are one instant."""
+        """Register a signal at its sending time ``now`` (s); times within ``width`` (s) are one instant."""
         if self.sends_until > signal.start + width:
             signal.spoil(HALF_DUPLEX)
         signals = self._signals
@@ -91,7 +92,7 @@ class Receiver:
     def fate(self, signal: Signal, now: float) -> int:
         """Return the cause for which a signal that ends now (s) is not received, 0 if it is.
 
-        Of several that overlap at most one is stronger than all the others.
+        At most one of several overlapping signals is stronger than all the others.
         """
         if signal.cause:
             return signal.cause
@@ -101,14 +102,14 @@ class Receiver:
         return LOST if signal.lost else 0
 
     def hears(self, now: float) -> bool:
-        """Return whether a signal of a neighbour comes in now (s) that may be received."""
+        """Return whether a neighbour's signal is arriving now (s) that may still be received."""
         return any(each.start <= now < each.end and each.link_index >= 0 and not each.cause for each in self._signals)
 
     def turn(self, now: float, until: float) -> None:
-        """Turn from receiving to sending or back, from now until a time (s): without a `Phy` nothing is missed."""
+        """Turn between receiving and sending, from now until a time (s). Without a `Phy` this misses nothing."""
 
     def send(self, now: float, end: float) -> None:
-        """Send from now to ``end`` (s): what comes meanwhile is not received."""
+        """Send from now to ``end`` (s): signals that arrive meanwhile are not received."""
         self.sends_until = end
         width = time_tolerance(now)
         for each in self._signals:
@@ -116,18 +117,18 @@ class Receiver:
                 each.spoil(HALF_DUPLEX)
 
     def stop(self, now: float) -> None:
-        """Send no more from now (s) on."""
+        """Stop sending now (s)."""
         self.sends_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """Receive nothing of what is there now (s), and return that: the radio has gone off."""
+        """Drop the signals that are arriving now (s), because the radio goes off, and return them."""
         missed = [each for each in self._signals if each.end > now]
         for each in missed:
             each.spoil(cause)
         return missed
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """Receive on another channel from now (s) on; return what is received no more."""
+        """Change the channel now (s); return the signals whose reception this ends."""
         missed = self.deafen(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)
@@ -135,23 +136,23 @@ class Receiver:
 
     def sense(self, now: float, end: float, width: float) -> None:
         """Sense a carrier from now to ``end`` (s); times within ``width`` (s) are one instant."""
-        # What starts at one instant, but for rounding, is one start.
+        # Starts within the rounding error of an instant are one start.
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
         if end > self._carrier_until:
             self._carrier_until = end
 
     def senses_until(self, end: float) -> None:
-        """Sense carriers until ``end`` (s) only: another has ceased."""
+        """Shorten the sensed carriers to ``end`` (s), because a carrier was cut short."""
         self._carrier_until = end
         self._earlier_until = min(self._earlier_until, end)
 
     def is_busy(self, since: float, now: float) -> bool:
-        """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""
+        """Return whether the receiver sensed a carrier, or sent, at any moment from ``since`` to ``now`` (s)."""
         width = time_tolerance(now)
         return max(self.carrier_until(now, width), self.sends_until) > since + width
 
     def carrier_until(self, now: float, width: float) -> float:
-        """Return until when (s) it senses a carrier that was there before now."""
-        # A carrier that starts as the assessment ends was not there yet, whichever of the two acted first.
+        """Return the end (s) of the sensed carriers that started before now."""
+        # A carrier that starts when the assessment ends does not count, whichever of the two events ran first.
         return self._earlier_until if self._carrier_start >= now - width else self._carrier_until

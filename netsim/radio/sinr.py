@@ -1,8 +1,9 @@
-"""Reception by signal to interference and noise: what one receiver locks on, and with which probability it is right.
+"""Reception by signal to interference and noise: which frame a receiver locks on, and the probability of its success.
 
-This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. Nothing happens here at the start of a
-signal: a receiver works off starts that are due when it is next asked. All signals that have begun by then are known,
-because a signal is known from when it is sent, and no sum is carried from one signal to the next.
+This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. No event runs at the
+start of a signal: a receiver processes the starts that are due when it is next queried. By then it knows all signals
+that have begun, because each is registered when it is sent. Powers are summed anew each time, so rounding errors do
+not accumulate.
 """
 
 import math
@@ -21,9 +22,9 @@ __all__ = ["SinrReceiver"]
 
 
 class SinrReceiver(Receiver):
-    """One node's receiver: in RX, in TX or turning between them; in RX free, or locked on one frame.
+    """One node's receiver: in RX, in TX or turning between them; in RX idle, or locked on one frame.
 
-    ``seed`` and ``key`` are those of the network and of the node, for `Phy.noise`.
+    ``seed`` (of the network) and ``key`` (of the node) are passed to `Phy.noise`.
     """
 
     def __init__(self, phy: Phy, radio: "Radio", seed: int, key: int) -> None:
@@ -36,10 +37,10 @@ class SinrReceiver(Receiver):
         self._weight = 10.0 ** (phy.interference_db / 10.0)
         self._busy_from = 10.0 ** (phy.sense_dbm / 10.0)
         self._concurrent = phy.concurrent_s
-        # How many signals have a start that was not looked at, and which one it locked on last.
+        # The number of signals whose start is not processed yet, and the signal locked on last.
         self._unseen = 0
         self._locked: Signal | None = None
-        # Until when (s) it is not in RX.
+        # The time (s) until which the receiver is not in RX.
         self._deaf_until = -1.0
 
     # --- starts -------------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ class SinrReceiver(Receiver):
     def hear(self, signal: Signal, now: float, width: float) -> None:
         """See `Receiver.hear`."""
         self._see(now - width)
-        # An assessment that ends now looks back, and so does the end of the locked frame.
+        # Keep signals that ended recently: a channel assessment and the end of the locked frame look back.
         oldest = now - self._cca - width
         if self._locked is not None and self._locked.end > oldest:
             oldest = min(oldest, self._locked.start)
@@ -57,7 +58,7 @@ class SinrReceiver(Receiver):
         self._unseen += 1
 
     def _see(self, until: float) -> None:
-        """Look at what began before a time (s), in order."""
+        """Process the starts of signals before a time (s), in order."""
         while self._unseen:
             first = None
             for each in self._signals:
@@ -70,7 +71,7 @@ class SinrReceiver(Receiver):
             self._unseen -= 1
 
     def _begin(self, signal: Signal, width: float) -> None:
-        """Lock on a signal that begins, if the receiver can; else note why not."""
+        """Lock on a signal that begins if the receiver can; else record why not."""
         begin = signal.start
         if self._locked is not None and self._locked.end <= begin + width:
             self._locked = None
@@ -88,7 +89,7 @@ class SinrReceiver(Receiver):
                     others += each.power
         signal.floor = self._floor if self._phy.noise is None else self._noise_at(begin)
         if self._locked is not None:
-            # Of copies of one frame it comes from the strongest neighbour.
+            # Copies of one frame that add up count as received from the strongest neighbour.
             if self._joins(self._locked, signal) and self._rank(signal) > self._rank(self._locked):
                 self._locked.missed, self._locked = COLLIDED, signal
             else:
@@ -99,7 +100,7 @@ class SinrReceiver(Receiver):
             signal.missed = COLLIDED if power > self._lock_above * signal.floor else LOST
 
     def _joins(self, other: Signal, signal: Signal) -> bool:
-        """Return whether another signal adds to this one: the same frame, begun together with it."""
+        """Return whether another signal adds to this one: an equal frame that began at the same time."""
         is_same = signal.content is not None and other.content == signal.content
         return is_same and abs(other.start - signal.start) <= self._concurrent
 
@@ -108,11 +109,11 @@ class SinrReceiver(Receiver):
         return signal.link_index >= 0, signal.power
 
     def _noise_at(self, time: float) -> float:
-        """Return the noise (mW) at a time (s), where it is not the usual floor."""
+        """Return the noise (mW) at a time (s) by the phy's noise model."""
         return self._phy.floor(self._seed, self._key, time)
 
     def hears(self, now: float) -> bool:
-        """See `Receiver.hears`: whether it is locked."""
+        """Return whether the receiver is locked on a frame; see `Receiver.hears`."""
         self._see(now - time_tolerance(now))
         return self._locked is not None and self._locked.end > now
 
@@ -129,7 +130,7 @@ class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     def _success(self, signal: Signal, width: float) -> float:
-        """Return the probability that all bits of a signal are right, and note its mean interference."""
+        """Return the probability that all bits of a signal are right, and store its mean interference."""
         others = [each for each in self._signals if self._disturbs(each, signal, width)]
         if not others:
             return math.exp(signal.bits * self._phy.log_success(signal.power / signal.floor))
@@ -160,12 +161,12 @@ class SinrReceiver(Receiver):
     # --- the radio's states -------------------------------------------------------------------------------------------
 
     def turn(self, now: float, until: float) -> None:
-        """Turn from receiving to sending or back: what begins until a time (s) is not received."""
+        """Turn between receiving and sending: signals that begin before a time (s) are not received."""
         self._see(now - time_tolerance(now))
         self._deaf_until = until
 
     def send(self, now: float, end: float) -> None:
-        """See `Receiver.send`; afterwards the radio turns back."""
+        """See `Receiver.send`; the radio turns back to RX afterwards."""
         self.turn(now, end + self._turnaround)
         super().send(now, end)
         self._locked = None
@@ -179,12 +180,12 @@ class SinrReceiver(Receiver):
         self._see(now - time_tolerance(now))
         self._locked = None
         if cause == RECEIVER_DOWN:
-            # It will be in RX when it is on again.
+            # When switched on again, the radio is in RX at once.
             self._deaf_until = min(self._deaf_until, now)
         return super().deafen(now, cause)
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """See `Receiver.tune`: what is on the new channel already disturbs."""
+        """See `Receiver.tune`: signals already on the new channel interfere but cannot be received."""
         missed = self.deafen(now, ASLEEP)
         self.channel = channel
         return missed
@@ -192,11 +193,11 @@ class SinrReceiver(Receiver):
     # --- carrier sense ------------------------------------------------------------------------------------------------
 
     def is_busy(self, since: float, now: float) -> bool:
-        """Return whether an assessment between two times (s), the second being now, finds the channel busy.
+        """Return whether a channel assessment from ``since`` to ``now`` (s) finds the channel busy.
 
-        It does if the radio is not in RX, or locked, or energy detection (or the carrier, by ``Radio.sensing``) says
-        so. What begins as the assessment ends was not there yet, what ends then still was. `Phy.noise` is
-        energy, too, as it is when the assessment ends; the usual floor is not counted.
+        It does if the radio is not in RX, or is locked, or if energy detection (or the carrier, by ``Radio.sensing``)
+        finds power. A signal that begins when the assessment ends does not count; one that ends then does. The noise
+        of `Phy.noise` at the end of the assessment counts as energy, the constant floor does not.
         """
         width = time_tolerance(now)
         self._see(now - width)
@@ -209,7 +210,7 @@ class SinrReceiver(Receiver):
         if not begun:
             return bool(noise >= self._busy_from)
         if self._phy.cca == "ns3":
-            # What ends now is there still.
+            # A signal that ends now still counts.
             if noise + self._power_at(begun, now, -width) >= self._busy_from:
                 return True
             moments = [each.start for each in begun if each.start > since - width]
@@ -222,7 +223,7 @@ class SinrReceiver(Receiver):
 
     @staticmethod
     def _power_at(signals: list[Signal], moment: float, width: float) -> float:
-        """Return the total power (mW) at a moment (s), without what ends within ``width`` (s)."""
+        """Return the total power (mW) at a moment (s), without signals that end within ``width`` (s) of it."""
         total = 0.0
         for each in signals:
             if each.start <= moment and each.end > moment + width:

@@ -1,8 +1,8 @@
-"""The walls of a floor plan: what those between two places take from a signal.
+"""The walls of a floor plan: the attenuation by walls between two places.
 
 The multi-wall model: the path loss grows by the loss of each wall that the straight line between two nodes crosses.
 Source: COST Action 231, "Digital mobile radio towards future generation systems", final report, EUR 18957, 1999,
-section 4.7: L = L_FS + L_c + Σ k_wi·L_wi (its term of floors is not modelled: walls are of any height).
+section 4.7: L = L_FS + L_c + Σ k_wi·L_wi (the term for floors is not modelled: walls have unlimited height).
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ _COLUMNS = ("x1", "y1", "x2", "y2", "loss_db")
 class Walls:
     """The walls of a floor plan, for `LogDistance`.
 
-    A line that touches the end of a wall crosses it on one of its sides only, so a straight wall in two pieces counts
-    once where they meet. A line along a wall does not cross it.
+    A line through the point where two pieces of a straight wall meet crosses exactly one of them, so the wall counts
+    once. A line along a wall does not cross it.
 
     Parameters
     ----------
     segments : iterable of (x1, y1, x2, y2, loss_db)
-        The ends of each wall in metres, and what it takes from a signal in dB, 0 or more. COST 231 measured 3.4 dB for
+        The ends of each wall in metres, and its attenuation in dB, 0 or more. COST 231 measured 3.4 dB for
         light walls (plasterboard, or concrete thinner than 10 cm) and 6.9 dB for heavy ones, at 1.8 GHz.
 
     Raises
@@ -58,27 +58,31 @@ class Walls:
         Raises
         ------
         BadInput
-            If the file is missing or a row is none of a wall; the error names its line.
+            If the file is missing or a row does not describe a wall; the error names its line.
         """
         found = tables.rows(path, _COLUMNS)
         return cls(_wall(where, [tables.number(where, row, column) for column in _COLUMNS]) for where, row in found)
 
     def loss_between(self, first: Array, second: Array) -> Array:
-        """Return the loss in dB of all walls between places in metres, shape (pairs, 2 or 3) each: shape (pairs,)."""
+        """Return the total wall loss in dB between pairs of places, shape (pairs,).
+
+        ``first`` and ``second`` have shape (pairs, 2 or 3), in metres.
+        """
         first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-        # The same line in both directions.
+        # Order the ends of each line, so that both directions give the same rounding.
         swapped = (first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1]))
         a = np.where(swapped[:, None], second[:, :2], first[:, :2])
         b = np.where(swapped[:, None], first[:, :2], second[:, :2])
         lost = np.zeros(len(a))
-        # In the order of their left ends, the lines that may cross a wall are neighbours.
+        # Sorted by their left ends, the lines that may cross a wall form one range.
         order = np.argsort(a[:, 0], kind="stable")
         left, longest = a[order, 0], float((b[:, 0] - a[:, 0]).max(initial=0.0))
         for x1, y1, x2, y2, loss in self.segments:
             start = np.searchsorted(left, min(x1, x2) - longest)
             some = order[start : np.searchsorted(left, max(x1, x2), side="right")]
             (ax, ay), (bx, by) = a[some].T, b[some].T
-            # On which side of the wall the ends of the line are, and of the line those of the wall.
+            # The line crosses if its ends lie on different sides of the wall, and the wall's ends on different sides of
+            # the line.
             apart = _is_left(x1, y1, x2, y2, ax, ay) != _is_left(x1, y1, x2, y2, bx, by)
             apart &= _is_left(ax, ay, bx, by, x1, y1) != _is_left(ax, ay, bx, by, x2, y2)
             lost[some[apart]] += loss
@@ -86,7 +90,7 @@ class Walls:
 
 
 def _wall(where: str, values: Iterable[float]) -> Segment:
-    """Return a wall, checked."""
+    """Check the five numbers of a wall and return them."""
     numbers = check.finite_array(where, values)
     if numbers.shape != (5,):
         raise check.refuse(where, values, "five numbers: x1, y1, x2, y2, loss_db")
