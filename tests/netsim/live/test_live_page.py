@@ -40,7 +40,7 @@ def averaging() -> Network:
     return network
 
 
-def test_the_page_follows_the_run_and_ends_with_all_of_it(
+def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one visit: to start a browser takes long
     browser: chromium.Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observers, "_PAUSE", 0.0)

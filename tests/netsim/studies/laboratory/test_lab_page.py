@@ -46,7 +46,7 @@ def shown(page: chromium.Page, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_crash_the_leader_to_be_run_on_save_and_repeat(
+def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one visit: to start a browser takes long
     election: LabServer, browser: chromium.Page, tmp_path: Path
 ) -> None:
     browser.look(1400, 850)
