@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from netsim.accounting.captions import check_label
+from netsim.context import Context, Rounds
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
 from netsim.errors import AgentError
 from netsim.links.reliability import Reliability
-from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox

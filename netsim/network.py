@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings, check_agents
-from netsim.engine.launch import BACKEND, aside, simulate, threads_start
+from netsim.engine.launch import aside, simulate, threads_start
 from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
@@ -552,6 +553,26 @@ class Network:
         if self._running is None or not self._running.built:
             raise NetsimError("the network is not running: use Network.at(time, action) to schedule an action")
         return self._running
+
+
+Backend = Callable[[Network, Settings, Run], Run]
+"""Runs a network with checked settings: it fills and returns the run, or returns another one."""
+
+BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
+"""Runs the networks of a program in place of the simulation; None: the simulation does."""
+
+
+@contextmanager
+def spread(workers: int, dask: str | None = None) -> Iterator[None]:
+    """Spread the runs of a program inside the context over several workers, if ``workers`` is not 1."""
+    if workers == 1 and dask is None:
+        yield
+        return
+    token = BACKEND.set(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask))
+    try:
+        yield
+    finally:
+        BACKEND.reset(token)
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:

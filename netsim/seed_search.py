@@ -26,11 +26,10 @@ import numpy as np
 
 from netsim.agent import Agent
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
 from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
 from netsim.faults.words import spoken
-from netsim.network import Network
+from netsim.network import BACKEND, Network
 from netsim.run import Run
 from netsim.util import check
 

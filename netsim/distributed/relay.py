@@ -1,25 +1,25 @@
-"""The relay of frames between processes, and the remote endpoint to which a link delivers instead of an inbox.
+"""The relay of frames between processes.
 
 agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. The frames of a link
 have sequence numbers, by which lost and duplicated datagrams are detected.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from netsim.core import ArrivalQueue, Frame, Tally
+from netsim.core import Frame, Tally
 from netsim.core.framing import decode_frame
 from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
 from netsim.distributed.membership import Membership
 from netsim.errors import AgentError, WireError
+from netsim.transport.inbox import RemoteEndpoint
 
 if TYPE_CHECKING:
     from netsim.engine.runtime import Runtime
 
-__all__ = ["Relay", "RemoteEndpoint"]
+__all__ = ["Relay"]
 
 # The most frames of a link that are remembered while an earlier one is awaited.
 _WINDOW = 10_000
@@ -27,25 +27,6 @@ _WINDOW = 10_000
 _BATCH_SIZE = 1400
 # The most kinds of message: other processes may introduce new ones.
 _MAX_KINDS = 10_000
-
-
-class RemoteEndpoint:
-    """Stands for the inbox of an agent in another process: links put frames into it."""
-
-    def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
-        self.arrivals = ArrivalQueue(tally)
-        self.watchers: list[Any] = []
-        self._name = name
-        self._send = send
-
-    def listen(self) -> None:
-        """Have the senders call `watch` for each frame from now on."""
-        for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-            watched[index] = self
-
-    def watch(self) -> None:
-        """Send the frames in ``arrivals``."""
-        self._send(self._name, self.arrivals.due(math.inf))
 
 
 class _DuplicateFilter:

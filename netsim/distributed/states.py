@@ -46,8 +46,8 @@ from numpy.typing import NDArray
 
 from netsim import core
 from netsim.agent import Agent
+from netsim.context import Context
 from netsim.errors import BadInput, NetsimError, WireError, one_line
-from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.wire.codec import check_keys, decode, encode

@@ -15,11 +15,11 @@ from netsim.accounting.scene import Scene
 from netsim.agent import Agent
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
-from netsim.clock.task import OWNER
-from netsim.engine.tasks import AgentTasks, TaskOwner
+from netsim.clock.task import OWNER, TaskOwner
+from netsim.context import Context
+from netsim.engine.tasks import AgentTasks
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
-from netsim.transport.context import Context
 from netsim.transport.shared import Shared
 from netsim.watch import Watch
 

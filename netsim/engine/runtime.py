@@ -16,6 +16,7 @@ from netsim.agent import Agent
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.clock.task import OWNER
+from netsim.context import Context
 from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
@@ -30,7 +31,6 @@ from netsim.faults.player import Player
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.run import Run
-from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared

@@ -124,7 +124,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         dask: str | None,
         **parameters: Any,
     ) -> None:
-        from netsim.parallel.launch import spread
+        from netsim.network import spread
         from netsim.studies.execute import execute, viewed
         from netsim.studies.figures import VECTORS
         from netsim.studies.figures import style as drawn_in
@@ -506,7 +506,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
-    from netsim.parallel.launch import spread
+    from netsim.network import spread
     from netsim.studies.sweeps.sweep import runs_of, unfinished
     from netsim.studies.verification import verify
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND
 from netsim.engine.observers import Viewer
 from netsim.errors import chain
-from netsim.network import Agents, Network
+from netsim.network import BACKEND, Agents, Network
 from netsim.run import Probe, Run
 from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder

@@ -18,8 +18,8 @@ from netsim import core
 from netsim.accounting.events import first_difference
 from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
-from netsim.engine.launch import BACKEND
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.network import BACKEND
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Parameter, Scenario
 from netsim.studies.conditions import Condition, Job
