@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
@@ -442,6 +443,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
     """Show what a run folder or a sweep holds."""
     from netsim.studies.folder import load, partial_text
 
+    _must_go_with("methods_section", "format_")
     if methods_section:
         from netsim.studies import methods_section as section
 
@@ -596,6 +598,15 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
         reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
 
 
+def _must_go_with(other: str, *names: str) -> None:
+    """Raise BadInput if a flag was given that does nothing without another one, which was not."""
+    context = click.get_current_context()
+    for name in names if context.params[other] in (None, False) else ():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag, needed = name.strip("_"), other.replace("_", "-")
+            raise BadInput(f"{flag} = {context.params[name]}: must go with --{needed}")
+
+
 @app.command("compare")
 @click.argument("folders", nargs=-1, required=True)
 @click.option(
@@ -637,6 +648,8 @@ def compare_them(
     from netsim.studies import compare
     from netsim.studies.sweeps.sweep import unfinished
 
+    _must_go_with("paired", "test")
+    _must_go_with("out", "against", "style")
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
