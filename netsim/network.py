@@ -279,7 +279,7 @@ class Network:
         links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
         for link in links:
             runtime.set_link(*link, up)
-        runtime.player.record.set_links(links, up, runtime.loop.now())
+        runtime.injector.record.set_links(links, up, runtime.loop.now())
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.core import Frame, Tally
 from netsim.core.framing import decode_frame
-from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
+from netsim.distributed.envelope import LEG, OVERHEAD, FrameBatch, Message
 from netsim.distributed.membership import Membership
 from netsim.errors import AgentError, WireError
 from netsim.transport.inbox import RemoteEndpoint
@@ -107,7 +107,7 @@ class Relay:
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
         # A restarted process begins again at sequence number 0, so its filters are new.
         self._incarnations: dict[int, int] = {}
-        self._early_parcels: list[Parcel] = []
+        self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None
         # Of each link: the sender's process, the sender, the receiver.
         self._links: list[tuple[int, Hashable, Hashable]] = []
@@ -137,9 +137,9 @@ class Relay:
             self._links.append((self._processes[names[sender]], names[sender], names[receiver]))
         for remote in self._remotes:
             remote.listen()
-        early_parcels, self._early_parcels = self._early_parcels, []
-        for parcel in early_parcels:
-            self.take(parcel)
+        early_batches, self._early_batches = self._early_batches, []
+        for batch in early_batches:
+            self.take(batch)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Relay:
     def _send_batch(self, host: int, batch: "_Batch") -> None:
         membership = self._membership
         self.before_sending()
-        membership.send(host, Parcel(membership.me, membership.incarnation, membership.run, batch.messages))
+        membership.send(host, FrameBatch(membership.me, membership.incarnation, membership.run, batch.messages))
         batch.clear()
 
     def _check_size(self, frame: Frame, kind: str, to: Hashable) -> None:
@@ -200,20 +200,20 @@ class Relay:
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
-    def take(self, parcel: Parcel) -> str:
+    def take(self, batch: FrameBatch) -> str:
         """Put frames into their receivers' inboxes; return the drop reason of one (`membership.DROPPED`), or ""."""
-        if self.closed or (self._run is None and len(self._early_parcels) >= _WINDOW):
+        if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
             # The sender's clock is slightly ahead, so its run began first.
-            self._early_parcels.append(parcel)
+            self._early_batches.append(batch)
             return ""
         refused = ""
-        for message in parcel.messages:
-            refused = self._accept(self._run, parcel, message) or refused
+        for message in batch.messages:
+            refused = self._accept(self._run, batch, message) or refused
         return refused
 
-    def _accept(self, run: "Runtime", parcel: Parcel, message: Message) -> str:
+    def _accept(self, run: "Runtime", batch: FrameBatch, message: Message) -> str:
         tally = run.shared.tally
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
@@ -225,9 +225,9 @@ class Relay:
         kind, refused, legs = tally.kind(message.kind), "", iter(message.legs)
         for link, sequence, time in zip(legs, legs, legs, strict=True):
             ends = self._links[link] if link < len(self._links) else None
-            if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_local(ends[2]):
+            if ends is None or ends[:2] != (batch.host, frame.sender) or not self.is_local(ends[2]):
                 refused = "malformed"
-            elif not self._filter_of(parcel, link).accept(sequence):
+            elif not self._filter_of(batch, link).accept(sequence):
                 refused = refused or "replayed"
             else:
                 self._arrive(run, ends[2], (link << tally.shift) + message.number, kind, frame, time)
@@ -242,11 +242,11 @@ class Relay:
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()
 
-    def _filter_of(self, parcel: Parcel, link: int) -> _DuplicateFilter:
-        if self._incarnations.get(parcel.host) != parcel.incarnation:
-            self._incarnations[parcel.host] = parcel.incarnation
-            self._filters[parcel.host] = {}
-        return self._filters[parcel.host].setdefault(link, _DuplicateFilter())
+    def _filter_of(self, batch: FrameBatch, link: int) -> _DuplicateFilter:
+        if self._incarnations.get(batch.host) != batch.incarnation:
+            self._incarnations[batch.host] = batch.incarnation
+            self._filters[batch.host] = {}
+        return self._filters[batch.host].setdefault(link, _DuplicateFilter())
 
     def has_all_of(self, host: int, count: int) -> bool:
         """Return whether all ``count`` frames that a process sent to this one have been received."""

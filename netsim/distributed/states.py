@@ -52,7 +52,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.wire.codec import check_keys, decode, encode
 
-__all__ = ["LeftOut", "StateReader", "StateWriter"]
+__all__ = ["StateReader", "StateWriter", "Unavailable"]
 
 # Up to this number of hash collisions in a container, its keys are not examined further.
 _FEW_COLLISIONS = 200
@@ -61,8 +61,8 @@ _FEW_COLLISIONS = 200
 _SMALL, _LARGE = 64, 1 << 16
 
 
-class LeftOut:
-    """A placeholder for an object that is bound to its process, such as a running generator."""
+class Unavailable:
+    """Placeholder in a merged run for an object that is bound to its process, such as a running generator."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise NetsimError: the object may have been a function."""
@@ -551,7 +551,7 @@ class StateReader:
             fields, slots = _split_state(state)
             # Objects that were left out stay as they are.
             new = {
-                key: attributes.get(key, value) if isinstance(value, LeftOut) else value
+                key: attributes.get(key, value) if isinstance(value, Unavailable) else value
                 for key, value in fields.items()
             }
             for key in known - fields.keys():
@@ -640,7 +640,7 @@ class _Unpickler(pickle._Unpickler):
             return self._reader.find(*parts)
         [number] = parts
         if kind == "left out" and number is None:
-            return LeftOut()
+            return Unavailable()
         known = {"left out": self._left_out, "agent": self._reader.agents}[kind]
         return known[range(len(known))[number]]
 

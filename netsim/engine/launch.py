@@ -19,7 +19,7 @@ from netsim.run import Run
 
 __all__ = ["aside", "simulate", "threads_start"]
 
-_PATIENCE = 2.0
+_INTERRUPT_TIMEOUT = 2.0
 """Seconds for which a Ctrl-C waits for an agent's step to end, before it ends that in the middle."""
 
 
@@ -52,7 +52,7 @@ class _Insistent:
             if not stepped.is_set() and signal.getsignal(signal.SIGINT) is self:
                 _thread.interrupt_main()
 
-        timer = threading.Timer(_PATIENCE, again)
+        timer = threading.Timer(_INTERRUPT_TIMEOUT, again)
         timer.daemon = True
         timer.start()
         self._interrupt(number, frame)

@@ -15,7 +15,7 @@ from netsim.errors import BadInput
 from netsim.faults.events import Crash, Fault, LinkDown, Lose, Partition, Straggler
 from netsim.faults.script import Faults
 
-__all__ = ["FORMS", "Order", "append", "appending", "joined", "parse", "spoken"]
+__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
@@ -288,7 +288,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
 # --- and back ---------------------------------------------------------------------------------------------------------
 
 
-def spoken(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
+def as_text(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
     """Return the text of which `parse` makes these faults, "" for none; None if there is no such text.
 
     There are no words for some kinds, and for nodes whose names have the same text.

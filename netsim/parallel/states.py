@@ -37,8 +37,8 @@ class _Kept:
     __hash__ = object.__hash__
 
 
-class Stayed:
-    """Stands in the caller's agent for a value that stayed in the worker; any use of it raises AgentError."""
+class WorkerOnly:
+    """Placeholder in the caller's agent for a value that cannot leave the worker; any use of it raises AgentError."""
 
     def __init__(self, why: str) -> None:
         vars(self)["_why"] = why
@@ -55,7 +55,7 @@ class Stayed:
     __call__ = __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __array__ = __enter__ = _refuse
 
     def __reduce__(self) -> Any:
-        return Stayed, (vars(self)["_why"],)
+        return WorkerOnly, (vars(self)["_why"],)
 
 
 class _Pickler(pickle.Pickler):
@@ -113,7 +113,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return what changed since the last call, for `learn`; what cannot be pickled is `Stayed`."""
+        """Return what changed since the last call, for `learn`; what cannot be pickled is `WorkerOnly`."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -152,13 +152,13 @@ class StateSender:
             self._numbers = {id(each): self._number_by_name[name] for name, each in self._agents.items()}
         return self._numbers.get(id(agent))
 
-    def _stayed(self, name: Hashable, key: str, value: Any) -> Stayed:
+    def _stayed(self, name: Hashable, key: str, value: Any) -> WorkerOnly:
         try:
             self._pickled(value)
             why = "it changes"
         except Exception as error:
             why = one_line(error)
-        return Stayed(
+        return WorkerOnly(
             f"agent {name!r}: its attribute {key!r} ({type(value).__name__}) stayed in its worker, "
             f"because it cannot be pickled: {why}"
         )

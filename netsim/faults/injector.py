@@ -1,4 +1,4 @@
-"""Having a script of faults happen in a run: holding agents and links down, and letting them go again."""
+"""Injects the faults of a script into a run: takes agents and links down, and up again."""
 
 import copy
 from collections import Counter
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
     Way = Iterator[tuple[float, Place]]
 
-__all__ = ["Player"]
+__all__ = ["FaultInjector"]
 
 
-class Player:
-    """Has the faults of a script happen in a run; raises BadInput if an agent that is to lose its state has no copy."""
+class FaultInjector:
+    """Injects the faults of a script into a run.
+
+    Raises BadInput if an agent that loses its state in a crash cannot be copied.
+    """
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.graph = graph
@@ -46,7 +49,7 @@ class Player:
         # The rewiring under way, and the links that are not there because of it.
         self._rewiring: Rewire | None = None
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # What failed, as `netsim.accounting.scene.Scene` has it, and the links that the program itself has cut.
+        # The faults in the form of `RunMetadata.faults`, and the links that the program itself has cut.
         self.record = FaultRecord(run.agents)
         # What to call at which time (s), as faults begin and end.
         self.actions: list[tuple[float, Callable[[], None]]] = []
