@@ -30,14 +30,15 @@ def modules(*folders: str) -> dict[str, Path]:
 def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
     """Return the known modules that a file imports at run time, wherever in it, and with ``types`` also for types."""
     found = set()
-    for module, names in _imports(path, types):
-        found |= {f"{module}.{name}" for name in names} & known or {module}
+    for module, names, is_for_types in _imports(path):
+        if types or not is_for_types:
+            found |= {f"{module}.{name}" for name in names} & known or {module}
     return found & known
 
 
 @cache
-def _imports(path: Path, types: bool) -> list[tuple[str, list[str]]]:
-    """Return each module that a file imports, and the names from it."""
+def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
+    """Return each module that a file imports, the names from it, and whether that is for types only."""
     tree = ast.parse(path.read_text())
     typing = {
         inner
@@ -46,15 +47,13 @@ def _imports(path: Path, types: bool) -> list[tuple[str, list[str]]]:
         for part in node.body
         for inner in ast.walk(part)
     }
-    found: list[tuple[str, list[str]]] = []
+    found: list[tuple[str, list[str], bool]] = []
     for node in ast.walk(tree):
-        if node in typing and not types:
-            continue
         if isinstance(node, ast.Import):
-            found += [(alias.name, []) for alias in node.names]
+            found += [(alias.name, [], node in typing) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: imports are absolute"
-            found.append((node.module, [alias.name for alias in node.names]))
+            found.append((node.module, [alias.name for alias in node.names], node in typing))
     return found
 
 
