@@ -22,7 +22,7 @@ import numpy as np
 import netsim
 from netsim import Network
 from netsim.distributed import UDP, envelope
-from netsim.distributed.envelope import Heartbeat, Message, Parcel, seal
+from netsim.distributed.envelope import FrameBatch, Heartbeat, Message, seal
 from tests.parts import free_port
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,7 +115,7 @@ def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
     """Yield hostile datagrams, of each kind in turn."""
     incarnation = time.time_ns()
     message = Message(0, "state", 1.0, b"frame", [10**9, 0, 1.0])
-    far = Parcel(1, incarnation, 0, [message])
+    far = FrameBatch(1, incarnation, 0, [message])
     while True:
         good = number.choice(recorded)
         bit = number.randrange(8 * len(good))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from netsim.accounting.captions import check_label
+from netsim.context import Context, Rounds
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
 from netsim.errors import AgentError
 from netsim.links.reliability import Reliability
-from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.util import check, draws
-from netsim.wire.payloads import plain
+from netsim.wire.payloads import encodable
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -255,7 +255,7 @@ class Agent:
             await context.straggle()
         number = -1 if context.captions is None else context.outbox.sent
         try:
-            taken = context.outbox.broadcast(kind, plain(payload), context.round, raw_data)
+            taken = context.outbox.broadcast(kind, encodable(payload), context.round, raw_data)
         except AgentError:
             await asyncio.sleep(0)  # An agent that retries in a tight loop must not block the event loop.
             raise

@@ -4,8 +4,9 @@ import asyncio
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import networkx as nx
 
@@ -15,7 +16,7 @@ from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings, check_agents
-from netsim.engine.launch import BACKEND, aside, simulate, threads_start
+from netsim.engine.launch import aside, simulate, threads_start
 from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
@@ -35,20 +36,6 @@ if TYPE_CHECKING:
 
 Medium = Literal["wires", "radio"] | Radio
 Compute = float | Latency | Mapping[Any, float | Latency]
-
-
-class Options(TypedDict, total=False):
-    """The options of `Network` that few networks have."""
-
-    compute: Compute | None
-    kinds: Sequence[str]
-
-
-class Clock(TypedDict, total=False):
-    """The clock options of `Network.run`."""
-
-    clock: ClockName
-    speed: float
 
 
 Agents = Mapping[Any, Agent]
@@ -114,7 +101,7 @@ class Network:
         and frames that are requested again need links in both directions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  an editor shows every parameter
         self,
         graph: "nx.Graph[Any]",
         link: Link | None = None,
@@ -126,7 +113,8 @@ class Network:
         seed: int | tuple[int, int] = 0,
         faults: Iterable[Fault] = (),
         connected: bool = True,
-        **options: Unpack[Options],
+        compute: Compute | None = None,
+        kinds: Sequence[str] = (),
     ) -> None:
         (check_connected if check.flag("connected", connected) else check_graph)(graph)
         nodes, edges = len(graph), graph.number_of_edges()
@@ -165,9 +153,8 @@ class Network:
         for fault in self.faults:
             if isinstance(fault, ClockSkew):
                 fault.must_keep(self.round_period)
-        compute = options.get("compute")
         self.compute = None if compute is None else self._checked_compute(compute)
-        self.kinds = _checked_kinds(options.get("kinds", ()))
+        self.kinds = _checked_kinds(kinds)
         self.deployment: Deployment | None = None
         self._running: Runtime | None = None
         self._watched: dict[str, Callable[[Any], Any]] = {}
@@ -292,7 +279,7 @@ class Network:
         links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
         for link in links:
             runtime.set_link(*link, up)
-        runtime.player.record.set_links(links, up, runtime.loop.now())
+        runtime.injector.record.set_links(links, up, runtime.loop.now())
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""
@@ -350,7 +337,8 @@ class Network:
         """Show later runs live in a viewer (see `netsim.live.live_view`); pass None to show nothing."""
         self._viewer = viewer
 
-    def run(
+    @check.named
+    def run(  # noqa: PLR0913  an editor shows every parameter
         self,
         agents: Agents,
         probes: Sequence[Probe] = (),
@@ -363,7 +351,8 @@ class Network:
         transport: Transport | None = None,
         workers: int = 1,
         dask: str | None = None,
-        **clock: Unpack[Clock],
+        clock: ClockName = "virtual",
+        speed: float = 1.0,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -426,18 +415,20 @@ class Network:
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
         settings = self._settings_of(until, sample, trace, blas_threads)
-        clock_and_speed = _checked_clock(clock, transport)
+        if transport is not None and not isinstance(transport, Transport):
+            raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
+        real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
+        given = [name for name, is_given in real_time.items() if is_given]
+        if transport is not None and len(given) > 1:
+            raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
         result = self.result_of(agents, probes, progress)
         if workers != 1 or dask is not None:
-            if transport is not None or clock:
-                other = "transport" if transport is not None else next(iter(clock))
-                raise BadInput(f"workers = {workers!r}: must be 1 with {other}, which runs in real time")
+            if given:
+                raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
             return self.play_in_workers(settings, result, workers, dask)
         backend = BACKEND.get() if transport is None else None
         return (
-            self.play(settings, result, transport, *clock_and_speed)
-            if backend is None
-            else backend(self, settings, result)
+            self.play(settings, result, transport, clock, speed) if backend is None else backend(self, settings, result)
         )
 
     def play_in_workers(self, settings: Settings, result: Run, workers: int, dask: str | None = None) -> Run:
@@ -564,6 +555,26 @@ class Network:
         return self._running
 
 
+Backend = Callable[[Network, Settings, Run], Run]
+"""Runs a network with checked settings: it fills and returns the run, or returns another one."""
+
+BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
+"""Runs the networks of a program in place of the simulation; None: the simulation does."""
+
+
+@contextmanager
+def spread(workers: int, dask: str | None = None) -> Iterator[None]:
+    """Spread the runs of a program inside the context over several workers, if ``workers`` is not 1."""
+    if workers == 1 and dask is None:
+        yield
+        return
+    token = BACKEND.set(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask))
+    try:
+        yield
+    finally:
+        BACKEND.reset(token)
+
+
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
     """Return the seeds of agents and of links; one number is both."""
     if not isinstance(seed, tuple):
@@ -591,16 +602,3 @@ def _checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if len(kinds) > _MOST_KINDS:
         raise BadInput(f"kinds: must be at most {_MOST_KINDS}, whose number is one byte; there are {len(kinds)}")
     return tuple(str(kind) for kind in kinds)
-
-
-def _checked_clock(clock: Clock, transport: Transport | None) -> tuple[ClockName, float]:
-    """Return the clock's name and speed; raise BadInput for an unknown argument of `Network.run`."""
-    for name in clock:
-        check.one_of("argument of Network.run", name, Clock.__annotations__)
-    if transport is not None and not isinstance(transport, Transport):
-        raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
-    if transport is not None and clock:
-        raise BadInput(
-            f"{next(iter(clock))}: cannot be combined with a transport, which runs in real time: see its pace"
-        )
-    return clock.get("clock", "virtual"), clock.get("speed", 1.0)

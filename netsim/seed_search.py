@@ -26,11 +26,10 @@ import numpy as np
 
 from netsim.agent import Agent
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
 from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
-from netsim.faults.words import spoken
-from netsim.network import Network
+from netsim.faults.words import as_text
+from netsim.network import BACKEND, Network
 from netsim.run import Run
 from netsim.util import check
 
@@ -45,7 +44,7 @@ _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
 # The arguments of `Faults.draw` that are no kinds of faults, but for the graph and the seed, which the search gives.
 _OF_DRAW = ("until", "mean_duration", "keeps_state")
 # Real seconds before a terminal is told how far it is.
-_PATIENCE_S = 2.0
+_PROGRESS_DELAY_S = 2.0
 # The most decimals of a time that is tried in place of a longer one.
 _MOST_DECIMALS = 6
 
@@ -192,10 +191,10 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
     needed = Faults(_shrunk(list(broken.faults), breaks))
     runs = trials.count - before
     again = trials.run(seed, needed, trace=True)
-    if again is None or last.told() != again.told():
+    if again is None or last.fingerprint() != again.fingerprint():
         why = "make must make the same network and agents each time, and draw from its seed alone"
         raise NetsimError(f"the run of seed {seed} does not repeat: {why}")
-    words = spoken(needed, again.graph)
+    words = as_text(needed, again.graph)
     where = _command(trials.make, seed)
     found = again.time, again.message, again.kind[0], words, again.run
     return Finding(seed, needed, broken.faults, *found, tried, runs, where)
@@ -234,7 +233,7 @@ class _Broken:
     graph: "nx.Graph[Any]"
     run: Run
 
-    def told(self) -> tuple[Any, ...]:
+    def fingerprint(self) -> tuple[Any, ...]:
         """Return what is the same in each repetition."""
         return self.kind, self.time, self.message, self.run.trace_hash
 
@@ -540,7 +539,7 @@ def _checked_faults(faults: Any) -> Drawn:
 @contextmanager
 def _progress(seeds: Any) -> Iterator[Callable[[int], None]]:
     """Yield a function that is called with the number of seeds tried; it tells a terminal, if the search takes long."""
-    due = time.monotonic() + _PATIENCE_S
+    due = time.monotonic() + _PROGRESS_DELAY_S
     shown: Callable[[int], None] | None = None
     with ExitStack() as bar:
 

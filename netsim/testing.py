@@ -28,7 +28,7 @@ from netsim.agent import Agent
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
 from netsim.links.loss import Decide, Loss
-from netsim.network import Clock, Network
+from netsim.network import Network
 from netsim.run import Run
 from netsim.seed_search import Finding, search
 from netsim.util import check
@@ -234,8 +234,7 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     BadInput, AgentError, Stalled
         As `netsim.Network.run` does.
     """
-    parameters = {*inspect.signature(Network.run).parameters, *Clock.__annotations__}
-    of_run = {name: settings.pop(name) for name in parameters & settings.keys()}
+    of_run = {name: settings.pop(name) for name in inspect.signature(Network.run).parameters.keys() & settings.keys()}
     return Network(shape(len(agents)), **settings).run(dict(enumerate(agents)), **of_run)
 
 

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.accounting.scene import place_of
+from netsim.accounting.run_metadata import place_of
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.datafiles import used

@@ -255,7 +255,7 @@ class Watch:
             "sent": sent[order],
         }
         for place, column in enumerate(self._columns):
-            columns[column.name] = _spoken(column, values[order, place])
+            columns[column.name] = _decoded(column, values[order, place])
         return pd.DataFrame(columns)
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
@@ -295,7 +295,7 @@ def _word_of(number: float) -> str:
     return f"{number:.15g}"
 
 
-def _spoken(column: _Column, values: NDArray[np.float64]) -> Any:
+def _decoded(column: _Column, values: NDArray[np.float64]) -> Any:
     """Return a column's numbers, or the words, or True and False for which they stand; None for none."""
     if column.words is None:
         return values

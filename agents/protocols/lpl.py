@@ -78,7 +78,7 @@ class LPL(Mac):
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
         """Send a message to a neighbour; return whether it was acknowledged."""
-        return await self._send(value, partial(self._reach, to))
+        return await self._send(value, partial(self._unicast, to))
 
     async def announce(self, value: Any) -> bool:
         """Send a message to all neighbours, each of which wakes while it is called; return whether it was on the air.
@@ -142,7 +142,7 @@ class LPL(Mac):
         await self._follow(frame)
         return frame is None and not self.radio.busy()
 
-    async def _reach(self, to: Hashable, packet: list[Any]) -> Delivery:
+    async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
         """Call everyone for a whole period, then send the data."""
         await self._call()
         return await self._hand_over(to, packet)
@@ -196,7 +196,7 @@ class XMac(LPL):
 
     paper: ClassVar[str] = XMAC
 
-    async def _reach(self, to: Hashable, packet: list[Any]) -> Delivery:
+    async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
         """Call the receiver until it answers, for a little more than a period, then send the data."""
         end = self.now + self.period + self.listen
         reason = ""
@@ -252,7 +252,7 @@ class ContikiMAC(LPL):
         self.radio.off()
         return busy
 
-    async def _reach(self, to: Hashable, packet: list[Any]) -> Delivery:
+    async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
         """Send the data until they are acknowledged, for a little more than a period."""
         end = self.now + self.period + self.listen
         while self.now < end:

@@ -29,7 +29,7 @@ HOPPING = (5, 6, 12, 7, 15, 4, 14, 11, 8, 0, 1, 2, 13, 3, 9, 10)
 _MIN_BE, _MAX_BE = 1, 7
 # Beacons' mean intervals without one after which a node sends no more, and after which it joins again. At 40 ppm a
 # clock leaves half of the guard, 1.1 ms, after 27 s.
-_SILENT, _PATIENCE = 2.5, 5
+_SILENT, _REJOIN_AFTER = 2.5, 5
 # Seconds after which a frame that was handed to the radio is on the air.
 _BEGUN = 1e-6
 # ASN has five bytes; no network has that many hops.
@@ -176,7 +176,7 @@ class TSCH(Mac):
             self.radio.off()
             self._plan_beacon()
             while True:
-                if self._unset_for() > _PATIENCE * self.beacons:
+                if self._unset_for() > _REJOIN_AFTER * self.beacons:
                     self.hops = None
                     await self._join()
                     self.radio.off()

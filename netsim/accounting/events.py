@@ -60,7 +60,7 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     # Pair the rows if they concern the same message; else one run has an event that the other lacks.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
-    return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_words(old_row, new_row))
+    return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_row_texts(old_row, new_row))
 
 
 def _events(trace: Trace) -> Any:
@@ -93,15 +93,15 @@ def _subject(row: list[Any]) -> list[Any]:
     return row[:5] if row[3] else row[:4]
 
 
-def _words(old: list[Any] | None, new: list[Any] | None) -> tuple[str, str]:
+def _row_texts(old: list[Any] | None, new: list[Any] | None) -> tuple[str, str]:
     """Return texts of two rows that show in what they differ."""
-    texts = ["nothing" if row is None else _told(row) for row in (old, new)]
+    texts = ["nothing" if row is None else _row_text(row) for row in (old, new)]
     if texts[0] == texts[1]:
         texts[1] += ", with another payload"
     return texts[0], texts[1]
 
 
-def _told(row: list[Any]) -> str:
+def _row_text(row: list[Any]) -> str:
     _, sender, message, _, receiver, event, kind, payload, wire, _ = row
     if event == "sent":
         return f"message {message} ({kind}) sent to {receiver or 'all'}, {payload} payload bits, {wire} wire bits"

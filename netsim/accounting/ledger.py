@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.captions import Captions
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import Trace
 from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, SUMMED, as_column
 from netsim.core.tally import Tally, trace_hash
@@ -71,7 +71,7 @@ class Ledger:
         self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
         self._on_wires = on_wires
-        self.scene: Scene | None = None
+        self.scene: RunMetadata | None = None
         """The run's round period, end time, medium and node positions; set by the runtime."""
         self.keeps_trace = tally.keeps
         """Whether the event log is kept for `trace`; False if it only feeds a live view."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.captions import LABELLED, NOTED
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, IN_FLIGHT, KEPT, ON_AIR, TO_ALL, as_column, key_shift
 from netsim.core.tally import mix_outcomes, mix_sent, sums_of, trace_hash
 from netsim.errors import BadInput, one_line
@@ -65,7 +65,7 @@ class Trace:
         Keys of the agents' names.
     senders, receivers : int arrays, shape (links,)
         The indices of the agents at the ends of each directed link.
-    scene : Scene, optional
+    scene : RunMetadata, optional
         Times, medium, positions and faults of the run.
     texts : sequence of str
         The texts to which labels and notes refer by index.
@@ -76,7 +76,7 @@ class Trace:
         The agents' names (as text once loaded from a file).
     hash : str
         The trace hash of the run.
-    scene : Scene or None
+    scene : RunMetadata or None
         Times, medium and positions of the run.
     links : pair of int arrays, shape (links,) each
         ``senders`` and ``receivers``.
@@ -90,7 +90,7 @@ class Trace:
         agent_keys: Keys,
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
-        scene: Scene | None = None,
+        scene: RunMetadata | None = None,
         texts: Sequence[str] = (),
     ) -> None:
         self._sent, self._exits = records["sent"], records["exits"]
@@ -222,7 +222,7 @@ class TraceFile:
     ----------
     agents, kinds, texts : list of str
         The agents' names, the kinds of message, and the texts of labels and notes.
-    scene : Scene or None
+    scene : RunMetadata or None
         Times, medium and positions of the run; None in a file of an earlier version.
     links : pair of int arrays, shape (links,) each
         The indices of the agents at the ends of each directed link: senders and receivers.
@@ -239,7 +239,7 @@ class TraceFile:
         self.agents: list[str]
         self.kinds: list[str]
         self.texts: list[str]
-        self.scene: Scene | None
+        self.scene: RunMetadata | None
         self.links: tuple[NDArray[np.int64], NDArray[np.int64]]
         self._counts: dict[str, int] = {}
         with _checked(path):
@@ -337,12 +337,12 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
     return found
 
 
-def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
+def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], RunMetadata | None]:
     """Return a file's metadata, without a hash if they were changed, and the scene or None."""
     text = str(parts["meta"])
     meta = json.loads(text)
     # Earlier versions recorded parts of the scene only.
-    scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
+    scene = RunMetadata.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
     if str(parts["check"]) != _check(text):
         meta["hash"] = None
     return meta, scene

@@ -15,16 +15,13 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
-from netsim.clock.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
+from netsim.clock.task import OWNER, Future, Generators, Task, TaskOwner, refuse_unnumbered, refuse_unordered
 from netsim.clock.virtual_clock import ClockSelector, VirtualSelector, WallSelector
 from netsim.core.round_barrier import RoundBarrier
 from netsim.errors import BadInput, NetsimError
 from netsim.util.check import finite, one_of
-
-if TYPE_CHECKING:
-    from netsim.engine.tasks import TaskOwner
 
 __all__ = ["ClockName", "LocalClock", "Loop", "new_loop", "suspended"]
 
@@ -308,12 +305,12 @@ class Loop(asyncio.SelectorEventLoop):
             task.owner = owner
             if owner is not None:
                 # Since Python 3.14 this hashes the task first.
-                owner.register(task)
+                owner.register(task, owner.name)
         finally:
             self.maker = outer
         return task
 
-    def _checked(self, task: Any, owner: "TaskOwner | None") -> Task[Any]:
+    def _checked(self, task: Any, owner: TaskOwner | None) -> Task[Any]:
         if isinstance(task, Task):
             return task
         task.cancel()
@@ -338,7 +335,7 @@ class Loop(asyncio.SelectorEventLoop):
         """Return the factory of the running agent's tasks; None: `netsim.clock.task.Task`."""
         return self._factory_of(OWNER.get())
 
-    def _set_factory_of(self, owner: "TaskOwner | None", factory: Any) -> None:
+    def _set_factory_of(self, owner: TaskOwner | None, factory: Any) -> None:
         if owner is None:
             super().set_task_factory(factory)
         elif factory is None or callable(factory):
@@ -346,7 +343,7 @@ class Loop(asyncio.SelectorEventLoop):
         else:
             raise TypeError("task factory must be a callable or None")
 
-    def _factory_of(self, owner: "TaskOwner | None") -> Any:
+    def _factory_of(self, owner: TaskOwner | None) -> Any:
         return self._task_factory if owner is None or owner.task_factory is None else owner.task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -8,9 +8,10 @@ refused.
 """
 
 import asyncio
+import itertools
 import sys
 import weakref
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextvars import ContextVar
 from functools import wraps
 from types import AsyncGeneratorType, FrameType
@@ -19,17 +20,50 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from netsim.errors import BadInput
 
 if TYPE_CHECKING:
-    from netsim.engine.tasks import TaskOwner
+    from netsim.clock.clock import LocalClock
 
-__all__ = ["OWNER", "Future", "Generators", "Task", "refuse_unnumbered", "refuse_unordered"]
+__all__ = ["OWNER", "Future", "Generators", "Task", "TaskOwner", "refuse_unnumbered", "refuse_unordered"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 _ASYNCIO = vars(asyncio.tasks)
 
+# A number has an agent's key above 12 bits of a count; together they are less than the 61 bits of a hash.
+_COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
-OWNER: "ContextVar[TaskOwner | None]" = ContextVar("OWNER", default=None)
+
+class TaskOwner:
+    """An agent in its role as the owner of its tasks.
+
+    Attributes
+    ----------
+    register : callable
+        Called with each new task of the agent, and with its name.
+    numbers : iterator of int
+        The hashes of the agent's tasks and futures.
+    names : iterator of int
+        The numbers in the names of its tasks, from 1.
+    task_factory : callable or None
+        The factory of its tasks, if the agent has set one.
+    """
+
+    __slots__ = ("clock", "name", "names", "numbers", "register", "task_factory")
+
+    def __init__(
+        self, register: "Callable[[Task[Any], Hashable], None]", name: Hashable, key: int, clock: "LocalClock | None"
+    ) -> None:
+        self.register = register
+        self.name = name
+        self.clock = clock
+        self.names = itertools.count(1)
+        self.task_factory: Any = None
+        # The count is in the low bits, so that small sets have the same order in all agents. The key of the name keeps
+        # hashes of different agents apart: with equal ones, dictionaries of all agents' tasks take quadratic time.
+        self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
+
+
+OWNER: ContextVar[TaskOwner | None] = ContextVar("OWNER", default=None)
 """The running agent, which the tasks and timers that it creates inherit."""
 
 
@@ -93,11 +127,11 @@ class Task(asyncio.Task[_T_co]):
 
     __slots__ = ("_number", "owner")
     _number: int
-    owner: "TaskOwner | None"
+    owner: TaskOwner | None
     __hash__ = _number_of
 
 
-class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], "TaskOwner | None"]):
+class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwner | None]):
     """Started async generators that have not ended, in the order of their start; asyncio's own set has no order."""
 
     def add(self, generator: AsyncGeneratorType[Any, Any]) -> None:

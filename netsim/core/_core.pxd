@@ -171,7 +171,7 @@ cdef class Copies:
 
 @cython.final
 cdef class BroadcastPath:
-    cdef object encoder, name, draws, mac
+    cdef object encoder, name, draws, take
     cdef Tally tally
     cdef list receivers
     cdef int64_t number, first, degree, header_bits

@@ -990,9 +990,9 @@ cdef class BroadcastPath:
     """Encodes broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
     def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
-                 bint on_radio, mac=None):
+                 bint on_radio, take=None):
         cdef ArrivalQueue each
-        self.mac = mac
+        self.take = take
         self.encoder, self.name, self.draws, self.tally = encoder, name, draws, tally
         self.receivers = list(receivers)
         for each in self.receivers:
@@ -1002,7 +1002,7 @@ cdef class BroadcastPath:
         self.heads = {}
         self.row_number = -1
         settings = draws.only
-        if mac is None and settings is not None and isinstance(settings.loss, Bernoulli):
+        if take is None and settings is not None and isinstance(settings.loss, Bernoulli):
             self.prepare(settings, draws)
 
     cdef prepare(self, settings, draws):
@@ -1067,7 +1067,7 @@ cdef class BroadcastPath:
         """Encode a message, send it over every link and return the number of links that accepted it."""
         cdef Frame frame = self.frame(now, kind, round_number, payload)
         cdef int64_t each, number = self.sent
-        if self.mac is not None:
+        if self.take is not None:
             return self.offer_to_mac(kind_id, frame, payload, raw_data, ALL_LINKS, deadline, None)
         self.spread(now, number, kind_id, frame, deadline)
         each = 8 * frame.size() + self.header_bits
@@ -1084,7 +1084,7 @@ cdef class BroadcastPath:
         cdef int64_t first = self.first if to_all else self.first + link_index
         cdef int cause
         self.sent = number + 1
-        cause = self.mac.take(frame.sent_at, number, kind_id, frame, link_index, outcome, deadline)
+        cause = self.take(frame.sent_at, number, kind_id, frame, link_index, outcome, deadline)
         if cause:
             for index in range(first, first + taken):
                 self.tally.count_outcome(frame.sent_at, (index << self.tally.shift) + number, kind_id, cause)

@@ -3,7 +3,7 @@
 In agent → outbox → link → inbox → agent this covers the outbox and the links, which here only lose and delay frames.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -18,9 +18,10 @@ from netsim.wire.codec import is_mutable, payload_bits, saturated
 if TYPE_CHECKING:
     import asyncio
 
-    from netsim.radio.mac import Mac
+__all__ = ["BroadcastPath", "Take"]
 
-__all__ = ["BroadcastPath"]
+Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float], int]
+"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of its rejection."""
 
 
 class BroadcastPath:
@@ -46,8 +47,8 @@ class BroadcastPath:
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
         Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
-    mac : Mac, optional
-        On a `netsim.Radio`, the MAC layer of the agent's node, which carries the frames and counts their bits.
+    take : callable, optional
+        On a `netsim.Radio`, ``Mac.take`` of the agent's node, which carries the frames and counts their bits.
 
     Attributes
     ----------
@@ -61,12 +62,12 @@ class BroadcastPath:
         "_first",
         "_header_bits",
         "_incoming",
-        "_mac",
         "_name",
         "_number",
         "_on_radio",
         "_receivers",
         "_step",
+        "_take",
         "_tally",
         "sent",
     )
@@ -82,9 +83,9 @@ class BroadcastPath:
         tally: Tally,
         header_bits: int,
         on_radio: bool,
-        mac: "Mac | None" = None,
+        take: Take | None = None,
     ) -> None:
-        self._mac = mac
+        self._take = take
         self._encoder = encoder
         self._number = number
         self._name = name
@@ -126,7 +127,7 @@ class BroadcastPath:
         late.
         """
         frame = self.frame(now, kind, round_number, payload)
-        if self._mac is not None:
+        if self._take is not None:
             return self.offer_to_mac(kind_id, frame, payload, raw_data, TO_ALL, deadline, None)
         links, number = len(self._receivers), self.sent
         delays = self._draws.next()
@@ -161,11 +162,11 @@ class BroadcastPath:
 
         Returns how many links accepted it. ``outcome`` receives the `Delivery` once it is known.
         """
-        assert self._mac is not None
+        assert self._take is not None
         number, now = self.sent, frame.sent_at
         self.sent += 1
         links = range(len(self._receivers)) if link_index == TO_ALL else (link_index,)
-        cause = self._mac.take(now, number, kind_id, frame, link_index, outcome, deadline)
+        cause = self._take(now, number, kind_id, frame, link_index, outcome, deadline)
         if cause:
             for index in links:
                 self._tally.ended(now, self._first + index * self._step + number, kind_id, cause)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-__all__ = ["LEG", "OVERHEAD", "Heartbeat", "Message", "Parcel", "Refused", "seal", "unseal"]
+__all__ = ["LEG", "OVERHEAD", "FrameBatch", "Heartbeat", "Message", "Refused", "seal", "unseal"]
 
 _MARK = b"nsm1"
 _CODE_SIZE = 16
@@ -48,7 +48,7 @@ class Message(NamedTuple):
     legs: list[Any]
 
 
-class Parcel(NamedTuple):
+class FrameBatch(NamedTuple):
     """Frames of one run from one process to another.
 
     Attributes
@@ -90,13 +90,13 @@ _PARCEL, _HEARTBEAT = [int, int, int, list], [int, int, int, dict]
 _MESSAGE = [int, str, float, bytes, list]
 
 
-def seal(message: Parcel | Heartbeat, key: bytes) -> bytes:
+def seal(message: FrameBatch | Heartbeat, key: bytes) -> bytes:
     """Encode a message as a datagram, authenticated with the shared key (HMAC-SHA-256, truncated to 128 bits)."""
     body: bytes = msgpack.packb([int(type(message) is Heartbeat), *message])
     return _MARK + hmac.digest(key, body, "sha256")[:_CODE_SIZE] + body
 
 
-def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
+def unseal(data: bytes, key: bytes) -> FrameBatch | Heartbeat:
     """Decode a datagram of `seal`; raises Refused for any other bytes."""
     body = data[len(_MARK) + _CODE_SIZE :]
     code = hmac.digest(key, body, "sha256")[:_CODE_SIZE]
@@ -107,7 +107,7 @@ def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
         types = [type(field) for field in fields]
         if type_id == 0 and types == _PARCEL and _are_in_range(fields):
             host, incarnation, run, messages = fields
-            return Parcel(host, incarnation, run, [_parse_message(each) for each in messages])
+            return FrameBatch(host, incarnation, run, [_parse_message(each) for each in messages])
         if type_id == 1 and types == _HEARTBEAT and _are_in_range(fields):
             return Heartbeat(*fields)
     except Exception:

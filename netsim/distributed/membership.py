@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from netsim.distributed.envelope import Heartbeat, Parcel, Refused, seal, unseal
+from netsim.distributed.envelope import FrameBatch, Heartbeat, Refused, seal, unseal
 from netsim.distributed.transport import Transport
 from netsim.errors import NetsimError
 
@@ -124,7 +124,7 @@ class Membership:
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         # Accepts frames; returns the drop reason, or "".
-        self.take: Callable[[Parcel], str] | None = None
+        self.take: Callable[[FrameBatch], str] | None = None
         self.on_heartbeat: Callable[[], None] | None = None
         self._heartbeats = 0
 
@@ -140,7 +140,7 @@ class Membership:
         self.transport.receive_with(None)
         await self.transport.close()
 
-    def send(self, host: int, message: Parcel | Heartbeat) -> None:
+    def send(self, host: int, message: FrameBatch | Heartbeat) -> None:
         """Send a message to a process."""
         data = seal(message, self.key)
         self.sent += 1
@@ -168,7 +168,7 @@ class Membership:
             return "strangers"
         if type(message) is Heartbeat:
             return self._accept_heartbeat(message, peer)
-        assert isinstance(message, Parcel)
+        assert isinstance(message, FrameBatch)
         if not peer.met or message.incarnation != peer.incarnation:
             return "replayed" if message.incarnation < peer.incarnation else "stale"
         if self.take is None or message.run != self.run:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from netsim.accounting.scene import Scene, positions_of
+from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.agent import Agent
 from netsim.clock.clock import Loop, new_loop
 from netsim.core.records import CAUSES, CORRUPTED, MISSING, SENT, TO_ALL, Transmission
@@ -266,7 +266,7 @@ class _Merger:
         if self._ledger.keeps_trace:
             positions = positions_of(self._settings.graph, self._names)
             medium = str(self._settings.medium)
-            self._ledger.scene = Scene(self._settings.round_period, self._end, medium, positions, last_round)
+            self._ledger.scene = RunMetadata(self._settings.round_period, self._end, medium, positions, last_round)
         return MergedRun(self._result, self._parts)
 
     def _write_row(self, number: int, time: float) -> None:

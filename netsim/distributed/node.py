@@ -16,11 +16,12 @@ from typing import Any
 from netsim.clock.clock import Loop
 from netsim.clock.pacing import PacedSelector
 from netsim.clock.rounds import RoundClock
+from netsim.context import Context
 from netsim.core import Tally
 from netsim.core.records import SOCKET_CAUSES
 from netsim.distributed.journal import JournalWriter
 from netsim.distributed.membership import Membership, Phase, clock
-from netsim.distributed.relay import Relay, RemoteEndpoint
+from netsim.distributed.relay import Relay
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings
 from netsim.engine.diagnosis import waiting
@@ -29,8 +30,7 @@ from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError, Stalled, one_line
 from netsim.radio.settings import Radio
 from netsim.run import Run
-from netsim.transport.context import Context
-from netsim.transport.inbox import Inbox
+from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.shared import Shared
 from netsim.util import check, draws
 
@@ -144,7 +144,7 @@ class Node:
 
     def neighbor_inboxes(
         self, inboxes: Mapping[Hashable, Inbox], tally: Tally
-    ) -> "Mapping[Hashable, Inbox | RemoteEndpoint]":
+    ) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
         """Return the inbox of each agent of this process, and a remote endpoint for each other agent."""
         return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
 

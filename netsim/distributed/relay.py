@@ -1,25 +1,25 @@
-"""Relay frames between processes; a remote endpoint replaces the inbox of an agent in another process.
+"""Relay frames between processes.
 
 agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. Sequence numbers of a
 link's frames reveal lost and duplicated datagrams.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from netsim.core import ArrivalQueue, Frame, Tally
+from netsim.core import Frame, Tally
 from netsim.core.framing import decode_frame
-from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
+from netsim.distributed.envelope import LEG, OVERHEAD, FrameBatch, Message
 from netsim.distributed.membership import Membership
 from netsim.errors import AgentError, WireError
+from netsim.transport.inbox import RemoteEndpoint
 
 if TYPE_CHECKING:
     from netsim.engine.runtime import Runtime
 
-__all__ = ["Relay", "RemoteEndpoint"]
+__all__ = ["Relay"]
 
 # Limit of frames of a link that are remembered while an earlier one is missing.
 _WINDOW = 10_000
@@ -27,25 +27,6 @@ _WINDOW = 10_000
 _BATCH_SIZE = 1400
 # Limit of kinds of message, because other processes may introduce any number.
 _MAX_KINDS = 10_000
-
-
-class RemoteEndpoint:
-    """Destination of links to an agent in another process, used like an `Inbox`."""
-
-    def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
-        self.arrivals = ArrivalQueue(tally)
-        self.watchers: list[Any] = []
-        self._name = name
-        self._send = send
-
-    def listen(self) -> None:
-        """Subscribe to the senders, so that they call `watch` for each frame from now on."""
-        for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-            watched[index] = self
-
-    def watch(self) -> None:
-        """Send the frames in ``arrivals``."""
-        self._send(self._name, self.arrivals.due(math.inf))
 
 
 class _DuplicateFilter:
@@ -126,7 +107,7 @@ class Relay:
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
         # A restarted process begins again at sequence number 0, so it needs new filters.
         self._incarnations: dict[int, int] = {}
-        self._early_parcels: list[Parcel] = []
+        self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None
         # For each link: the sender's process, the sender, the receiver.
         self._links: list[tuple[int, Hashable, Hashable]] = []
@@ -156,9 +137,9 @@ class Relay:
             self._links.append((self._processes[names[sender]], names[sender], names[receiver]))
         for remote in self._remotes:
             remote.listen()
-        early_parcels, self._early_parcels = self._early_parcels, []
-        for parcel in early_parcels:
-            self.take(parcel)
+        early_batches, self._early_batches = self._early_batches, []
+        for batch in early_batches:
+            self.take(batch)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -197,7 +178,7 @@ class Relay:
     def _send_batch(self, host: int, batch: "_Batch") -> None:
         membership = self._membership
         self.before_sending()
-        membership.send(host, Parcel(membership.me, membership.incarnation, membership.run, batch.messages))
+        membership.send(host, FrameBatch(membership.me, membership.incarnation, membership.run, batch.messages))
         batch.clear()
 
     def _check_size(self, frame: Frame, kind: str, to: Hashable) -> None:
@@ -219,20 +200,20 @@ class Relay:
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
-    def take(self, parcel: Parcel) -> str:
+    def take(self, batch: FrameBatch) -> str:
         """Put frames into their receivers' inboxes; return the reason (`DROPPED`) if one was dropped, else ""."""
-        if self.closed or (self._run is None and len(self._early_parcels) >= _WINDOW):
+        if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
             # The sender's clock may be slightly ahead, so that its run began first.
-            self._early_parcels.append(parcel)
+            self._early_batches.append(batch)
             return ""
         refused = ""
-        for message in parcel.messages:
-            refused = self._accept(self._run, parcel, message) or refused
+        for message in batch.messages:
+            refused = self._accept(self._run, batch, message) or refused
         return refused
 
-    def _accept(self, run: "Runtime", parcel: Parcel, message: Message) -> str:
+    def _accept(self, run: "Runtime", batch: FrameBatch, message: Message) -> str:
         tally = run.shared.tally
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
@@ -244,9 +225,9 @@ class Relay:
         kind, refused, legs = tally.kind(message.kind), "", iter(message.legs)
         for link, sequence, time in zip(legs, legs, legs, strict=True):
             ends = self._links[link] if link < len(self._links) else None
-            if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_local(ends[2]):
+            if ends is None or ends[:2] != (batch.host, frame.sender) or not self.is_local(ends[2]):
                 refused = "malformed"
-            elif not self._filter_of(parcel, link).accept(sequence):
+            elif not self._filter_of(batch, link).accept(sequence):
                 refused = refused or "replayed"
             else:
                 self._arrive(run, ends[2], (link << tally.shift) + message.number, kind, frame, time)
@@ -261,11 +242,11 @@ class Relay:
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()
 
-    def _filter_of(self, parcel: Parcel, link: int) -> _DuplicateFilter:
-        if self._incarnations.get(parcel.host) != parcel.incarnation:
-            self._incarnations[parcel.host] = parcel.incarnation
-            self._filters[parcel.host] = {}
-        return self._filters[parcel.host].setdefault(link, _DuplicateFilter())
+    def _filter_of(self, batch: FrameBatch, link: int) -> _DuplicateFilter:
+        if self._incarnations.get(batch.host) != batch.incarnation:
+            self._incarnations[batch.host] = batch.incarnation
+            self._filters[batch.host] = {}
+        return self._filters[batch.host].setdefault(link, _DuplicateFilter())
 
     def has_all_of(self, host: int, count: int) -> bool:
         """Return whether all ``count`` frames that a process sent to this one have been received."""

@@ -46,13 +46,13 @@ from numpy.typing import NDArray
 
 from netsim import core
 from netsim.agent import Agent
+from netsim.context import Context
 from netsim.errors import BadInput, NetsimError, WireError, one_line
-from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.wire.codec import check_keys, decode, encode
 
-__all__ = ["LeftOut", "StateReader", "StateWriter"]
+__all__ = ["StateReader", "StateWriter", "Unavailable"]
 
 # A container with at most this many hash collisions needs no closer check of its keys.
 _FEW_COLLISIONS = 200
@@ -61,8 +61,8 @@ _FEW_COLLISIONS = 200
 _SMALL, _LARGE = 64, 1 << 16
 
 
-class LeftOut:
-    """A placeholder for an object that is bound to its process, such as a running generator."""
+class Unavailable:
+    """Placeholder in a merged run for an object that is bound to its process, such as a running generator."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise NetsimError, in case the object was a function that the merged run calls."""
@@ -551,7 +551,7 @@ class StateReader:
             fields, slots = _split_state(state)
             # An attribute whose value was left out of the state keeps its present value.
             new = {
-                key: attributes.get(key, value) if isinstance(value, LeftOut) else value
+                key: attributes.get(key, value) if isinstance(value, Unavailable) else value
                 for key, value in fields.items()
             }
             for key in known - fields.keys():
@@ -643,7 +643,7 @@ class _Unpickler(pickle._Unpickler):
             return self._reader.find(*parts)
         [number] = parts
         if kind == "left out" and number is None:
-            return LeftOut()
+            return Unavailable()
         known = {"left out": self._left_out, "agent": self._reader.agents}[kind]
         return known[range(len(known))[number]]
 

@@ -15,6 +15,7 @@ from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
 from netsim.clock.compute import ComputeTimes
 from netsim.clock.rounds import RoundClock
+from netsim.context import Context
 from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
@@ -27,8 +28,7 @@ from netsim.radio.mac import Mac
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.topology import one_way_link, senders_to
-from netsim.transport.context import Context
-from netsim.transport.inbox import Inbox
+from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
@@ -36,7 +36,6 @@ from netsim.util import check, draws
 
 if TYPE_CHECKING:
     from netsim.deployment import Deployment
-    from netsim.distributed.relay import RemoteEndpoint
     from netsim.engine.observers import Inspect, Viewer
     from netsim.engine.runtime import Runtime
 
@@ -179,6 +178,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         context = Context(agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed)
         run.contexts[name] = _placed(context, i, run)
         if mac is not None:
+            outbox.acknowledges = mac.acknowledges
             mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
             _hand_over(context, mac, loop)
         attach(agents[name], context)
@@ -216,7 +216,7 @@ def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
     context.energy = None if mac.meter is None else EnergyAccount(mac, loop)
 
 
-def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> "Mapping[Hashable, Inbox | RemoteEndpoint]":
+def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
     """Build the inboxes of the agents whose links are built here; return what stands for those of all neighbours."""
     shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
     if node is None:
@@ -266,9 +266,10 @@ def _outbox(
 ) -> Outbox:
     """Return an agent's outbox, which adds sequence numbers if the reliability mode needs them."""
     reliability = settings.link.reliability_model
+    take = None if mac is None else mac.take
     if not reliability.numbers:
-        return Outbox(shared, number, name, wiring, names, mac)
+        return Outbox(shared, number, name, wiring, names, take)
     after = [reliability.resend_after(link.latency_model, settings.round_period) for link in wiring.links]
-    outbox = ReliableOutbox(shared, number, name, wiring, names, mac)
+    outbox = ReliableOutbox(shared, number, name, wiring, names, take)
     outbox.set_up(reliability, max(after, default=settings.round_period))
     return outbox

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from netsim.clock.virtual_clock import LATEST
+from netsim.context import Context
 from netsim.engine.driver import resumed_in
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
-from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 
 __all__ = [

@@ -15,8 +15,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from netsim.context import Rounds
 from netsim.round_agent import RoundAgent, Together
-from netsim.transport.context import Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.shared import Shared
 

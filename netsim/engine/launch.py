@@ -6,31 +6,20 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netsim.clock.clock import Loop, suspended
 from netsim.clock.task import OWNER
-from netsim.engine.build import Settings
 from netsim.engine.process import warned
 from netsim.engine.runtime import Runtime
 from netsim.errors import Interrupted
 from netsim.run import Run
 
-if TYPE_CHECKING:
-    from netsim.network import Network
+__all__ = ["aside", "simulate", "threads_start"]
 
-__all__ = ["BACKEND", "Backend", "aside", "simulate", "threads_start"]
-
-Backend = Callable[["Network", Settings, Run], Run]
-"""Runs a network with checked settings: it fills and returns the run, or returns another one."""
-
-BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
-"""Runs the networks of a program in place of the simulation; None: the simulation does."""
-
-_PATIENCE = 2.0
+_INTERRUPT_TIMEOUT = 2.0
 """Seconds for which a Ctrl-C waits for an agent's step to end, before it ends that in the middle."""
 
 
@@ -63,7 +52,7 @@ class _Insistent:
             if not stepped.is_set() and signal.getsignal(signal.SIGINT) is self:
                 _thread.interrupt_main()
 
-        timer = threading.Timer(_PATIENCE, again)
+        timer = threading.Timer(_INTERRUPT_TIMEOUT, again)
         timer.daemon = True
         timer.start()
         self._interrupt(number, frame)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import Context as Variables
 from typing import Protocol, TypeAlias
 
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.agent import Agent
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
-from netsim.clock.task import OWNER
-from netsim.engine.tasks import AgentTasks, TaskOwner
+from netsim.clock.task import OWNER, TaskOwner
+from netsim.context import Context
+from netsim.engine.tasks import AgentTasks
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
-from netsim.transport.context import Context
 from netsim.transport.shared import Shared
 from netsim.watch import Watch
 
@@ -127,14 +127,14 @@ _WITHOUT_ROWS = 1.0
 class Shown(Protocol):
     """Shows a run while it goes on. It must not raise, nor change anything."""
 
-    def look(self, scene: Scene) -> None:
+    def look(self, scene: RunMetadata) -> None:
         """Everything before the time ``scene.ended_at`` (s) is recorded; called in the run's thread."""
 
-    def end(self, scene: Scene, error: NetsimError | None) -> None:
+    def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
         """The run is over and nothing is counted any more; ``error`` ended it, or is None."""
 
 
-Viewer: TypeAlias = Callable[[Run, Scene], Shown]
+Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
 """Called as a run begins; returns what shows it."""
 
 
@@ -142,11 +142,11 @@ class View:
     """Lets a viewer look at a run: after a row, or else between two instants, but seldom in real time."""
 
     def __init__(
-        self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], Scene], rounds: Callable[[], int]
+        self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], RunMetadata], rounds: Callable[[], int]
     ) -> None:
         self._viewer, self._run, self._loop = viewer, run, loop
         self._make_scene, self._rounds = scene, rounds
-        self._scene: Scene | None = None
+        self._scene: RunMetadata | None = None
         self._shown: Shown
         self._due = 0.0
         self._patience = 0.0
@@ -193,7 +193,7 @@ class View:
         self._due = 0.0
         self.row_written()
 
-    def _now(self) -> Scene:
+    def _now(self) -> RunMetadata:
         assert self._scene is not None
         return dataclasses.replace(self._scene, ended_at=self._loop.now(), rounds=self._rounds())
 

@@ -192,7 +192,7 @@ def warned() -> Iterator[None]:
             "random numbers were drawn from the global generator of random or numpy.random during the run: draw from "
             "self.rng, so that the same seed is the same run, whatever else draws",
             RuntimeWarning,
-            stacklevel=8,  # the line that runs the network
+            stacklevel=9,  # the line that runs the network
         )
 
 

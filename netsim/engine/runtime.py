@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from netsim.accounting.ledger import Ledger
-from netsim.accounting.scene import Scene, positions_of
+from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.agent import Agent
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.clock.task import OWNER
+from netsim.context import Context
 from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
@@ -26,11 +27,10 @@ from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
 from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
-from netsim.faults.player import Player
+from netsim.faults.injector import FaultInjector
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.run import Run
-from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
@@ -90,7 +90,7 @@ class Runtime:
     # Also set when the run starts: the agents' tasks, the faults and the observers.
     ended: asyncio.Future[None]
     tasks: AgentTasks
-    player: Player
+    injector: FaultInjector
     sampler: Sampler | None
     watcher: Watcher | None
     view: View | None
@@ -150,8 +150,8 @@ class Runtime:
             self.places = Places(settings.deployment, self.medium, loop)
         self.ended = loop.create_future()
         self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish)
-        self.player = Player(settings.faults, settings.graph, self)
-        self.scheduled[:0] = self.player.actions
+        self.injector = FaultInjector(settings.faults, settings.graph, self)
+        self.scheduled[:0] = self.injector.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
         self.caller_context = copy_context()
         self.sampler = self.watcher = self.view = self.inspection = None
@@ -234,7 +234,7 @@ class Runtime:
     def move(self, agent: Hashable, position: Place) -> None:
         """Put a node to another place (m), and end its `netsim.faults.Move` if it has one."""
         self.whereabouts("Network.move").jump(agent, position)
-        self.player.stand(agent)
+        self.injector.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
         """Raise BadInput if an agent calls what the processes that run the other agents would have to know."""
@@ -325,7 +325,7 @@ class Runtime:
             for name, agent in self.result.agents.items():
                 if name in coroutines:
                     self.tasks.start(name, coroutines[name]())
-                elif not self.player.is_down(name):
+                elif not self.injector.is_down(name):
                     self.tasks.start(name, self._coroutine_of(name, agent))
 
     def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
@@ -373,15 +373,15 @@ class Runtime:
         if self.node is not None:
             self.node.closed()
 
-    def _scene(self) -> Scene:
+    def _scene(self) -> RunMetadata:
         settings = self.settings
         medium = "shared" if isinstance(settings.medium, Radio) else settings.medium
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
         # The list grows as the run goes on.
-        faults = self.player.record.spans
-        return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
+        faults = self.injector.record.spans
+        return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
         """Return the number of the last round that opened; 0 if none has, or if rounds are longer than their period."""
@@ -505,8 +505,8 @@ class Runtime:
 
     def battery_died(self, name: Hashable) -> None:
         """Stop the agent of a node whose battery is empty; the others continue."""
-        self.player.record.empty(name, self.loop.now())
-        self.player.down(name, for_good=True)
+        self.injector.record.empty(name, self.loop.now())
+        self.injector.down(name, for_good=True)
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         if self.watcher:

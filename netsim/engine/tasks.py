@@ -7,7 +7,6 @@ reference to each running task, because asyncio keeps only a weak one.
 import asyncio
 import ctypes
 import inspect
-import itertools
 import math
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
@@ -15,49 +14,16 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-from netsim.clock.clock import LocalClock, Loop
-from netsim.clock.task import OWNER, Task
+from netsim.clock.clock import Loop
+from netsim.clock.task import OWNER, Task, TaskOwner
+from netsim.context import Context
 from netsim.engine.diagnosis import agent_error, cancelled_error, is_shutdown_error, when
 from netsim.errors import AgentError, NetsimError
-from netsim.transport.context import Context
 from netsim.util.draws import Keys
 
-__all__ = ["AgentTasks", "TaskOwner", "cancel", "detach", "owner_of", "ready_handles", "stop"]
+__all__ = ["AgentTasks", "cancel", "detach", "owner_of", "ready_handles", "stop"]
 
 UNAWAITED = " in a task that is never awaited"
-
-# A number has an agent's key above 12 bits of a count; together they are less than the 61 bits of a hash.
-_COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
-
-
-class TaskOwner:
-    """An agent in its role as the owner of its tasks.
-
-    Attributes
-    ----------
-    numbers : iterator of int
-        The hashes of the agent's tasks and futures.
-    names : iterator of int
-        The numbers in the names of its tasks, from 1.
-    task_factory : callable or None
-        The factory of its tasks, if the agent has set one.
-    """
-
-    __slots__ = ("_tasks", "clock", "name", "names", "numbers", "task_factory")
-
-    def __init__(self, tasks: "AgentTasks", name: Hashable, key: int, clock: LocalClock | None) -> None:
-        self._tasks = tasks
-        self.name = name
-        self.clock = clock
-        self.names = itertools.count(1)
-        self.task_factory: Any = None
-        # The count is in the low bits, so that small sets have the same order in all agents. The key of the name keeps
-        # hashes of different agents apart: with equal ones, dictionaries of all agents' tasks take quadratic time.
-        self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
-
-    def register(self, task: Task[Any]) -> None:
-        """Register a task that the agent made."""
-        self._tasks.register(task, self)
 
 
 class AgentTasks:
@@ -113,7 +79,7 @@ class AgentTasks:
         self._raised: dict[Any, tuple[TaskOwner, str]] = {}
         self._check_scheduled = False
         self.members = {
-            name: TaskOwner(self, name, int(keys[context.number]), context.shared.clock)
+            name: TaskOwner(self.register, name, int(keys[context.number]), context.shared.clock)
             for name, context in contexts.items()
         }
         self.main_tasks: dict[asyncio.Task[Any], Hashable] = {}
@@ -155,9 +121,9 @@ class AgentTasks:
             if not self._unfinished:
                 self._finish()
 
-    def register(self, task: Task[Any], member: TaskOwner) -> None:
+    def register(self, task: Task[Any], name: Hashable) -> None:
         """Keep a reference to an agent's task until the task is done."""
-        self.background[task] = member.name
+        self.background[task] = name
         task.add_done_callback(self._done)
         if self.closed:
             cancel(task)
@@ -177,7 +143,7 @@ class AgentTasks:
 
     def owns(self, owner: object) -> bool:
         """Return whether an owner is an agent of this run."""
-        return isinstance(owner, TaskOwner) and owner._tasks is self
+        return isinstance(owner, TaskOwner) and self.members.get(owner.name) is owner
 
     def has_timers(self) -> bool:
         """Return whether any pending timer belongs to an agent."""

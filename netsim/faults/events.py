@@ -20,7 +20,7 @@ from netsim.util import check
 from netsim.util.draws import plain_name
 
 if TYPE_CHECKING:
-    from netsim.faults.player import Player
+    from netsim.faults.injector import FaultInjector
     from netsim.faults.script import FaultSampler
 
 __all__ = [
@@ -90,13 +90,13 @@ class Fault:
         until: float | None = getattr(self, "until", None)
         return until
 
-    def prepare(self, player: "Player") -> None:
+    def prepare(self, injector: "FaultInjector") -> None:
         """Prepare the fault before the run."""
 
-    def begin(self, player: "Player", number: int) -> None:
+    def begin(self, injector: "FaultInjector", number: int) -> None:
         """Apply the fault in a run; ``number`` is its index in the script."""
 
-    def end(self, player: "Player", number: int) -> None:
+    def end(self, injector: "FaultInjector", number: int) -> None:
         """Undo the fault."""
 
     @classmethod
@@ -173,15 +173,15 @@ class Crash(_OfAgent):
         how = "with" if self.keeps_state else "without"
         return f"agent {self.agent!r} is down {self._span()} and returns {how} its state"
 
-    def prepare(self, player: "Player") -> None:
+    def prepare(self, injector: "FaultInjector") -> None:
         if not self.keeps_state and self.until is not None:
-            player.keep_state(self.agent)
+            injector.keep_state(self.agent)
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.down(self.agent, for_good=self.until is None)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.down(self.agent, for_good=self.until is None)
 
-    def end(self, player: "Player", number: int) -> None:
-        player.back(self.agent, self.keeps_state)
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.back(self.agent, self.keeps_state)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -199,8 +199,8 @@ class Leave(_OfAgent):
     def __str__(self) -> str:
         return f"agent {self.agent!r} leaves at {self.at:g} s"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.down(self.agent, for_good=True)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.down(self.agent, for_good=True)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -229,11 +229,11 @@ class Join(_OfAgent):
     def __str__(self) -> str:
         return f"agent {self.agent!r} joins at {self.at:g} s"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.down(self.agent)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.down(self.agent)
 
-    def end(self, player: "Player", number: int) -> None:
-        player.back(self.agent, keeps_state=True)
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.back(self.agent, keeps_state=True)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -287,11 +287,11 @@ class LinkDown(Fault):
         arrow = "→" if self.one_way else "↔"
         return f"link {self.sender!r} {arrow} {self.receiver!r} is down {self._span()}"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.cut(self._of(player.graph))
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.cut(self._of(injector.graph))
 
-    def end(self, player: "Player", number: int) -> None:
-        player.mend(self._of(player.graph))
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.mend(self._of(injector.graph))
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -333,8 +333,8 @@ class Lose(Fault):
         sender, receiver = self.link
         return f"link {sender!r} → {receiver!r} loses the next frame from {self.at:g} s"
 
-    def begin(self, player: "Player", number: int) -> None:
-        for outbox, link_index in player.outboxes(self.links()):
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        for outbox, link_index in injector.outboxes(self.links()):
             outbox.lose_next(link_index)
 
     @classmethod
@@ -391,11 +391,11 @@ class Partition(Fault):
         who = f"agent {names} is" if len(self.side) == 1 else f"agents {names} are"
         return f"{who} cut off from the others {self._span()}"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.cut(self.cut(player.graph))
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.cut(self.cut(injector.graph))
 
-    def end(self, player: "Player", number: int) -> None:
-        player.mend(self.cut(player.graph))
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.mend(self.cut(injector.graph))
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -433,11 +433,11 @@ class Straggler(_OfAgent):
     def __str__(self) -> str:
         return f"agent {self.agent!r} needs {self.delay:g} s for each message {self._span()}"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.slow(self.agent, self.delay, begins=True)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.slow(self.agent, self.delay, begins=True)
 
-    def end(self, player: "Player", number: int) -> None:
-        player.slow(self.agent, self.delay, begins=False)
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.slow(self.agent, self.delay, begins=False)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -499,11 +499,11 @@ class Move(_OfAgent):
         when = f"at {self.at:g} s" if self.until is None else f"from {self.at:g} s to {self.until:g} s"
         return f"agent {self.agent!r} goes to ({place}) {when}"
 
-    def prepare(self, player: "Player") -> None:
-        player.may_walk(self)
+    def prepare(self, injector: "FaultInjector") -> None:
+        injector.may_walk(self)
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.walk(self)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.walk(self)
 
 
 @dataclass(frozen=True)
@@ -552,8 +552,8 @@ class Rewire(Fault):
         times = f", {self.repeat} times" if self.repeat > 1 else ""
         return f"{len(self.graphs)} graphs follow one another, each {self.every:g} s{times}, from {self.at:g} s"
 
-    def begin(self, player: "Player", number: int) -> None:
-        player.rewire(self, 0)
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.rewire(self, 0)
 
 
 def _links_in(graph: Any) -> Links:
@@ -665,12 +665,12 @@ class Jitter(Fault):
         where = f" on {len(self.on)} links" if self.on else ""
         return f"up to {self.most:g} s of jitter{where} {self._span()}"
 
-    def begin(self, player: "Player", number: int) -> None:
-        for outbox, link_index in player.outboxes(self.on):
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        for outbox, link_index in injector.outboxes(self.on):
             outbox.begin_jitter(link_index, number, self.most, self.begins)
 
-    def end(self, player: "Player", number: int) -> None:
-        for outbox, link_index in player.outboxes(self.on):
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        for outbox, link_index in injector.outboxes(self.on):
             outbox.end_jitter(link_index, number)
 
     @classmethod

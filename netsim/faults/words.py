@@ -15,7 +15,7 @@ from netsim.errors import BadInput
 from netsim.faults.events import Crash, Fault, LinkDown, Lose, Partition, Straggler
 from netsim.faults.script import Faults
 
-__all__ = ["FORMS", "Order", "append", "appending", "joined", "parse", "spoken"]
+__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
@@ -293,7 +293,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
 # --- from faults to words ---------------------------------------------------------------------------------------------
 
 
-def spoken(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
+def as_text(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
     """Write faults in words, such that `parse` restores them; "" for no faults.
 
     Returns None if that is not possible: some kinds of fault have no words, and different nodes' names may have the

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.engine.observers import Viewer
 from netsim.errors import NetsimError, one_line
 from netsim.live.view import RunView
@@ -32,7 +32,7 @@ from netsim.util import check
 __all__ = ["Answer", "Loopback", "ViewServer", "live_view"]
 
 # Real seconds without a request after which no page is taken to be open; a hidden page asks once a minute.
-_PATIENCE = 90.0
+_PAGE_TIMEOUT = 90.0
 
 # Real seconds within which an open page asks.
 _ABRUPT = 2.0
@@ -153,7 +153,7 @@ class ViewServer:
         """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, where that is known."""
         return partial(self._add, about, length)
 
-    def _add(self, about: About, length: float | None, run: Run, scene: Scene) -> RunView:
+    def _add(self, about: About, length: float | None, run: Run, scene: RunMetadata) -> RunView:
         """Return the view of a run that begins."""
         # All runs before it together keep no more frames than one.
         room = self._most
@@ -168,7 +168,7 @@ class ViewServer:
         self._asked = time.monotonic()
         if not self._is_fetched():
             self._report("the page is served until it has all of it; Ctrl-C ends that")
-        while not self._is_fetched() and time.monotonic() - self._asked < _PATIENCE:
+        while not self._is_fetched() and time.monotonic() - self._asked < _PAGE_TIMEOUT:
             time.sleep(0.05)
         # An open page asks once more, and learns that there is nothing more to ask.
         last = time.monotonic()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from netsim.accounting.captions import LABELLED, Captions
 from netsim.accounting.ledger import Ledger
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import STREAMS
 from netsim.core.records import IN_FLIGHT
 from netsim.errors import NetsimError, one_line
@@ -49,7 +49,14 @@ class RunView:
     """
 
     def __init__(
-        self, number: int, about: About, most: int, pace: float | None, length: float | None, run: Run, scene: Scene
+        self,
+        number: int,
+        about: About,
+        most: int,
+        pace: float | None,
+        length: float | None,
+        run: Run,
+        scene: RunMetadata,
     ) -> None:
         self.number, self.about, self.held, self.fetched = number, about, 0, False
         self._most, self._pace, self._length = most, pace, length
@@ -69,15 +76,15 @@ class RunView:
 
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
-    def look(self, scene: Scene) -> None:
+    def look(self, scene: RunMetadata) -> None:
         """Read what happened since the last look."""
         self._look(scene, running=True, why="")
 
-    def end(self, scene: Scene, error: NetsimError | None) -> None:
+    def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
         """Read the rest."""
         self._look(scene, running=False, why="" if error is None else one_line(error))
 
-    def _look(self, scene: Scene, running: bool, why: str) -> None:
+    def _look(self, scene: RunMetadata, running: bool, why: str) -> None:
         if not self._snapshot["running"]:
             return
         try:
@@ -98,7 +105,7 @@ class RunView:
             with self._lock:
                 self._snapshot = self._snapshot | {"running": False, "why": why}
 
-    def _snapshot_of(self, scene: Scene) -> dict[str, Any]:
+    def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
         """Return what is known of the run at a look, apart from its frames, rows and states."""
         ledger = self._run.ledger
         kinds = texts(ledger.tally.kinds)
@@ -108,7 +115,7 @@ class RunView:
         faults = [dict(fault) for fault in scene.faults]
         return known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": remarks(kinds, scene)}
 
-    def _excerpt(self, scene: Scene) -> "_Excerpt":
+    def _excerpt(self, scene: RunMetadata) -> "_Excerpt":
         """Return the agents' notes so far, as a log without frames."""
         return _excerpt(self._run.ledger, scene, {"notes": self._said.notes()}, self._said.texts)
 
@@ -169,7 +176,7 @@ class _Excerpt:
 
     agents: Sequence[Any]
     kinds: list[str]
-    scene: Scene | None
+    scene: RunMetadata | None
     links: tuple[Ints, Ints]
     records: Records
     texts: list[str]
@@ -182,7 +189,7 @@ class _Excerpt:
             yield self.records[stream]
 
 
-def _excerpt(ledger: Ledger, scene: Scene, records: Records | None = None, said: Sequence[str] = ()) -> _Excerpt:
+def _excerpt(ledger: Ledger, scene: RunMetadata, records: Records | None = None, said: Sequence[str] = ()) -> _Excerpt:
     links = ledger.senders, ledger.receivers
     return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, links, records or {}, list(said))
 
@@ -207,7 +214,7 @@ class PendingFrames:
         self._kept: Records = {name: np.empty(0, STREAMS[name]) for name in ("sent", "details", "left")}
         self._labels, self._labels_seen = np.empty(0, LABELLED), 0
 
-    def look(self, scene: Scene, over: bool) -> tuple[Columns, Columns]:
+    def look(self, scene: RunMetadata, over: bool) -> tuple[Columns, Columns]:
         """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
 
         Once the run is ``over``, all have ended. Under way ``end`` is infinite, and ``depart`` where it is not known.
@@ -238,7 +245,7 @@ class PendingFrames:
             said.forget_labels()
             self._labels_seen = 0
 
-    def _frames(self, scene: Scene, records: Records) -> tuple[Columns, int]:
+    def _frames(self, scene: RunMetadata, records: Records) -> tuple[Columns, int]:
         """Return the frames of some records, and the number of the cause "in_flight"."""
         # A reader's memory grows with an agent's largest number, so those that occur here are numbered anew, from 0.
         by_key = {name: self._message(records[name]["key"]) for name in ("exits", "left", "in_flight")}

@@ -33,7 +33,7 @@ __all__ = ["ClusterCrew", "Member"]
 
 # Real seconds to wait for the scheduler and the cluster's workers; for the first message in a call of `Member.take`;
 # and for further messages after it.
-_PATIENCE, _POLL, _BATCH = 30.0, 1.0, 0.25
+_TIMEOUT, _POLL, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
@@ -129,9 +129,9 @@ class ClusterCrew:
             how = "in netsim's clone, pip install '.[dask]'"
             raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
         try:
-            self._client = Client(address, timeout=_PATIENCE, set_as_default=False)
+            self._client = Client(address, timeout=_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError):
-            wanted = f"the address of a Dask scheduler, such as tcp://127.0.0.1:8786; none answered in {_PATIENCE:g} s"
+            wanted = f"the address of a Dask scheduler, such as tcp://127.0.0.1:8786; none answered in {_TIMEOUT:g} s"
             raise check.refuse("dask", address, wanted) from None
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
@@ -164,10 +164,10 @@ class ClusterCrew:
     def _hosts(self, count: int, address: str) -> list[str]:
         """Return the cluster's workers that the run uses; raises BadInput if there are fewer than ``count``."""
         try:
-            self._client.wait_for_workers(count, timeout=_PATIENCE)
+            self._client.wait_for_workers(count, timeout=_TIMEOUT)
         except TimeoutError:
             there = len(self._client.scheduler_info(n_workers=-1)["workers"])
-            wanted = f"a scheduler with {count} workers; it has {there} after {_PATIENCE:g} s"
+            wanted = f"a scheduler with {count} workers; it has {there} after {_TIMEOUT:g} s"
             raise check.refuse("dask", address, wanted) from None
         return sorted(self._client.nthreads())[:count]
 

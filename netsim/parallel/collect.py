@@ -27,7 +27,7 @@ SILENCE = 5.0
 """Real seconds without a message after which a crew looks for silent workers."""
 
 # Real seconds for workers to end after the run is interrupted.
-_PATIENCE = 5.0
+_END_TIMEOUT = 5.0
 
 
 class Crew(Protocol):
@@ -110,7 +110,7 @@ class Collector:
             # After a Ctrl-C, say, the workers' counts so far are the partial result.
             error.run = self._result  # type: ignore[attr-defined]
             self._stop()
-            self._receive(_PATIENCE)
+            self._receive(_END_TIMEOUT)
             self._finish()
             raise
         finally:

@@ -1,11 +1,9 @@
 """Run a network over several workers: processes of this machine, or workers of a Dask cluster."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND
 from netsim.engine.runtime import Action, Runtime
 from netsim.parallel.collect import Collector, Crew, must_split
 from netsim.parallel.local import LocalCrew
@@ -13,10 +11,7 @@ from netsim.parallel.partition import partition
 from netsim.parallel.worker import Assignment
 from netsim.run import Run, is_split
 
-if TYPE_CHECKING:
-    from netsim.network import Network
-
-__all__ = ["run_in_workers", "spread"]
+__all__ = ["run_in_workers"]
 
 
 def run_in_workers(
@@ -43,20 +38,3 @@ def run_in_workers(
 
         crew = ClusterCrew(assignment, workers, dask)
     return Collector(settings, result, crew, workers).collect()
-
-
-@contextmanager
-def spread(workers: int, dask: str | None = None) -> Iterator[None]:
-    """Spread all runs inside the context over several workers; one worker without Dask changes nothing."""
-    if workers == 1 and dask is None:
-        yield
-        return
-
-    def play(network: "Network", settings: Settings, result: Run) -> Run:
-        return network.play_in_workers(settings, result, workers, dask)
-
-    token = BACKEND.set(play)
-    try:
-        yield
-    finally:
-        BACKEND.reset(token)

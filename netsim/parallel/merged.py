@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim.accounting.captions import Captions
 from netsim.accounting.ledger import Ledger
-from netsim.accounting.scene import Scene, positions_of
+from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.core.records import ALL_CAUSES, KEPT, SUMMED
 from netsim.core.tally import Tally
 from netsim.engine.build import Settings, ends_of_links
@@ -46,7 +46,7 @@ def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) 
         "last_round": 0 if run.node is None else run.node.last_round(),
         "ended_at": run.result.ended_at,
         "captions": None if ledger.captions is None else ledger.captions.arranged(),
-        "faults": run.player.record.spans,
+        "faults": run.injector.record.spans,
         "changes": None if run.result.watch is None else run.result.watch.packed(),
     }
 
@@ -115,7 +115,7 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         # Each worker records the faults of all agents, but a worker that ended early has fewer of them.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
-        ledger.scene = Scene(settings.round_period, result.ended_at, medium, places, last, faults=faults)
+        ledger.scene = RunMetadata(settings.round_period, result.ended_at, medium, places, last, faults=faults)
         ledger.captions = Captions()
         for part in parts:
             if part["captions"] is not None:

@@ -36,7 +36,7 @@ class _Kept:
     __hash__ = object.__hash__
 
 
-class Stayed:
+class WorkerOnly:
     """Placeholder, in the caller's agent, for a value that cannot leave its worker; any use raises AgentError."""
 
     def __init__(self, why: str) -> None:
@@ -54,7 +54,7 @@ class Stayed:
     __call__ = __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __array__ = __enter__ = _refuse
 
     def __reduce__(self) -> Any:
-        return Stayed, (vars(self)["_why"],)
+        return WorkerOnly, (vars(self)["_why"],)
 
 
 class _Pickler(pickle.Pickler):
@@ -112,7 +112,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return the changes since the last call, for `learn`; `Stayed` replaces values that cannot be pickled."""
+        """Return the changes since the last call, for `learn`; `WorkerOnly` replaces values that cannot be pickled."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -151,13 +151,13 @@ class StateSender:
             self._numbers = {id(each): self._number_by_name[name] for name, each in self._agents.items()}
         return self._numbers.get(id(agent))
 
-    def _stayed(self, name: Hashable, key: str, value: Any) -> Stayed:
+    def _stayed(self, name: Hashable, key: str, value: Any) -> WorkerOnly:
         try:
             self._pickled(value)
             why = "it changes"
         except Exception as error:
             why = one_line(error)
-        return Stayed(
+        return WorkerOnly(
             f"agent {name!r}: its attribute {key!r} ({type(value).__name__}) stayed in its worker, "
             f"because it cannot be pickled: {why}"
         )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, LEFT, RADIO_CAUSES, key_shift
 from netsim.errors import BadInput
 from netsim.util import check, draws
@@ -49,7 +49,7 @@ class Log(Protocol):
         """The texts of labels and notes."""
 
     @property
-    def scene(self) -> Scene | None:
+    def scene(self) -> RunMetadata | None:
         """Where and when the run took place."""
 
     @property

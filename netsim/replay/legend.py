@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.looks import Looks, head, is_log, mark, shape
-from netsim.replay.story import Story
+from netsim.replay.run_history import RunHistory
+from netsim.replay.style_sheet import StyleSheet, head, is_log, mark, shape
 
 __all__ = ["MARKED", "REPLY", "Entry", "crashed", "entries", "heading", "legend", "shortened", "strokes"]
 
@@ -55,25 +55,27 @@ def shortened(text: str, size: float, room: float, bold: bool = False) -> str:
     return text[:count] + "…" if count else ""
 
 
-def entries(story: Story, looks: Looks, rows: NDArray[np.int64], *, arrows: bool) -> list[Entry]:
+def entries(run: RunHistory, styles: StyleSheet, rows: NDArray[np.int64], *, arrows: bool) -> list[Entry]:
     """Return the entries for some frames and for all states; ``arrows``: of lines, else of shapes."""
-    found = list(_states(story, looks, arrows))
-    some_down = any(story.down(agent) for agent in range(len(story.agents)))
+    found = list(_states(run, styles, arrows))
+    some_down = any(run.down(agent) for agent in range(len(run.agents)))
     if some_down:
-        found.append(Entry(_line(looks.down.colour, 2, looks.down.dash) if arrows else _down(looks), "", "down", "ink"))
-    columns = story.columns
+        found.append(
+            Entry(_line(styles.down.colour, 2, styles.down.dash) if arrows else _down(styles), "", "down", "ink")
+        )
+    columns = run.columns
     for number in np.unique(columns["kind"][rows]).tolist():
-        kind = story.kinds[number]
-        style = looks.kinds[kind]
-        found.append(Entry(_arrow(looks, kind) if arrows else _dot(looks, kind), kind, "", style.colour))
-    if arrows and len(rows) < MARKED and story.overtook[rows].any():
+        kind = run.kinds[number]
+        style = styles.kinds[kind]
+        found.append(Entry(_arrow(styles, kind) if arrows else _dot(styles, kind), kind, "", style.colour))
+    if arrows and len(rows) < MARKED and run.overtook[rows].any():
         found.append(Entry(_overtaking, "", "overtook another of its link", "ink"))
     if columns["reply"][rows].any():
         found.append(Entry(_reply if arrows else _hollow, "", "reply", "ink"))
     for number in np.unique(columns["cause"][rows]).tolist():
-        name = story.causes[number]
+        name = run.causes[number]
         if number and (arrows or name != "in_flight"):
-            found.append(Entry(_ending(looks, name), "", looks.cause(name).words or name, "ink"))
+            found.append(Entry(_ending(styles, name), "", styles.cause(name).words or name, "ink"))
     return found
 
 
@@ -101,17 +103,17 @@ def legend(drawing: Drawing, listed: Sequence[Entry], k: float) -> float:
     return top
 
 
-def _states(story: Story, looks: Looks, arrows: bool) -> Iterable[Entry]:
-    if story.has_words:
-        for word in story.words:
-            style = looks.roles[word]
-            sample = _line(style.colour, style.weight, style.dash) if arrows else _shape(looks, word)
+def _states(run: RunHistory, styles: StyleSheet, arrows: bool) -> Iterable[Entry]:
+    if run.has_words:
+        for word in run.words:
+            style = styles.roles[word]
+            sample = _line(style.colour, style.weight, style.dash) if arrows else _shape(styles, word)
             # True and False say nothing without the state's name.
-            yield Entry(sample, f"{story.state} {word}" if word in ("True", "False") else word, "", style.colour)
-    elif math.isfinite(story.extent[0]):
-        low, high = story.extent
+            yield Entry(sample, f"{run.state} {word}" if word in ("True", "False") else word, "", style.colour)
+    elif math.isfinite(run.extent[0]):
+        low, high = run.extent
         ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}{', logarithmic' * is_log(low, high)}"
-        yield Entry(_ramp(looks, story.extent), str(story.state), ends, "ink")
+        yield Entry(_ramp(styles, run.extent), str(run.state), ends, "ink")
 
 
 def _line(colour: str, width: float, dash: tuple[float, ...]) -> Callable[[Drawing, float, float, float], None]:
@@ -122,24 +124,24 @@ def _line(colour: str, width: float, dash: tuple[float, ...]) -> Callable[[Drawi
     return sample
 
 
-def _shape(looks: Looks, word: str) -> Callable[[Drawing, float, float, float], None]:
+def _shape(styles: StyleSheet, word: str) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = looks.roles[word]
+        style = styles.roles[word]
         shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 7 * k, Pen("ink", style.colour, k))
 
     return sample
 
 
-def _down(looks: Looks) -> Callable[[Drawing, float, float, float], None]:
+def _down(styles: StyleSheet) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        crashed(drawing, looks, x + 0.6 * _SAMPLE * k, y, 7 * k, k)
+        crashed(drawing, styles, x + 0.6 * _SAMPLE * k, y, 7 * k, k)
 
     return sample
 
 
-def crashed(drawing: Drawing, looks: Looks, x: float, y: float, radius: float, k: float) -> None:
+def crashed(drawing: Drawing, styles: StyleSheet, x: float, y: float, radius: float, k: float) -> None:
     """Draw an agent that is down."""
-    colour = looks.down.colour
+    colour = styles.down.colour
     drawing.circle(x, y, radius, Pen(colour, "paper", 1.8 * k, (0.1, 4 * k), rounded=True))
     cross, at = 0.4 * radius, (x + 0.8 * radius, y - 0.8 * radius)
     for way in (1, -1):
@@ -147,9 +149,9 @@ def crashed(drawing: Drawing, looks: Looks, x: float, y: float, radius: float, k
         drawing.line(ends, Pen(colour, width=2.2 * k, rounded=True))
 
 
-def _arrow(looks: Looks, kind: str) -> Callable[[Drawing, float, float, float], None]:
+def _arrow(styles: StyleSheet, kind: str) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = looks.kinds[kind]
+        style = styles.kinds[kind]
         dash = tuple(k * each for each in style.dash)
         drawing.line([(x, y), (x + (_SAMPLE - 7) * k, y)], Pen(style.colour, width=style.weight * k, dash=dash))
         head(drawing, style, (x + _SAMPLE * k, y), (1.0, 0.0), k)
@@ -157,9 +159,9 @@ def _arrow(looks: Looks, kind: str) -> Callable[[Drawing, float, float, float], 
     return sample
 
 
-def _dot(looks: Looks, kind: str) -> Callable[[Drawing, float, float, float], None]:
+def _dot(styles: StyleSheet, kind: str) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = looks.kinds[kind]
+        style = styles.kinds[kind]
         shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 5 * k, Pen("paper", style.colour, k))
 
     return sample
@@ -187,15 +189,15 @@ def _hollow(drawing: Drawing, x: float, y: float, k: float) -> None:
     drawing.circle(x + 0.6 * _SAMPLE * k, y, 4.5 * k, Pen("soft", "paper", 1.8 * k))
 
 
-def _ending(looks: Looks, cause: str) -> Callable[[Drawing, float, float, float], None]:
+def _ending(styles: StyleSheet, cause: str) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
         drawing.line([(x, y), (x + 0.75 * _SAMPLE * k, y)], Pen("soft", width=1.3 * k))
-        mark(drawing, looks.cause(cause), x + 0.8 * _SAMPLE * k, y, 4.5 * k)
+        mark(drawing, styles.cause(cause), x + 0.8 * _SAMPLE * k, y, 4.5 * k)
 
     return sample
 
 
-def _ramp(looks: Looks, extent: tuple[float, float]) -> Callable[[Drawing, float, float, float], None]:
+def _ramp(styles: StyleSheet, extent: tuple[float, float]) -> Callable[[Drawing, float, float, float], None]:
     def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
         low, high = extent
         steps = 1 if low == high else 17
@@ -203,7 +205,7 @@ def _ramp(looks: Looks, extent: tuple[float, float]) -> Callable[[Drawing, float
         for number in range(steps):
             share = (number + 0.5) / steps
             value = low * (high / low) ** share if is_log(low, high) else low + (high - low) * share
-            colour = looks.number(value, extent)
+            colour = styles.number(value, extent)
             # A little wider, or the ground would shine through between two.
             right = x + wide * (number + 1) + (0.4 if number < steps - 1 else 0)
             drawing.box(x + wide * number, y - 5 * k, right, y + 5 * k, Pen(fill=colour))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.legend import crashed, entries, heading, legend, shortened
-from netsim.replay.looks import Looks, mark, shape
-from netsim.replay.spacetime import Box, Room, short_words
-from netsim.replay.story import Fault, Span, Story, few, seconds
+from netsim.replay.run_history import Fault, RunHistory, Span, few, seconds
+from netsim.replay.spacetime import Box, OccupancyGrid, short_words
+from netsim.replay.style_sheet import StyleSheet, mark, shape
 
 __all__ = ["MapView"]
 
@@ -31,8 +31,8 @@ class MapView:
 
     Parameters
     ----------
-    story : Story
-    looks : Looks
+    run : RunHistory
+    styles : StyleSheet
     begin, end : float
         In seconds: what its strip of time shows, and its legend explains.
     size : (float, float)
@@ -44,21 +44,28 @@ class MapView:
     """
 
     def __init__(
-        self, story: Story, looks: Looks, begin: float, end: float, size: tuple[float, float], k: float, hold: float
+        self,
+        run: RunHistory,
+        styles: StyleSheet,
+        begin: float,
+        end: float,
+        size: tuple[float, float],
+        k: float,
+        hold: float,
     ) -> None:
-        self.story, self.looks, self.begin, self.end, self.k, self.hold = story, looks, begin, end, k, hold
-        self._size, self._rows = size, story.rows(begin, end)
+        self.run, self.styles, self.begin, self.end, self.k, self.hold = run, styles, begin, end, k, hold
+        self._size, self._rows = size, run.rows(begin, end)
         times = " to ".join(seconds(each, end - begin) for each in (begin, end))
-        self._title = Drawing(*size, story.title, f"The map, {times}")
-        top = heading(self._title, story.title, story.command, k)
+        self._title = Drawing(*size, run.title, f"The map, {times}")
+        top = heading(self._title, run.title, run.command, k)
         self._top = top + 26 * k
-        listed = entries(story, looks, self._rows, arrows=False)
+        listed = entries(run, styles, self._rows, arrows=False)
         self._bottom = legend(self._title, listed, k) - 20 * k
-        self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(self._area / max(len(story.agents), 6))))
-        self._notes, self._flying = list(story.notes()), 0
+        self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(self._area / max(len(run.agents), 6))))
+        self._notes, self._flying = list(run.notes()), 0
         self._kept: dict[int, tuple[Box, str]] | None = None
         # Where agents stand still they are put once.
-        self._still = None if story.meta["paths"] else self._put(story.places(0.0))
+        self._still = None if run.meta["paths"] else self._put(run.places(0.0))
 
     @property
     def _area(self) -> float:
@@ -68,15 +75,15 @@ class MapView:
         """Return the map at a time (s)."""
         drawing = Drawing(*self._size, self._title.title, self._title.about)
         drawing.extend(self._title)
-        places = self._put(self.story.places(time)) if self._still is None else self._still
-        room = Room()
+        places = self._put(self.run.places(time)) if self._still is None else self._still
+        grid = OccupancyGrid()
         self._draw_links(drawing, places, time)
         flying = self._draw_frames(drawing, places, time)
         ended = self._draw_ends(drawing, places, time)
-        self._draw_agents(drawing, places, time, room)
+        self._draw_agents(drawing, places, time, grid)
         for _, x, y in (*flying, *ended):
-            room.take((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
-        self._draw_labels(drawing, flying, room)
+            grid.occupy((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
+        self._draw_labels(drawing, flying, grid)
         self._draw_clock(drawing, time, self._flying)
         self._draw_strip(drawing, time)
         return drawing
@@ -85,7 +92,7 @@ class MapView:
 
     def _put(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return places in pixels; agents that would hide one another are pushed apart."""
-        everywhere = self.story.everywhere
+        everywhere = self.run.everywhere
         low, high = everywhere.min(axis=0, initial=math.inf), everywhere.max(axis=0, initial=-math.inf)
         rim = self._radius + 22 * self.k
         room = np.array([self._size[0] - 2 * rim, self._bottom - self._top - 2 * rim])
@@ -95,7 +102,7 @@ class MapView:
         scale = scale if math.isfinite(scale) else 0.0
         middle = np.array([self._size[0] / 2, (self._top + self._bottom) / 2])
         put = middle + (places - (low + high) / 2) * scale * np.array([1.0, -1.0])
-        return put if self.story.meta["paths"] or len(put) > 400 else self._pushed(put, rim)
+        return put if self.run.meta["paths"] or len(put) > 400 else self._pushed(put, rim)
 
     def _pushed(self, put: NDArray[np.float64], rim: float) -> NDArray[np.float64]:
         gap = 2.3 * self._radius
@@ -117,8 +124,8 @@ class MapView:
     # --- links and frames ---------------------------------------------------------------------------------------------
 
     def _draw_links(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> None:
-        k, cut = self.k, self.story.cut_at(time)
-        links = self.story.meta["links"]
+        k, cut = self.k, self.run.cut_at(time)
+        links = self.run.meta["links"]
         width = 0.4 * k if len(links) > 1500 else 1.2 * k
         for one, other in links:
             ends = [tuple(places[one]), tuple(places[other])]
@@ -129,12 +136,12 @@ class MapView:
 
     def _place(self, places: NDArray[np.float64], row: int, time: float) -> tuple[float, float]:
         """Return where a frame is, or was when it ended; lanes keep the two directions of a link apart."""
-        columns = self.story.columns
+        columns = self.run.columns
         i, j = int(columns["sender"][row]), int(columns["receiver"][row])
         (x, y), (dx, dy) = places[i], places[j] - places[i]
         length = math.hypot(dx, dy) or 1.0
-        begin, until = float(columns["depart"][row]), float(self.story.until[row])
-        reach = self.looks.cause(self.story.causes[columns["cause"][row]]).reach
+        begin, until = float(columns["depart"][row]), float(self.run.until[row])
+        reach = self.styles.cause(self.run.causes[columns["cause"][row]]).reach
         share = 1.0 if time >= until else (time - begin) / (until - begin) if time > begin else 0.0
         rim, lane = min(self._radius, length / 3), min(5 * self.k, 0.4 * self._radius)
         along = rim + (length - 2 * rim) * share * reach
@@ -142,14 +149,14 @@ class MapView:
 
     def _draw_frames(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
         """Draw what is under way, or waits in its sender's queue; return it with its places."""
-        columns, rows = self.story.columns, self._rows
-        flying = rows[(columns["start"][rows] <= time) & (self.story.until[rows] > time)]
+        columns, rows = self.run.columns, self._rows
+        flying = rows[(columns["start"][rows] <= time) & (self.run.until[rows] > time)]
         self._flying = len(flying)
         k, size = self.k, (2.6 if len(flying) > _MANY else 5.0) * self.k
         found = []
         for row in few(flying, _DRAWN).tolist():
             x, y = self._place(places, row, time)
-            style = self.looks.kinds[self.story.kinds[columns["kind"][row]]]
+            style = self.styles.kinds[self.run.kinds[columns["kind"][row]]]
             waits, reply = time < columns["depart"][row], columns["reply"][row]
             colour = "soft" if waits else style.colour
             pen = Pen(colour, "paper", 1.8 * k) if reply else Pen("paper", colour, k)
@@ -159,91 +166,91 @@ class MapView:
 
     def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
         """Draw a mark where a frame ended that did not arrive, for a while; return them with their places."""
-        columns, rows = self.story.columns, self._rows
+        columns, rows = self.run.columns, self._rows
         ends, found = columns["end"][rows], []
         ended = rows[(ends <= time) & (ends > time - self.hold) & (columns["cause"][rows] > 0)]
         for row in few(ended, _DRAWN).tolist():
-            cause = self.story.causes[columns["cause"][row]]
+            cause = self.run.causes[columns["cause"][row]]
             if cause != "in_flight":
                 x, y = self._place(places, row, time)
-                mark(drawing, self.looks.cause(cause), x, y, 5.5 * self.k)
+                mark(drawing, self.styles.cause(cause), x, y, 5.5 * self.k)
                 found.append((row, x, y))
         return found
 
-    def _draw_labels(self, drawing: Drawing, flying: list[_Placed], room: Room) -> None:
+    def _draw_labels(self, drawing: Drawing, flying: list[_Placed], grid: OccupancyGrid) -> None:
         """Draw the labels of frames where there is room, if there are few."""
-        columns, size, k = self.story.columns, 11 * self.k, self.k
+        columns, size, k = self.run.columns, 11 * self.k, self.k
         if len(flying) > _LABELLED:
             return
         for row, x, y in flying:
-            kind, label = self.story.kinds[columns["kind"][row]], self.story.label(row)
-            text = f"{kind} {label}" if label else kind if len(self.story.kinds) > 1 else ""
+            kind, label = self.run.kinds[columns["kind"][row]], self.run.label(row)
+            text = f"{kind} {label}" if label else kind if len(self.run.kinds) > 1 else ""
             wide = width_of(text, size)
             for left in (x + 8 * k, x - wide - 8 * k):
                 box = (left, y - 0.6 * size, left + wide, y + 0.6 * size)
-                if text and box[0] > 0 and box[2] < self._size[0] and room.is_free(box):
-                    room.take(box)
-                    drawing.word(left, y + 0.36 * size, text, size, self.looks.kinds[kind].colour)
+                if text and box[0] > 0 and box[2] < self._size[0] and grid.is_free(box):
+                    grid.occupy(box)
+                    drawing.word(left, y + 0.36 * size, text, size, self.styles.kinds[kind].colour)
                     break
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
-    def _draw_agents(self, drawing: Drawing, places: NDArray[np.float64], time: float, room: Room) -> None:
-        story, k, radius = self.story, self.k, self._radius
+    def _draw_agents(self, drawing: Drawing, places: NDArray[np.float64], time: float, grid: OccupancyGrid) -> None:
+        run, k, radius = self.run, self.k, self._radius
         size = max(9 * k, min(13 * k, 0.75 * radius))
-        named = len(story.agents) <= _NAMED
-        inside = all(width_of(name, size, True) < 1.6 * radius for name in story.agents)
+        named = len(run.agents) <= _NAMED
+        inside = all(width_of(name, size, True) < 1.6 * radius for name in run.agents)
         slots = self._slots(places, inside) if named else {}
         for agent, (x, y) in enumerate(places.tolist()):
-            down = story.down_at(agent, time)
+            down = run.down_at(agent, time)
             colour, words, ink = self._state(agent, time, down)
-            room.take((x - radius, y - radius, x + radius, y + radius))
+            grid.occupy((x - radius, y - radius, x + radius, y + radius))
             if down is not None:
-                crashed(drawing, self.looks, x, y, radius, k)
+                crashed(drawing, self.styles, x, y, radius, k)
             else:
-                span = story.span_at(agent, time)
-                name = self.looks.roles[span.word].shape if span is not None and span.word is not None else "circle"
+                span = run.span_at(agent, time)
+                name = self.styles.roles[span.word].shape if span is not None and span.word is not None else "circle"
                 shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k))
             if named and inside:
-                drawing.word(x, y + 0.36 * size, story.agents[agent], size, ink, bold=True, anchor="middle", rim="")
+                drawing.word(x, y + 0.36 * size, run.agents[agent], size, ink, bold=True, anchor="middle", rim="")
             below = words if inside else f"{self._names[agent]} {words}".strip()
             if below and agent in slots:
-                self._draw_words(drawing, room, slots[agent], below, colour if colour.startswith("role") else "ink")
-        self._draw_notes(drawing, places, time, room)
+                self._draw_words(drawing, grid, slots[agent], below, colour if colour.startswith("role") else "ink")
+        self._draw_notes(drawing, places, time, grid)
 
     @cached_property
     def _names(self) -> list[str]:
         """The agents' names as they stand beside them: a long one would have no room anywhere."""
-        return [shortened(name, 11 * self.k, 152 * self.k, True) for name in self.story.agents]
+        return [shortened(name, 11 * self.k, 152 * self.k, True) for name in self.run.agents]
 
     def _slots(self, places: NDArray[np.float64], inside: bool) -> dict[int, tuple[Box, str]]:
         """Return a free box beside agents for the widest words that it may have: below, above, right or left of it."""
         if self._still is not None and self._kept is not None:
             return self._kept
-        story, radius, k = self.story, self._radius, self.k
-        room = Room()
+        run, radius, k = self.run, self._radius, self.k
+        grid = OccupancyGrid()
         found: dict[int, tuple[Box, str]] = {}
         for x, y in places.tolist():
-            room.take((x - radius, y - radius, x + radius, y + radius))
+            grid.occupy((x - radius, y - radius, x + radius, y + radius))
         far, high = radius + 3 * k, 11 * k
         for agent, (x, y) in enumerate(places.tolist()):
-            states = dict.fromkeys(self._words_of(each) for each in story.spans[agent])
+            states = dict.fromkeys(self._words_of(each) for each in run.spans[agent])
             texts = [*states] if inside else [f"{self._names[agent]} {each}".strip() for each in (*states, "")]
-            texts += ["down"] if inside and story.down(agent) else []
+            texts += ["down"] if inside and run.down(agent) else []
             wide = max((width_of(each, high, True) for each in texts), default=0.0)
             sides = ((x - wide / 2, y + far, "middle"), (x - wide / 2, y - far - high, "middle"))
             for left, top, anchor in (*sides, (x + far, y - high / 2, "start"), (x - far - wide, y - high / 2, "end")):
                 box = (left - 1, top, left + wide + 1, top + high)
-                if room.is_free(box):
-                    room.take(box)
+                if grid.is_free(box):
+                    grid.occupy(box)
                     found[agent] = box, anchor
                     break
         self._kept = found
         return found
 
-    def _draw_words(self, drawing: Drawing, room: Room, slot: tuple[Box, str], text: str, colour: str) -> None:
+    def _draw_words(self, drawing: Drawing, grid: OccupancyGrid, slot: tuple[Box, str], text: str, colour: str) -> None:
         (left, top, right, bottom), anchor = slot
-        room.take(slot[0])
+        grid.occupy(slot[0])
         x = {"middle": (left + right) / 2, "start": left, "end": right}[anchor]
         drawing.word(x, top + 0.86 * (bottom - top), text, 11 * self.k, colour, bold=True, anchor=anchor)
 
@@ -251,28 +258,28 @@ class MapView:
         """Return an agent's colour, the words below it, and the colour of letters on it."""
         if down is not None:
             return "paper", "down", "ink"
-        span = self.story.span_at(agent, time)
+        span = self.run.span_at(agent, time)
         if span is None:
             return "panel", "", "ink"
         if span.word is not None:
-            return self.looks.roles[span.word].colour, self._words_of(span), "paper"
+            return self.styles.roles[span.word].colour, self._words_of(span), "paper"
         if not math.isfinite(span.number):
             return "panel", "", "ink"
-        colour = self.looks.number(span.number, self.story.extent)
+        colour = self.styles.number(span.number, self.run.extent)
         bright = sum(int(colour[i : i + 2], 16) * share for i, share in ((1, 0.3), (3, 0.59), (5, 0.11)))
         return colour, self._words_of(span), "#14181d" if bright > 120 else "#ffffff"
 
     def _words_of(self, span: Span) -> str:
         if span.word is not None:
             return span.text
-        return f"{self.story.state} {span.number:.3g}" if self._short_numbers and math.isfinite(span.number) else ""
+        return f"{self.run.state} {span.number:.3g}" if self._short_numbers and math.isfinite(span.number) else ""
 
     @cached_property
     def _short_numbers(self) -> bool:
-        spans = [each.number for listed in self.story.spans for each in listed if math.isfinite(each.number)]
-        return len(str(self.story.state)) <= 10 and all(len(f"{each:g}") <= 4 for each in spans)
+        spans = [each.number for listed in self.run.spans for each in listed if math.isfinite(each.number)]
+        return len(str(self.run.state)) <= 10 and all(len(f"{each:g}") <= 4 for each in spans)
 
-    def _draw_notes(self, drawing: Drawing, places: NDArray[np.float64], time: float, room: Room) -> None:
+    def _draw_notes(self, drawing: Drawing, places: NDArray[np.float64], time: float, grid: OccupancyGrid) -> None:
         k, size = self.k, 11 * self.k
         for when, agent, text in self._notes:
             if not when <= time < when + 2 * self.hold:
@@ -284,19 +291,19 @@ class MapView:
             top = y - self._radius - 22 * k
             drawing.box(left, top, left + wide, top + 16 * k, Pen("ink", "paper", 1.2 * k, (2 * k, 2 * k)), 4 * k)
             drawing.word(left + 4.5 * k, top + 12 * k, shown, size, italic=True, rim="")
-            room.take((left, top, left + wide, top + 16 * k))
+            grid.occupy((left, top, left + wide, top + 16 * k))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _draw_clock(self, drawing: Drawing, time: float, flying: int) -> None:
-        k, story = self.k, self.story
+        k, run = self.k, self.run
         drawn = f", {_DRAWN:,} drawn" if flying > _DRAWN else ""
         text, last = (seconds(each, self.end - self.begin) for each in (time, self.end))
         y = self._top - 8 * k
         drawing.word(14 * k, y, text, 16 * k, bold=True)
         # As wide as the last time, or what follows would jump.
         wide = max(width_of(text, 16 * k, True), width_of(last, 16 * k, True))
-        period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
+        period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
         count = min(math.floor(time / period + 1e-9) + 1, rounds) if rounds and period > 0 else 0
         of_round = f"round {count:,} of {rounds:,} · " if count else ""
         drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}", 12 * k, "soft")
@@ -307,15 +314,15 @@ class MapView:
     def _faults_now(self, time: float) -> Iterator[str]:
         """Yield what goes wrong at a time, in a few words each."""
         by_words: dict[str, list[str]] = defaultdict(list)
-        for fault in self.story.going_on(time):
+        for fault in self.run.going_on(time):
             if not fault.ends and fault.what not in ("Crash", "Leave", "Empty", "LinkDown", "SetLink", "Partition"):
                 continue
             if fault.sides:
-                sides = " | ".join(" ".join(self.story.agents[each] for each in side) for side in fault.sides)
+                sides = " | ".join(" ".join(self.run.agents[each] for each in side) for side in fault.sides)
                 by_words[f"partition {sides}"] = []
             else:
-                words = short_words(fault, self.story)[0] or "not there yet"
-                by_words[words] += [self.story.agents[each] for each in fault.agents]
+                words = short_words(fault, self.run)[0] or "not there yet"
+                by_words[words] += [self.run.agents[each] for each in fault.agents]
         listed = [f"{words} {' '.join(agents)}".strip() for words, agents in by_words.items()]
         yield from (shortened(each, 12 * self.k, 0.6 * self._size[0], True) for each in listed[:3])
 
@@ -327,7 +334,7 @@ class MapView:
         drawing.line([(left, y), (right, y)], Pen("line", width=3 * k))
         at = left + min(max(share, 0.0), 1.0) * (right - left)
         drawing.line([(left, y), (at, y)], Pen("soft", width=3 * k))
-        for fault in self.story.faults:
+        for fault in self.run.faults:
             if self.begin < fault.begin <= self.end:
                 x = left + (fault.begin - self.begin) / (self.end - self.begin) * (right - left)
                 corners = [(x - 4 * k, y - 9 * k), (x + 4 * k, y - 9 * k), (x, y - 2 * k)]

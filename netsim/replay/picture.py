@@ -17,10 +17,10 @@ from PIL import Image, ImageDraw
 
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.replay.drawing import Drawing, paint, svg
-from netsim.replay.looks import CIVIDIS, Looks
 from netsim.replay.map_view import MapView
+from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
-from netsim.replay.story import Story
+from netsim.replay.style_sheet import CIVIDIS, StyleSheet
 from netsim.util import check
 from netsim.util.files import write_pieces, write_whole
 
@@ -150,26 +150,26 @@ def write_picture(
     film = ending in ("gif", "mp4")
     if wanted.fps is not None and not film:
         raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
-    story = Story(meta, columns)
-    looks = Looks(story.words, story.kinds, story.routine)
+    run = RunHistory(meta, columns)
+    styles = StyleSheet(run.words, run.kinds, run.routine)
     view = wanted.view or ("map" if film else "spacetime")
-    begin, end = _stretch(story, wanted, film, still_map=view == "map" and not film)
+    begin, end = _stretch(run, wanted, film, still_map=view == "map" and not film)
     if not film:
-        drawing = _still(story, looks, view, begin, end, wanted)
+        drawing = _still(run, styles, view, begin, end, wanted)
         if ending == "svg":
-            light = looks.colours(wanted.theme or "light")
-            text = svg(drawing, light, looks.dark if wanted.theme is None else None)
+            light = styles.colours(wanted.theme or "light")
+            text = svg(drawing, light, styles.dark if wanted.theme is None else None)
             return write_pieces(path, [text.encode()])
         # 256 colours take a third of the bytes, and look the same.
-        painted = paint(drawing, looks.colours(wanted.theme or "light")).convert("RGB")
+        painted = paint(drawing, styles.colours(wanted.theme or "light")).convert("RGB")
         image = painted.quantize(256, dither=Image.Dither.NONE)
         return _write(path, lambda file: image.save(file, format="png", optimize=True))
-    return _write_film(path, ending, _Film(story, looks, view, begin, end, wanted), report)
+    return _write_film(path, ending, _Film(run, styles, view, begin, end, wanted), report)
 
 
-def _stretch(story: Story, wanted: Wanted, film: bool, *, still_map: bool) -> tuple[float, float]:
+def _stretch(run: RunHistory, wanted: Wanted, film: bool, *, still_map: bool) -> tuple[float, float]:
     """Return the first and the last time that are shown."""
-    last = story.ended_at or 1.0
+    last = run.ended_at or 1.0
     for name, value in (("from", wanted.begin), ("to", wanted.end)):
         if value is not None and value > last:
             raise check.refuse(name, value, f"at most {last:g}, when the run ended (s)")
@@ -178,19 +178,19 @@ def _stretch(story: Story, wanted: Wanted, film: bool, *, still_map: bool) -> tu
             raise check.refuse("to", wanted.end, "left out for a map in a still picture, which is of one time: from")
         return 0.0, last
     begin = wanted.begin or 0.0
-    end = wanted.end if wanted.end is not None else _usual_end(story, begin, last, film)
+    end = wanted.end if wanted.end is not None else _usual_end(run, begin, last, film)
     if not begin < end:
         raise check.refuse("from", begin, f"less than to = {end:g}")
     return begin, end
 
 
-def _usual_end(story: Story, begin: float, last: float, film: bool) -> float:
+def _usual_end(run: RunHistory, begin: float, last: float, film: bool) -> float:
     """Return until when a run is shown from a time, so that one can read it."""
-    departs = story.columns["depart"]
+    departs = run.columns["depart"]
     departures: list[float] = np.sort(departs[departs >= begin]).tolist()
-    period, rounds = float(story.meta["round_period"]), int(story.meta["rounds"])
+    period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
     end = last
-    most = min(max(_EACH * len(story.agents), _FEW), _MANY)
+    most = min(max(_EACH * len(run.agents), _FEW), _MANY)
     if len(departures) > _WHOLE * most:
         end = departures[most]
         if rounds and period > 0:
@@ -200,13 +200,13 @@ def _usual_end(story: Story, begin: float, last: float, film: bool) -> float:
     return min(end, last) if end > begin else last
 
 
-def _still(story: Story, looks: Looks, view: str, begin: float, end: float, wanted: Wanted) -> Drawing:
+def _still(run: RunHistory, styles: StyleSheet, view: str, begin: float, end: float, wanted: Wanted) -> Drawing:
     if view == "map":
         size = wanted.size or (1000, 700)
         at = end if wanted.begin is None else wanted.begin
-        return MapView(story, looks, begin, end, size, _scale(size), (end - begin) / 40).draw(at)
-    size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(story.agents) <= 8 else 34) * len(story.agents))))
-    return SpaceTime(story, looks, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
+        return MapView(run, styles, begin, end, size, _scale(size), (end - begin) / 40).draw(at)
+    size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(run.agents) <= 8 else 34) * len(run.agents))))
+    return SpaceTime(run, styles, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
 
 
 def _scale(size: tuple[int, int]) -> float:
@@ -220,18 +220,20 @@ def _scale(size: tuple[int, int]) -> float:
 class _Film:
     """The pictures of a film, one after the other."""
 
-    def __init__(self, story: Story, looks: Looks, view: str, begin: float, end: float, wanted: Wanted) -> None:
+    def __init__(
+        self, run: RunHistory, styles: StyleSheet, view: str, begin: float, end: float, wanted: Wanted
+    ) -> None:
         self.fps = wanted.fps or _FPS
         self.size = wanted.size or ((800, 560) if view == "map" else (960, 600))
-        self.length = min(max(0.12 * len(story.rows(begin, end)), _LEAST), _MOST)
+        self.length = min(max(0.12 * len(run.rows(begin, end)), _LEAST), _MOST)
         self.times = np.linspace(begin, end, round(self.length * self.fps) + 1).tolist()
-        self.colours = looks.colours(wanted.theme or "light")
+        self.colours = styles.colours(wanted.theme or "light")
         k = _scale(self.size)
         if view == "map":
-            self._map = MapView(story, looks, begin, end, self.size, k, 0.9 * (end - begin) / self.length)
+            self._map = MapView(run, styles, begin, end, self.size, k, 0.9 * (end - begin) / self.length)
             self._base = None
         else:
-            self._diagram = SpaceTime(story, looks, begin, end, self.size, k)
+            self._diagram = SpaceTime(run, styles, begin, end, self.size, k)
             self._base = paint(self._diagram.draw(), self.colours)
 
     def __len__(self) -> int:

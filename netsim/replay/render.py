@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from netsim import core
 from netsim._version import __version__
 from netsim.accounting.captions import NOTED
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, as_column, totals_of
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
@@ -141,7 +141,7 @@ def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) ->
     return write_pieces(path, [html(meta, columns).encode("utf-8", "backslashreplace")])
 
 
-def remarks(kinds: Iterable[str], scene: Scene) -> list[str]:
+def remarks(kinds: Iterable[str], scene: RunMetadata) -> list[str]:
     """Return notes on some kinds of message, and on agents that move."""
     notes = []
     if ACK in kinds:
@@ -151,7 +151,7 @@ def remarks(kinds: Iterable[str], scene: Scene) -> list[str]:
     return notes
 
 
-def paths_of(scene: Scene) -> dict[str, list[list[float]]]:
+def paths_of(scene: RunMetadata) -> dict[str, list[list[float]]]:
     """Return the paths of the agents that move, by number, as JSON has them."""
     return {str(agent): [list(point) for point in path] for agent, path in scene.paths.items()}
 
@@ -161,7 +161,7 @@ def texts(names: Iterable[Any]) -> list[str]:
     return [str(name).encode(errors="backslashreplace").decode() for name in as_column(names)]
 
 
-def _places(scene: Scene, agents: int, links: list[list[int]]) -> list[list[float]]:
+def _places(scene: RunMetadata, agents: int, links: list[list[int]]) -> list[list[float]]:
     """Return a place (x, y) for each agent: its position, or else the same place in a layout each time."""
     if scene.positions is not None:
         return [list(place) for place in scene.positions]

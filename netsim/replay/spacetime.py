@@ -11,8 +11,8 @@ import numpy as np
 
 from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.legend import MARKED, REPLY, entries, heading, legend, shortened, strokes
-from netsim.replay.looks import Looks, Style, head, mark
-from netsim.replay.story import DOWN, Fault, Span, Story, few, seconds
+from netsim.replay.run_history import DOWN, Fault, RunHistory, Span, few, seconds
+from netsim.replay.style_sheet import Style, StyleSheet, head, mark
 
 __all__ = ["SpaceTime", "short_words"]
 
@@ -25,8 +25,8 @@ _ARROWS, _LOSSES = 4000, 2000
 Box = tuple[float, float, float, float]
 
 
-class Room:
-    """The boxes that are taken, by the cells in which they are."""
+class OccupancyGrid:
+    """Rectangles already drawn, indexed by grid cell, so that labels do not overlap."""
 
     def __init__(self) -> None:
         self._cells: dict[tuple[int, int], list[Box]] = defaultdict(list)
@@ -40,8 +40,8 @@ class Room:
             for other in self._cells.get(cell, ())
         )
 
-    def take(self, box: Box) -> None:
-        """Take a box."""
+    def occupy(self, box: Box) -> None:
+        """Add a rectangle."""
         for cell in self._within(box):
             self._cells[cell].append(box)
 
@@ -74,8 +74,8 @@ class SpaceTime:
 
     Parameters
     ----------
-    story : Story
-    looks : Looks
+    run : RunHistory
+    styles : StyleSheet
     begin, end : float
         In seconds, ``begin`` < ``end``.
     size : (float, float)
@@ -85,45 +85,45 @@ class SpaceTime:
     """
 
     def __init__(
-        self, story: Story, looks: Looks, begin: float, end: float, size: tuple[float, float], k: float = 1.0
+        self, run: RunHistory, styles: StyleSheet, begin: float, end: float, size: tuple[float, float], k: float = 1.0
     ) -> None:
-        self.story, self.looks, self.begin, self.end, self.k = story, looks, begin, end, k
-        self.rows = story.rows(begin, end)
-        self.rows = self.rows[story.columns["end"][self.rows] >= begin]
-        failed = story.columns["cause"][self.rows] > 0
+        self.run, self.styles, self.begin, self.end, self.k = run, styles, begin, end, k
+        self.rows = run.rows(begin, end)
+        self.rows = self.rows[run.columns["end"][self.rows] >= begin]
+        failed = run.columns["cause"][self.rows] > 0
         self._drawn = np.union1d(few(self.rows[~failed], _ARROWS), few(self.rows[failed], _LOSSES))
-        self._drawing = Drawing(*size, story.title)
-        self._room = Room()
-        self._lanes = _lanes(len(story.agents), story.partitions(begin, end))
+        self._drawing = Drawing(*size, run.title)
+        self._grid = OccupancyGrid()
+        self._lanes = _lanes(len(run.agents), run.partitions(begin, end))
         self._measure()
 
     def _measure(self) -> None:
         """Find where the diagram is between title, names, last words and legend."""
-        k, story, drawing = self.k, self.story, self._drawing
+        k, run, drawing = self.k, self.run, self._drawing
         drawing.about = self.about()
-        top = heading(drawing, story.title, drawing.about, k)
-        bottom = legend(drawing, entries(story, self.looks, self.rows, arrows=True), k)
-        names = [width_of(name, 13 * k, True) for name in story.agents]
-        ends = [width_of(self._last_words(agent), 12 * k, True) for agent in range(len(story.agents))]
+        top = heading(drawing, run.title, drawing.about, k)
+        bottom = legend(drawing, entries(run, self.styles, self.rows, arrows=True), k)
+        names = [width_of(name, 13 * k, True) for name in run.agents]
+        ends = [width_of(self._last_words(agent), 12 * k, True) for agent in range(len(run.agents))]
         self.left = 24 * k + min(max(names, default=0.0), 110 * k)
         self.right = drawing.width - max(14 * k + min(max(ends, default=0.0), 150 * k), 34 * k)
         self.top, self.bottom = top + 10 * k, bottom - 34 * k
-        self.gap = (self.bottom - self.top) / max(len(story.agents), 1)
+        self.gap = (self.bottom - self.top) / max(len(run.agents), 1)
         area = (self.right - self.left) * (self.bottom - self.top) / k**2
         self._each = area / max(len(self.rows), 1)
 
     def about(self) -> str:
         """Return one line on what is shown."""
-        story = self.story
-        whole = self.begin <= 0 and self.end >= story.ended_at
+        run = self.run
+        whole = self.begin <= 0 and self.end >= run.ended_at
         span = self.end - self.begin
         times = "" if whole else f"{seconds(self.begin, span)} to {seconds(self.end, span)} of "
-        there = [place for place, name in enumerate(story.causes) if name in ("delivered", "late", "in_flight")]
-        missing = int((~np.isin(story.columns["cause"][self.rows], there)).sum())
+        there = [place for place, name in enumerate(run.causes) if name in ("delivered", "late", "in_flight")]
+        missing = int((~np.isin(run.columns["cause"][self.rows], there)).sum())
         count = f"{len(self.rows):,} frame{'' if len(self.rows) == 1 else 's'}"
         lost = f", {missing:,} of them did not arrive" if missing else ""
         some = f"; {len(self._drawn):,} are drawn" if len(self._drawn) < len(self.rows) else ""
-        return f"{times}{seconds(story.ended_at, story.ended_at)}, {count}{lost}{some}"
+        return f"{times}{seconds(run.ended_at, run.ended_at)}, {count}{lost}{some}"
 
     def x(self, time: float) -> float:
         """Return where a time is."""
@@ -146,7 +146,7 @@ class SpaceTime:
         for arrow in arrows:
             # A frame may end after the stretch that is shown.
             if arrow.cause and arrow.end[0] <= self.right + 1:
-                mark(self._drawing, self.looks.cause(arrow.cause), *arrow.end, self._mark_size)
+                mark(self._drawing, self.styles.cause(arrow.cause), *arrow.end, self._mark_size)
                 self._take(*arrow.end, 1.5 * self._mark_size)
         self._draw_faults()
         self._draw_changes()
@@ -159,7 +159,7 @@ class SpaceTime:
 
     def _draw_partitions(self) -> None:
         k = self.k
-        for fault in self.story.partitions(self.begin, self.end):
+        for fault in self.run.partitions(self.begin, self.end):
             left, right = self.x(max(fault.begin, self.begin)), self.x(min(fault.end, self.end))
             top, bottom = self.top - 8 * k, self.bottom + 4 * k
             self._drawing.box(left, top, right, bottom, Pen(fill="band"))
@@ -168,7 +168,7 @@ class SpaceTime:
                     self._drawing.line([(x, top), (x, bottom)], Pen("bandline", width=k, dash=(2 * k, 4 * k)))
             span = self.end - self.begin
             times = f"from {seconds(fault.begin, span)}" + (f" to {seconds(fault.end, span)}" if fault.ends else "")
-            sides = " | ".join(" ".join(self.story.agents[each] for each in side) for side in fault.sides)
+            sides = " | ".join(" ".join(self.run.agents[each] for each in side) for side in fault.sides)
             wide = self.right - left - 8 * k
             for text in (f"partition: {sides}, {times}", f"partition: {sides}", "partition"):
                 if width_of(text, 12 * k, True) < wide:
@@ -194,13 +194,13 @@ class SpaceTime:
     def _draw_cuts(self) -> None:
         """Draw a line between what is separated: the sides of a partition, or the ends of a link that is cut."""
         k = self.k
-        for fault in self.story.faults:
+        for fault in self.run.faults:
             if fault.begin > self.end or fault.end < self.begin or not fault.links:
                 continue
             left, right = self.x(max(fault.begin, self.begin)), self.x(min(fault.end, self.end))
             for y in self._borders(fault):
                 self._drawing.line([(left, y), (right, y)], Pen("bandline", width=2.2 * k, dash=(9 * k, 5 * k)))
-                text = short_words(fault, self.story)[0]
+                text = short_words(fault, self.run)[0]
                 if left - width_of(text, 12 * k, True) - 6 * k > self.left:
                     self._say(left - 6 * k, y + 4 * k, text, "bandline", anchor="end")
 
@@ -221,10 +221,10 @@ class SpaceTime:
 
     def _cut_between(self, row: int) -> float | None:
         """Return where a frame was stopped by a cut; None if there is no line on its way."""
-        columns, story = self.story.columns, self.story
+        columns, run = self.run.columns, self.run
         sender, receiver, time = (columns[name][row].item() for name in ("sender", "receiver", "depart"))
         low, high = sorted((self.y(sender), self.y(receiver)))
-        for fault in story.going_on(time):
+        for fault in run.going_on(time):
             if fault.separates(sender, receiver) or (not fault.sides and (sender, receiver) in fault.links):
                 places = self._borders(fault) if fault.sides else [self._halfway(sender, receiver)] * self._has_room
                 between = [place for place in places if low < place < high]
@@ -244,9 +244,9 @@ class SpaceTime:
     # --- lifelines ----------------------------------------------------------------------------------------------------
 
     def _draw_lifelines(self) -> None:
-        k, drawing, story = self.k, self._drawing, self.story
+        k, drawing, run = self.k, self._drawing, self.run
         every = math.ceil(14 * k / self.gap)
-        for agent, name in enumerate(story.agents):
+        for agent, name in enumerate(run.agents):
             y = self.y(agent)
             if self._lanes[agent] % every == 0:
                 text = shortened(name, 13 * k, 112 * k, True)
@@ -255,20 +255,20 @@ class SpaceTime:
                 drawing.line([(self.x(begin), y), (self.x(end), y)], Pen("line", width=1.2 * k))
             for span, left, right in self._pieces(agent):
                 self._draw_span(span, [(left, y), (right, y)])
-            for fault in story.down(agent):
+            for fault in run.down(agent):
                 self._draw_down(fault, y)
-            self._room.take((self.left, y - 3 * k, self.right, y + 3 * k))
+            self._grid.occupy((self.left, y - 3 * k, self.right, y + 3 * k))
             if self._lanes[agent] % every == 0 and (last := self._last_words(agent)):
                 text = shortened(last, 12 * k, 152 * k, True)
                 drawing.word(self.right + 7 * k, y + 4.2 * k, text, 12 * k, self._last_colour(agent), bold=True, rim="")
-                self._room.take((self.right + 4 * k, y - 8 * k, drawing.width, y + 6 * k))
+                self._grid.occupy((self.right + 4 * k, y - 8 * k, drawing.width, y + 6 * k))
 
     def _pieces(self, agent: int) -> Iterator[tuple[Span, float, float]]:
         """Yield an agent's states, with their ends in pixels, where it is not down.
 
         States that take less than a pixel are drawn as one: the last of them, which may go on for long.
         """
-        spans = self.story.spans[agent]
+        spans = self.run.spans[agent]
         parts = [(span, self._up(agent, max(span.begin, self.begin), min(span.end, self.end))) for span in spans]
         pieces = [(span, begin, end) for span, listed in parts for begin, end in listed]
         left: float | None = None
@@ -281,7 +281,7 @@ class SpaceTime:
 
     def _up(self, agent: int, begin: float, end: float) -> Iterator[tuple[float, float]]:
         """Yield the parts of a stretch of time in which an agent is not down."""
-        for fault in self.story.down(agent):
+        for fault in self.run.down(agent):
             if fault.begin > begin and min(fault.begin, end) > begin:
                 yield begin, min(fault.begin, end)
             begin = max(begin, fault.end)
@@ -291,12 +291,12 @@ class SpaceTime:
     def _draw_span(self, span: Span, ends: Sequence[tuple[float, float]]) -> None:
         k = self.k * self._thin
         if span.word is not None:
-            style = self.looks.roles[span.word]
+            style = self.styles.roles[span.word]
             dash = tuple(self.k * each for each in style.dash)
             self._drawing.line(ends, Pen(style.colour, width=style.weight * k, dash=dash))
         elif math.isfinite(span.number):
             self._drawing.line(ends, Pen("soft", width=6.4 * k))
-            self._drawing.line(ends, Pen(self.looks.number(span.number, self.story.extent), width=5 * k))
+            self._drawing.line(ends, Pen(self.styles.number(span.number, self.run.extent), width=5 * k))
 
     @property
     def _thin(self) -> float:
@@ -308,25 +308,25 @@ class SpaceTime:
         if end < begin:
             return
         k, ends = self.k, [(self.x(begin), y), (self.x(end), y)]
-        self._drawing.line(ends, Pen(self.looks.down.colour, width=2 * k, dash=(0.1, 6 * k), rounded=True))
+        self._drawing.line(ends, Pen(self.styles.down.colour, width=2 * k, dash=(0.1, 6 * k), rounded=True))
 
     def _last_words(self, agent: int) -> str:
         """Return what holds of an agent at the end of the diagram."""
-        if (fault := self.story.down_at(agent, self.end)) is not None:
+        if (fault := self.run.down_at(agent, self.end)) is not None:
             return {"Crash": "crashed", "Leave": "left", "Join": "not there yet"}.get(fault.what, "down")
-        span = self.story.span_at(agent, self.end)
+        span = self.run.span_at(agent, self.end)
         return "" if span is None else self._words_of(span)
 
     def _last_colour(self, agent: int) -> str:
-        span = self.story.span_at(agent, self.end)
-        if self.story.down_at(agent, self.end) is not None or span is None or span.word is None:
-            return "ink" if span is None or span.word is None else self.looks.down.colour
-        return self.looks.roles[span.word].colour
+        span = self.run.span_at(agent, self.end)
+        if self.run.down_at(agent, self.end) is not None or span is None or span.word is None:
+            return "ink" if span is None or span.word is None else self.styles.down.colour
+        return self.styles.roles[span.word].colour
 
     def _words_of(self, span: Span) -> str:
         if span.word is not None:
             return span.text
-        name = f"{self.story.state} " if self._tells_numbers else ""
+        name = f"{self.run.state} " if self._tells_numbers else ""
         return f"{name}{span.number:.3g}" if math.isfinite(span.number) else ""
 
     # --- arrows -------------------------------------------------------------------------------------------------------
@@ -340,9 +340,9 @@ class SpaceTime:
         return self.k * min(5.0, max(2.5, 0.1 * math.sqrt(self._each) + 2))
 
     def _arrow(self, row: int) -> Arrow:
-        columns, story = self.story.columns, self.story
+        columns, run = self.run.columns, self.run
         sender, receiver = int(columns["sender"][row]), int(columns["receiver"][row])
-        cause, kind = story.causes[columns["cause"][row]], story.kinds[columns["kind"][row]]
+        cause, kind = run.causes[columns["cause"][row]], run.kinds[columns["kind"][row]]
         depart, end = float(columns["depart"][row]), float(columns["end"][row])
         y, to = self.y(sender), self.y(receiver)
         begin, tip = (self.x(float(columns["start"][row])), y), (self.x(end), to)
@@ -350,24 +350,24 @@ class SpaceTime:
         leaves = (self.x(depart), y + up) if self.x(depart) > begin[0] + 3 * self.k else begin
         arrived = cause in ("delivered", "late")
         if not arrived:
-            share = 0.55 if cause == "lost" else self.looks.cause(cause).reach
+            share = 0.55 if cause == "lost" else self.styles.cause(cause).reach
             # Of a frame that never came to fly, no end is known: it is drawn as if it flew as long as others.
-            at = end if end > depart else depart + share * story.flight
+            at = end if end > depart else depart + share * run.flight
             far = y + share * (to - y)
             cut = self._cut_between(row) if cause == "link_down" else None
             if cut is not None:
                 far = cut
-                at = depart + story.flight * min(1.0, abs(far - y) / max(abs(to - y), 1e-9)) if end <= depart else end
+                at = depart + run.flight * min(1.0, abs(far - y) / max(abs(to - y), 1e-9)) if end <= depart else end
             elif cause == "receiver_down":
                 far = to - math.copysign(min(0.12 * self.gap, 9 * self.k), to - y)
             elif cause == "in_flight":
-                far = y + min(share, (end - depart) / story.flight if story.flight else share) * (to - y)
+                far = y + min(share, (end - depart) / run.flight if run.flight else share) * (to - y)
             tip = (max(self.x(at), leaves[0] + (6 * self.k if end <= depart else 0)), far)
         bow = min(0.09 * abs(to - y), 60 * self.k) if arrived and tip[0] == begin[0] and self._each > _DOTS else 0.0
         shown = "" if cause == "delivered" else cause
-        routine, label = kind == self.looks.routine, story.label(row)
-        text = f"{kind} {label}".strip() if label else (kind if len(story.kinds) > 1 else "")
-        look = self.looks.kinds[kind]
+        routine, label = kind == self.styles.routine, run.label(row)
+        text = f"{kind} {label}".strip() if label else (kind if len(run.kinds) > 1 else "")
+        look = self.styles.kinds[kind]
         return Arrow(row, begin, leaves, tip, bow, look, routine, bool(columns["reply"][row]), shown, text)
 
     def _draw_arrow(self, arrow: Arrow) -> None:
@@ -393,7 +393,7 @@ class SpaceTime:
         points = [begin, foot] if not arrow.bow else _bent(begin, (from_x, from_y), foot)
         points = [arrow.begin, *points] if arrow.leaves != arrow.begin and arrow.begin[0] >= self.left else points
         self._drawing.line(points, Pen(style.colour, width=width, dash=dash, opacity=opacity))
-        if heads and len(self.rows) < MARKED and self.story.overtook[arrow.row]:
+        if heads and len(self.rows) < MARKED and self.run.overtook[arrow.row]:
             strokes(self._drawing, (end[0] - 0.14 * length * way[0], end[1] - 0.14 * length * way[1]), way, k)
         if heads:
             head(self._drawing, style, tip, way, k * (0.6 if dense else 0.9))
@@ -408,7 +408,7 @@ class SpaceTime:
 
     def _draw_dots(self, arrows: Sequence[Arrow]) -> None:
         """Draw the events: what one agent does at one moment is one dot."""
-        columns, k = self.story.columns, self.k
+        columns, k = self.run.columns, self.k
         size = k * (3.8 if self._each > _LABELS else 2.6) * max(self._thin, 0.6)
         places: dict[tuple[float, float], None] = {}
         for arrow in arrows:
@@ -425,8 +425,8 @@ class SpaceTime:
 
     def _draw_faults(self) -> None:
         k, drawing = self.k, self._drawing
-        for fault in self.story.faults:
-            first, last = short_words(fault, self.story)
+        for fault in self.run.faults:
+            first, last = short_words(fault, self.run)
             for agent in fault.agents if not fault.links or fault.what in DOWN else ():
                 y = self.y(agent)
                 if fault.what not in DOWN:
@@ -435,7 +435,7 @@ class SpaceTime:
                     drawing.line(below, Pen("bandline", width=1.6 * k, dash=(2 * k, 2 * k)))
                 if first and self._sees(fault.begin):
                     self._draw_begin(fault, y)
-                    self._chip(self.x(fault.begin), y, first, self.looks.down.colour)
+                    self._chip(self.x(fault.begin), y, first, self.styles.down.colour)
                 if last and fault.ends and self._sees(fault.end):
                     self._draw_return(fault, y)
                     self._chip(self.x(fault.end), y, *self._restarted(last, agent, fault.end))
@@ -448,54 +448,54 @@ class SpaceTime:
         x, size = self.x(fault.begin), 6 * self.k
         if fault.what in DOWN:
             for way in (1, -1):
-                pen = Pen(self.looks.down.colour, width=3.2 * self.k, rounded=True)
+                pen = Pen(self.styles.down.colour, width=3.2 * self.k, rounded=True)
                 self._drawing.line([(x - size, y - way * size), (x + size, y + way * size)], pen)
             self._take(x, y, size)
 
     def _draw_return(self, fault: Fault, y: float) -> None:
         if fault.what in DOWN:
             x, k = self.x(fault.end), self.k
-            colour = self.looks.down.colour
+            colour = self.styles.down.colour
             self._drawing.line([(x, y - 8 * k), (x, y + 8 * k)], Pen(colour, width=3.2 * k, rounded=True))
             self._drawing.circle(x, y, 4.2 * k, Pen(colour, "paper", 2 * k))
             self._take(x, y, 8 * k)
 
     def _restarted(self, words: str, agent: int, time: float) -> tuple[str, str]:
         """Return the words at an agent's return, with the state in which it returns, and their colour."""
-        span = next((each for each in self.story.spans[agent] if each.begin == time), None)
+        span = next((each for each in self.run.spans[agent] if each.begin == time), None)
         if span is None or span.word is None:
-            return words, self.looks.down.colour
-        return f"{words}, {span.text}", self.looks.roles[span.word].colour
+            return words, self.styles.down.colour
+        return f"{words}, {span.text}", self.styles.roles[span.word].colour
 
     def _draw_changes(self) -> None:
         """Draw the words of states where they change."""
-        story = self.story
-        for agent in range(len(story.agents)):
-            for before, span in itertools.pairwise(story.spans[agent]):
-                if not self._sees(span.begin) or any(each.end == span.begin for each in story.down(agent)):
+        run = self.run
+        for agent in range(len(run.agents)):
+            for before, span in itertools.pairwise(run.spans[agent]):
+                if not self._sees(span.begin) or any(each.end == span.begin for each in run.down(agent)):
                     continue
                 if span.word is not None and span.word != before.word:
-                    self._chip(self.x(span.begin), self.y(agent), span.text, self.looks.roles[span.word].colour)
+                    self._chip(self.x(span.begin), self.y(agent), span.text, self.styles.roles[span.word].colour)
                 elif span.word is None and span.number != before.number and self._tells_numbers:
                     self._chip(self.x(span.begin), self.y(agent), self._words_of(span), "ink")
 
     @cached_property
     def _tells_numbers(self) -> bool:
         """Return whether numbers change so seldom, and are so short, that each is told."""
-        spans = [each for listed in self.story.spans for each in listed if self._sees(each.begin)]
-        return len(spans) <= 5 * len(self.story.agents) and all(len(f"{each.number:g}") <= 5 for each in spans)
+        spans = [each for listed in self.run.spans for each in listed if self._sees(each.begin)]
+        return len(spans) <= 5 * len(self.run.agents) and all(len(f"{each.number:g}") <= 5 for each in spans)
 
     def _draw_terms(self) -> None:
         """Draw what else changed, small, where the state's word did not."""
         if self._each < _TERMS:
             return
-        for agent in range(len(self.story.agents)):
-            for before, span in itertools.pairwise(self.story.spans[agent]):
+        for agent in range(len(self.run.agents)):
+            for before, span in itertools.pairwise(self.run.spans[agent]):
                 if self._sees(span.begin) and span.word == before.word and span.rest != before.rest:
                     self._place_small(self.x(span.begin), self.y(agent), span.rest)
 
     def _draw_notes(self) -> None:
-        for time, agent, text in self.story.notes():
+        for time, agent, text in self.run.notes():
             if self._sees(time):
                 self._chip(self.x(time), self.y(agent), f"“{shortened(text, 12, 180)}”", "ink", note=True)
 
@@ -512,9 +512,9 @@ class SpaceTime:
         below = [(right, down), (left, down), (right, down + farther), (x - wide / 2, down + farther)]
         for left, top in [*below, *above] if note else [*above, *below]:
             box = (left, top, left + wide, top + high)
-            if not (self._inside(box) and self._room.is_free(box)):
+            if not (self._inside(box) and self._grid.is_free(box)):
                 continue
-            self._room.take((box[0] - k, box[1] - k, box[2] + k, box[3] + k))
+            self._grid.occupy((box[0] - k, box[1] - k, box[2] + k, box[3] + k))
             pen = Pen(colour, "paper", 1.2 * k, (2 * k, 2 * k) if note else ())
             self._drawing.box(*box, pen, 4 * k)
             how = {"italic": True} if note else {"bold": True}
@@ -530,8 +530,8 @@ class SpaceTime:
         wide = width_of(text, size)
         for left, base in ((x + 6 * k, y - 7 * k), (x - wide - 6 * k, y - 7 * k), (x + 6 * k, y + 16 * k)):
             box = (left - 2, base - size, left + wide + 2, base + 3 * k)
-            if self._inside(box) and self._room.is_free(box):
-                self._room.take(box)
+            if self._inside(box) and self._grid.is_free(box):
+                self._grid.occupy(box)
                 self._drawing.word(left, base, text, size, "soft", rim=self._ground(box))
                 return
 
@@ -539,18 +539,18 @@ class SpaceTime:
         """Draw bold words where they must stand."""
         wide = width_of(text, 12 * self.k, True)
         left = x - wide if anchor == "end" else x
-        self._room.take((left - 2, y - 12 * self.k, left + wide + 2, y + 4 * self.k))
+        self._grid.occupy((left - 2, y - 12 * self.k, left + wide + 2, y + 4 * self.k))
         self._drawing.word(x, y, text, 12 * self.k, colour, bold=True, rim=rim, anchor=anchor)
 
     def _ground(self, box: Box) -> str:
         """Return the colour of the ground of a box; nothing if it has two."""
-        bands = [(self.x(each.begin), self.x(each.end)) for each in self.story.partitions(self.begin, self.end)]
+        bands = [(self.x(each.begin), self.x(each.end)) for each in self.run.partitions(self.begin, self.end)]
         if any(left <= box[0] and box[2] <= right for left, right in bands):
             return "band"
         return "" if any(left < box[2] and box[0] < right for left, right in bands) else "paper"
 
     def _take(self, x: float, y: float, size: float) -> None:
-        self._room.take((x - size, y - size, x + size, y + size))
+        self._grid.occupy((x - size, y - size, x + size, y + size))
 
     # --- labels of arrows ---------------------------------------------------------------------------------------------
 
@@ -558,7 +558,7 @@ class SpaceTime:
         """Draw the labels of arrows, news before routine, where there is room."""
         if self._each < _LABELS:
             return
-        columns = self.story.columns
+        columns = self.run.columns
         fans: dict[tuple[int, float, str], list[Arrow]] = defaultdict(list)
         for arrow in arrows:
             fans[int(columns["sender"][arrow.row]), float(columns["depart"][arrow.row]), arrow.label].append(arrow)
@@ -569,7 +569,7 @@ class SpaceTime:
                 cut = [each for each in fan if each.cause == "link_down"]
                 if cut:
                     names = sorted(int(columns["receiver"][each.row]) for each in cut)
-                    self._label(cut[-1], f"{label} to {' '.join(self.story.agents[each] for each in names)}", True)
+                    self._label(cut[-1], f"{label} to {' '.join(self.run.agents[each] for each in names)}", True)
                 for arrow in fan:
                     if arrow not in cut:
                         self._label(arrow, label, len(fan) == 1)
@@ -583,16 +583,16 @@ class SpaceTime:
             at, base = x + share * (to_x - x) + 4 * share * (1 - share) * arrow.bow, y + share * (to_y - y)
             for left in (at + 5 * k, at - wide - 5 * k):
                 box = (left - 3, base - 0.6 * size, left + wide + 3, base + 0.6 * size)
-                if self._inside(box) and box[2] < self.right + 8 * k and self._room.is_free(box):
-                    self._room.take(box)
+                if self._inside(box) and box[2] < self.right + 8 * k and self._grid.is_free(box):
+                    self._grid.occupy(box)
                     colour = arrow.style.colour
                     self._drawing.word(left, base + 0.36 * size, text, size, colour, rim=self._ground(box))
                     return
 
 
-def short_words(fault: Fault, story: Story) -> tuple[str, str]:
+def short_words(fault: Fault, run: RunHistory) -> tuple[str, str]:
     """Return what is said where a fault begins and where it ends."""
-    link = " ".join(story.agents[each] for each in fault.links[0]) if fault.links else ""
+    link = " ".join(run.agents[each] for each in fault.links[0]) if fault.links else ""
     link = link.replace(" ", "–", 1)
     said = {
         "Crash": ("crash", "restart"),

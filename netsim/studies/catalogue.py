@@ -118,10 +118,10 @@ class Scenario:
         columns = tuple(column for registry in registries() for column in registry.columns)
         study = Study(self.name, known | parameters | more, columns=columns, trace=trace, reporter=reporter)
         study.question = self.title
-        study.origin |= self.made_of()
+        study.origin |= self.source_hashes()
         return study
 
-    def made_of(self) -> dict[str, Any]:
+    def source_hashes(self) -> dict[str, Any]:
         """Return the SHA-256 of its file, if it has one, and of its package's source and netsim's (`origin`)."""
         from netsim.studies.origin import source_of
 

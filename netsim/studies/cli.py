@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
@@ -124,7 +125,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         dask: str | None,
         **parameters: Any,
     ) -> None:
-        from netsim.parallel.launch import spread
+        from netsim.network import spread
         from netsim.studies.execute import execute, viewed
         from netsim.studies.figures import VECTORS
         from netsim.studies.figures import style as drawn_in
@@ -442,6 +443,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
     """Show what a run folder or a sweep holds."""
     from netsim.studies.folder import load, partial_text
 
+    _must_go_with("methods_section", "format_")
     if methods_section:
         from netsim.studies import methods_section as section
 
@@ -506,7 +508,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
-    from netsim.parallel.launch import spread
+    from netsim.network import spread
     from netsim.studies.sweeps.sweep import runs_of, unfinished
     from netsim.studies.verification import verify
 
@@ -596,6 +598,15 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
         reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
 
 
+def _must_go_with(other: str, *names: str) -> None:
+    """Raise BadInput if a flag was given that does nothing without another one, which was not."""
+    context = click.get_current_context()
+    for name in names if context.params[other] in (None, False) else ():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag, needed = name.strip("_"), other.replace("_", "-")
+            raise BadInput(f"{flag} = {context.params[name]}: must go with --{needed}")
+
+
 @app.command("compare")
 @click.argument("folders", nargs=-1, required=True)
 @click.option(
@@ -637,6 +648,8 @@ def compare_them(
     from netsim.studies import compare
     from netsim.studies.sweeps.sweep import unfinished
 
+    _must_go_with("paired", "test")
+    _must_go_with("out", "against", "style")
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)

@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _run(job: Job, workers: int, folder: Path) -> None:
-    from netsim.parallel.launch import spread
+    from netsim.network import spread
     from netsim.studies.folder import write
     from netsim.studies.formats import Formats
 

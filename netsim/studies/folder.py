@@ -131,8 +131,8 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     tables = {f"{name}.{kind}": (study.titles.get(name, name), table) for name, table in study.tables.items()}
     tables[f"rounds.{kind}"] = "Last row of each algorithm (all rows are in the file)", last
     texts = {f"{name}.md": content for name, content in study.texts.items()}
-    summary = plain(study.summary() | {"failed": failed})
-    return page(folder, plain(_settings(study)), summary, tables, texts, study.captions, _replays(study))
+    summary = json_value(study.summary() | {"failed": failed})
+    return page(folder, json_value(_settings(study)), summary, tables, texts, study.captions, _replays(study))
 
 
 def _replays(study: "Study") -> dict[str, str]:
@@ -147,7 +147,7 @@ def _replays(study: "Study") -> dict[str, str]:
     return links
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value as JSON has it: numpy's as Python's, None for what is not finite, else text."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -159,16 +159,16 @@ def plain(value: Any) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     return str(value)
 
 
 def _settings(study: "Study") -> dict[str, Any]:
     parameters = {
         # A flag can be infinite; JSON's numbers cannot.
-        name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else plain(value)
+        name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else json_value(value)
         for name, value in study.settings.items()
     }
     marked = {"scenario": study.scenario, "partial": study.partial is not None, "parameters": parameters}
@@ -180,7 +180,7 @@ def _settings(study: "Study") -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(plain(content), indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(json_value(content), indent=2) + "\n", encoding="utf-8")
 
 
 def _write_text(path: Path, content: str) -> None:

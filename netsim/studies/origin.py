@@ -129,8 +129,8 @@ def is_recorded(settings: Mapping[str, Any]) -> bool:
 def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], scenario: str) -> list[str]:
     """Return the files that have changed, or gone, since they were read.
 
-    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.Scenario.made_of` returns, and
-    ``scenario`` the name of the study's own file.
+    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.Scenario.source_hashes` returns,
+    and ``scenario`` the name of the study's own file.
     """
     own = [scenario] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
     read = recorded["files_sha256"] if is_recorded(recorded) else {}

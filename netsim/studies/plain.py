@@ -36,7 +36,7 @@ class _Runs(BaseException):
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    from netsim.engine.launch import BACKEND
+    from netsim.network import BACKEND
 
     def stop(network: "Network", settings: "Settings", result: "Run") -> "Run":
         raise _Runs

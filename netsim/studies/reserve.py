@@ -23,7 +23,7 @@ LOCK, PARTS = ".netsim-lock", ".netsim-part"
 
 # What the system itself puts into a disk's topmost folder.
 _OF_THE_SYSTEM = {"lost+found"}
-_PATIENCE_S, _PAUSE_S = 0.5, 0.02
+_LOCK_TIMEOUT_S, _POLL_INTERVAL_S = 0.5, 0.02
 # Errors of file systems that cannot lock.
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Where locks belong to processes, as on NFS, opening a lock of our own once more would lose it.
@@ -78,7 +78,7 @@ def reserve(folder: str | Path) -> Reservation:
 
     Raises BadInput if it is neither, or cannot be written, or another run has reserved it.
     """
-    found = _reserve(folder, _PATIENCE_S)
+    found = _reserve(folder, _LOCK_TIMEOUT_S)
     if isinstance(found, Reservation):
         return found
     raise BadInput(
@@ -106,25 +106,25 @@ def locked(folder: Path) -> Iterator[bool]:
     Raises BadInput if it cannot be written.
     """
     with refusals(folder):
-        lock = _take(folder / LOCK, _PATIENCE_S)
+        lock = _acquire(folder / LOCK, _LOCK_TIMEOUT_S)
     try:
         yield lock is not None
     finally:
         if lock is not None:
-            _give_back(folder / LOCK, lock)
+            _release(folder / LOCK, lock)
 
 
-def _reserve(folder: str | Path, patience: float, new: bool = False) -> Reservation | Path | None:
+def _reserve(folder: str | Path, timeout: float, new: bool = False) -> Reservation | Path | None:
     """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
     with refusals(folder):
         for _ in range(9):
             # Another run that ended may have taken a folder above away again.
             with suppress(FileNotFoundError):
-                return _try_to_reserve(folder, patience, new)
-        return _try_to_reserve(folder, patience, new)
+                return _try_to_reserve(folder, timeout, new)
+        return _try_to_reserve(folder, timeout, new)
 
 
-def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservation | Path | None:
+def _try_to_reserve(folder: str | Path, timeout: float, new: bool) -> Reservation | Path | None:
     if not str(folder):
         raise BadInput(f"out = {str(folder)!r}: must be a folder's name")
     if os.path.islink(folder) and not os.path.exists(folder):
@@ -141,10 +141,10 @@ def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservati
     with ExitStack() as undone:
         if not there:
             _make(room, undone)
-        lock = _take(path, patience)
+        lock = _acquire(path, timeout)
         if lock is None:
             return path
-        undone.callback(_give_back, path, lock)
+        undone.callback(_release, path, lock)
         undone.callback(lambda: None if place.published else _clear(room, stem))
         _clear(room, stem)
         _sweep(room)
@@ -205,12 +205,12 @@ class _NotOurs(Exception):  # noqa: N818  it is no error
     """A lock file is of another host, or none."""
 
 
-def _take(path: Path, patience: float) -> BaseFileLock | None:
+def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
     """Lock a file, a new one or one whose process is dead; return the lock, or None if another process holds it."""
     if path in _held:
         return None
     is_new = not os.path.lexists(path)
-    lock: BaseFileLock = FileLock(path, patience, thread_local=False, poll_interval=_PAUSE_S, on_acquired=_sign)
+    lock: BaseFileLock = FileLock(path, timeout, thread_local=False, poll_interval=_POLL_INTERVAL_S, on_acquired=_sign)
     try:
         try:
             lock.acquire()
@@ -244,7 +244,7 @@ def _sign(descriptor: int) -> None:
     os.write(descriptor, here)
 
 
-def _give_back(path: Path, lock: BaseFileLock) -> None:
+def _release(path: Path, lock: BaseFileLock) -> None:
     """Remove a lock file, and only then unlock it: a process that opened it meanwhile finds that it has gone."""
     with suppress(OSError):
         # Windows removes no open file; there filelock does it.
@@ -260,10 +260,10 @@ def _sweep(room: Path) -> None:
     """Remove what killed runs left in a folder: parts whose lock no process holds."""
     with suppress(OSError):
         for name in os.listdir(room):
-            lock = _take(room / name, 0.0) if name.endswith(LOCK) and os.path.lexists(room / name) else None
+            lock = _acquire(room / name, 0.0) if name.endswith(LOCK) and os.path.lexists(room / name) else None
             if lock is not None:
                 _clear(room, name.removesuffix(LOCK))
-                _give_back(room / name, lock)
+                _release(room / name, lock)
 
 
 def _clear(room: Path, stem: str) -> None:

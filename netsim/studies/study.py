@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND
 from netsim.engine.observers import Viewer
 from netsim.errors import chain
-from netsim.network import Agents, Network
+from netsim.network import BACKEND, Agents, Network
 from netsim.run import Probe, Run
-from netsim.studies.folder import check_algorithm, check_file_name, plain
+from netsim.studies.folder import check_algorithm, check_file_name, json_value
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
 from netsim.studies.outcome import ENDED, Ending, Outcome, error_of
@@ -424,7 +423,7 @@ def _title_text(figure: "Figure") -> str:
 
 def _summary_value(value: Any) -> Any:
     """Return a measure as stored in the summary: integral values as int, missing or non-finite ones as None."""
-    number = plain(value)
+    number = json_value(value)
     return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
 
 

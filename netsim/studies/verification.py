@@ -18,8 +18,8 @@ from netsim import core
 from netsim.accounting.events import first_difference
 from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
-from netsim.engine.launch import BACKEND
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.network import BACKEND
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Parameter, Scenario
 from netsim.studies.conditions import Condition, Job
@@ -237,7 +237,7 @@ def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
         scenario = catalogue.find_study(settings["scenario"])
     except BadInput as error:
         raise BadInput(f"{what}; {error}") from None
-    changed = changed_files(settings, scenario.made_of(), scenario.name)
+    changed = changed_files(settings, scenario.source_hashes(), scenario.name)
     if changed:
         have = "has" if len(changed) == 1 else "have"
         raise BadInput(f"{what}; {', '.join(changed)} {have} changed since it ran")
@@ -248,7 +248,7 @@ def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
     """Yield a line on each change of the code that ran."""
     if not is_recorded(settings):
         yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
-    for each in changed_source(settings, scenario.made_of()):
+    for each in changed_source(settings, scenario.source_hashes()):
         yield f"{each} has changed"
 
 

@@ -9,17 +9,17 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
-from netsim.core import ArrivalQueue, Copies, Frame
+from netsim.core import ArrivalQueue, Copies, Frame, Tally
 from netsim.core.arrival_queue import Entry
 from netsim.core.framing import for_receiver
 from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
 from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "RemoteEndpoint"]
 
 # An ended agent never reads, so frames for it are processed, to free memory, once this many are queued.
 _MAX_UNSETTLED = 1000
@@ -334,3 +334,22 @@ class Inbox:
                 return await future
         finally:
             del self.replies[request]
+
+
+class RemoteEndpoint:
+    """Stands for the inbox of an agent in another process: links put frames into it."""
+
+    def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
+        self.arrivals = ArrivalQueue(tally)
+        self.watchers: list[Any] = []
+        self._name = name
+        self._send = send
+
+    def listen(self) -> None:
+        """Have the senders call `watch` for each frame from now on."""
+        for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
+            watched[index] = self
+
+    def watch(self) -> None:
+        """Send the frames in ``arrivals``."""
+        self._send(self._name, self.arrivals.due(math.inf))

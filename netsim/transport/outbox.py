@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netsim.core import BroadcastPath, Frame
+from netsim.core.broadcast_path import Take
 from netsim.core.delivery import Delivery
 from netsim.core.link_draws import LinkDraws
 from netsim.core.records import TO_ALL
@@ -22,9 +23,7 @@ from netsim.util import check, draws
 from netsim.util.draws import Keys
 
 if TYPE_CHECKING:
-    from netsim.distributed.relay import RemoteEndpoint
-    from netsim.radio.mac import Mac
-    from netsim.transport.inbox import Inbox
+    from netsim.transport.inbox import Inbox, RemoteEndpoint
 
 __all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
 
@@ -76,11 +75,13 @@ class Outbox:
         The agent's name.
     agents : sequence
         All agents' names, by number.
-    mac : Mac, optional
-        On a `netsim.Radio`, the MAC layer of the agent's node.
+    take : callable, optional
+        On a `netsim.Radio`, ``Mac.take`` of the agent's node.
 
     Attributes
     ----------
+    acknowledges : bool
+        Whether the link layer acknowledges frames to one neighbour.
     bursts : Bursts
         Faults on the links that affect single frames.
     down : set of int
@@ -96,15 +97,16 @@ class Outbox:
         "_kinds",
         "_last_send_time",
         "_link_index_of",
-        "_mac",
         "_name",
         "_number",
         "_rounds_differ",
         "_sends_this_instant",
         "_shared",
         "_stages",
+        "_take",
         "_uses_fast_path",
         "_wiring",
+        "acknowledges",
         "bursts",
         "down",
         "subscribers",
@@ -117,13 +119,14 @@ class Outbox:
         name: Hashable,
         wiring: Wiring,
         agents: Sequence[Hashable],
-        mac: "Mac | None" = None,
+        take: Take | None = None,
     ) -> None:
         self._shared = shared
         self._number = number
         self._name = name
         self._wiring = wiring
-        self._mac = mac
+        self._take = take
+        self.acknowledges = False
         self._agents = agents
         self._kinds: dict[str, int] = {}
         self._sends_this_instant, self._last_send_time = 0, -1.0
@@ -145,11 +148,11 @@ class Outbox:
             shared.tally,
             min(headers, default=0),
             wiring.radio is not None,
-            mac,
+            take,
         )
         # Whether a broadcast needs only one row of link draws, or a MAC layer, so that it can use the fast path.
         self._fast_path_allowed = bool(kinds) and (
-            mac is not None
+            take is not None
             or (
                 len(headers) <= 1
                 and all(link.is_simple for link in kinds)
@@ -179,7 +182,7 @@ class Outbox:
             kind_id = self._kind_id(kind)
         if self._uses_fast_path:
             taken = self._broadcast_path.broadcast(now, kind_id, kind, round_number, payload, raw_data, deadline)
-        elif self._wiring.links or self._mac is not None:
+        elif self._wiring.links or self._take is not None:
             # A radio transmits even if no neighbour can hear it.
             frame = self._broadcast_path.frame(now, kind, round_number, payload)
             taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
@@ -238,11 +241,6 @@ class Outbox:
     def kinds(self) -> Iterable[str]:
         """The kinds of message sent so far, in the order of their first use."""
         return self._kinds
-
-    @property
-    def acknowledges(self) -> bool:
-        """Whether the link layer acknowledges frames to one neighbour."""
-        return self._mac is not None and self._mac.acknowledges
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Take down or restore the link to a neighbour."""
@@ -329,7 +327,7 @@ class Outbox:
         # Receivers whose rounds differ from this agent's may close a round earlier: check every frame.
         deadline = -math.inf if self._rounds_differ else deadline
         path = self._broadcast_path
-        if self._mac is not None:
+        if self._take is not None:
             return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome)
         if self._stages is None:
             self._stages = LinkStages(path, self._wiring, self._shared, self._agents, self.down, self.bursts)

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar, Unpack, cast, get_args, get_origin
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +73,11 @@ def named(function: _Function) -> _Function:
         made: Any = function
         made.__init__ = _named(made.__init__, function.__name__)
         return function
-    return cast(_Function, _named(function, function.__name__))
+    return cast(_Function, _named(function, function.__qualname__))
 
 
 def _named(function: Callable[..., Any], title: str) -> Callable[..., Any]:
-    names = [name for name in _names(function) if name != "self"]
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
     known = frozenset(names)
 
     @functools.wraps(function)
@@ -88,15 +88,6 @@ def _named(function: Callable[..., Any], title: str) -> Callable[..., Any]:
         return function(*values, **arguments)
 
     return checked
-
-
-def _names(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the names of a function's parameters, and the keys of a TypedDict in ``**options: Unpack[...]``."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD and get_origin(parameter.annotation) is Unpack:
-            yield from get_args(parameter.annotation)[0].__annotations__
-        else:
-            yield name
 
 
 def _is_number(value: Any, kind: type) -> bool:

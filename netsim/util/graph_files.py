@@ -27,6 +27,7 @@ import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.util import check
+from netsim.util.files import text_of
 
 __all__ = ["GraphFile", "read_graph"]
 
@@ -162,25 +163,6 @@ def _uncompressed(where: str, data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _text_of(where: str, data: bytes) -> str:
-    """Decode UTF-8, and convert all line ends to LF."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BadInput(
-            f"{where}, line {line}: must be text in UTF-8, or {FORMS} (byte {data[error.start]:#04x})"
-        ) from None
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    odd = re.search(r"[\0-\x08\x0e-\x1f]", text)
-    if odd:
-        line = text.count("\n", 0, odd.start()) + 1
-        raise BadInput(f"{where}, line {line}: must be {FORMS}; it has a character {odd.group()!r}")
-    return text
-
-
 # --- which format -----------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +178,7 @@ def _graph_of(where: str, path: Path, data: bytes) -> GraphFile:
         # Bytes, not text: XML may declare its own encoding.
         return _of_xml(where, data.lstrip())
     ends = [each.lower() for each in path.suffixes if each.lower() not in (".gz", ".bz2")]
-    text = _text_of(where, data)
+    text = text_of(data, where, f"text in UTF-8, or {FORMS}").replace("\r\n", "\n").replace("\r", "\n")
     body = text.lstrip()
     if not body:
         raise BadInput(f"{where}: must be {FORMS}; it is empty")

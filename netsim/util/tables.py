@@ -22,6 +22,7 @@ import numpy as np
 from netsim.errors import BadInput, one_line
 from netsim.util import check
 from netsim.util.datafiles import used
+from netsim.util.files import text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,20 +52,6 @@ def _bytes_of(path: Path, failed: str) -> bytes:
         raise
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise BadInput(f"{failed}: {one_line(error)}") from None
-
-
-def _text_of(data: bytes, failed: str) -> str:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise BadInput(f"{failed}: must be text in UTF-8; it is in UTF-16")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BadInput(f"{failed}, line {line}: must be text in UTF-8 ({one_line(error)})") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadInput(f"{failed}, line {line}: must be text; it has a null character")
-    return text
 
 
 def _without_comments(text: str) -> str:
@@ -132,7 +119,7 @@ def rows(
     """
     failed = f"file = {str(path)!r}"
     try:
-        text = _without_comments(_text_of(_bytes_of(used(Path(path)), f"{failed}: must be a csv file"), failed))
+        text = _without_comments(text_of(_bytes_of(used(Path(path)), f"{failed}: must be a csv file"), failed))
         mark = _mark_of(text)
         found = list(_reader(text, mark))
     except FileNotFoundError:
@@ -208,7 +195,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
         data = _bytes_of(path, f"{path} cannot be read")
     except FileNotFoundError:
         raise BadInput(f"{path}: must be an existing file") from None
-    given = _text_of(data, str(path))
+    given = text_of(data, str(path))
     text = _without_comments(given)
     mark = _mark_of(text)
     line, names = _header_of(path, text, mark)
@@ -277,7 +264,7 @@ def _thousands(text: str, mark: str, decimal: str, names: Sequence[str], found: 
 
 def line_of(path: Path, row: int) -> int | None:
     """Return the line in the file of a row of `frame`, given its index in the table; None if there is no such row."""
-    text = _without_comments(_text_of(_bytes_of(path, str(path)), str(path)))
+    text = _without_comments(text_of(_bytes_of(path, str(path)), str(path)))
     # pandas reads cells of any length; the csv module by default refuses those above 128 KiB.
     limit = csv.field_size_limit(max(len(text), 1))
     try:

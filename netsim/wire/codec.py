@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError, one_line
 from netsim.wire import registry
 from netsim.wire.coded import Coded
-from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, plain, unpacked
+from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, unpacked
 
 # Numbers of extension types; `netsim.wire.registry` gives the other numbers to coded types.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
@@ -108,7 +108,7 @@ def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
 def extension(payload: Any) -> tuple[int, bytes]:
     """Encode an array or coded array as an extension; return its number and content. Raises WireError."""
     if type(payload) is np.ndarray:
-        known = plain(payload)
+        known = encodable(payload)
         return (ARRAY, array_bytes(known)) if known is payload else (_NAMED, _named_bytes(known))
     try:
         return registry.pack(payload)
@@ -317,7 +317,7 @@ def encode(value: Any) -> bytes:
         `MOST_NESTED` deep.
     """
     try:
-        value = plain(value)
+        value = encodable(value)
         _check_parts(value, _MAX_DEPTH, "encode")
         return _pack(value)
     except WireError:
@@ -416,7 +416,7 @@ def payload_bits(payload: Any) -> int:
         return sum(payload_bits(part) for item in payload.items() for part in item)
     if isinstance(payload, Named):
         return payload_bits(payload.content)
-    known = plain(payload)
+    known = encodable(payload)
     if known is not payload:
         return payload_bits(known)
     return 8 * len(encode(payload))

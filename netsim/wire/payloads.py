@@ -1,9 +1,9 @@
 """Payloads of foreign types: other libraries' arrays, and classes that a user registers.
 
-agent → outbox → link → inbox → agent: before the outbox encodes a payload, `plain` replaces the parts that the codec
-does not know. An array on the CPU of any library (a PyTorch tensor, a JAX array) becomes a numpy array, an OrderedDict
-a dict. An object of a registered class, or an array of bfloat16, becomes a `Named` payload: the name of its class and
-the packed content.
+agent → outbox → link → inbox → agent: before the outbox encodes a payload, `encodable` replaces the parts that the
+codec does not know. An array on the CPU of any library (a PyTorch tensor, a JAX array) becomes a numpy array, an
+OrderedDict a dict. An object of a registered class, or an array of bfloat16, becomes a `Named` payload: the name of its
+class and the packed content.
 """
 
 import sys
@@ -21,7 +21,7 @@ from netsim.util import check
 from netsim.wire import registry
 from netsim.wire.coded import Coded
 
-__all__ = ["Named", "holds_numbers", "plain", "register", "unpacked"]
+__all__ = ["Named", "encodable", "holds_numbers", "register", "unpacked"]
 
 LONGEST_NAME = 255
 
@@ -130,7 +130,7 @@ def _title(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def plain(payload: Any) -> Any:
+def encodable(payload: Any) -> Any:
     """Replace the parts of a payload that the codec does not know; return the same object if there are none.
 
     Raises
@@ -138,10 +138,10 @@ def plain(payload: Any) -> Any:
     WireError
         If an array is on another device than the CPU, or the ``pack`` of a registered class raises an error.
     """
-    return _plain(payload, _DEEPEST)
+    return _encodable(payload, _DEEPEST)
 
 
-def _plain(value: Any, depth_left: int) -> Any:
+def _encodable(value: Any, depth_left: int) -> Any:
     kind = type(value)
     if kind is np.ndarray:
         # Numbers from 256 on belong to dtypes of other packages, such as ml_dtypes' bfloat16.
@@ -154,10 +154,10 @@ def _plain(value: Any, depth_left: int) -> Any:
     if kind is list or kind is tuple:
         if _KEPT.issuperset(map(type, value)):
             return value
-        parts = [_plain(part, depth_left - 1) for part in value]
+        parts = [_encodable(part, depth_left - 1) for part in value]
         return value if all(map(_same, parts, value)) else kind(parts)
     if kind is dict or kind is OrderedDict:
-        found = {key: _plain(part, depth_left - 1) for key, part in value.items()}
+        found = {key: _encodable(part, depth_left - 1) for key, part in value.items()}
         return value if kind is dict and all(map(_same, found.values(), value.values())) else found
     known = _packing.get(kind)
     if known is not None:
@@ -179,7 +179,7 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
-    content = _array(content) if is_copy else _plain(content, depth_left - 1)
+    content = _array(content) if is_copy else _encodable(content, depth_left - 1)
     return content if known.name is None else Named(known.name, content)
 
 

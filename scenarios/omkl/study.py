@@ -198,11 +198,11 @@ def _losses(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the means over the repetitions in each round, and how far the running loss's interval reaches."""
     groups = runs.groupby(["eta", "method", "round"], sort=False)
     means = groups[list(COLUMNS[1:])].mean()
-    means["running_loss_band"] = groups["running_loss"].agg(_reach)
+    means["running_loss_band"] = groups["running_loss"].agg(_half_width)
     return means.reset_index()
 
 
-def _reach(values: "pd.Series[float]") -> float:
+def _half_width(values: "pd.Series[float]") -> float:
     """Return half of the interval of a mean over the repetitions; NaN of a single one."""
     low, high = confidence(values)
     return (high - low) / 2.0
@@ -258,7 +258,7 @@ def _differences(tried: Sequence[OnGraph], final: pd.DataFrame) -> pd.DataFrame:
             base = final[name].loc[(eta, theirs.name)]
             apart = final[name].loc[(eta, ours.name)] - base
             row[name] = apart.mean()
-            row[f"± {name}"] = _reach(apart)
+            row[f"± {name}"] = _half_width(apart)
             row[f"{name} %"] = 100.0 * apart.mean() / base.mean()
         rows.append(row)
     return pd.DataFrame(rows)
@@ -279,7 +279,7 @@ def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
     for method in gossip:
         apart = runs[runs["method"] == method.name].set_index(keys)["running_loss"] - base
         groups = apart.groupby(["eta", "round"], sort=False)
-        part = pd.DataFrame({"above": groups.mean(), "band": groups.agg(_reach)}).reset_index()
+        part = pd.DataFrame({"above": groups.mean(), "band": groups.agg(_half_width)}).reset_index()
         parts.append(part.assign(method=method.name, reference=plain[0].name))
     return pd.concat(parts, ignore_index=True)
 

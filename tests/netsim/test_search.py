@@ -19,7 +19,7 @@ import pytest
 import netsim.testing
 from netsim import Agent, BadInput, Faults, Link, NetsimError, Network, RoundAgent, topology
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, LinkDown, Lose, Move, Partition, Straggler
-from netsim.faults.words import appending, parse, spoken
+from netsim.faults.words import appending, as_text, parse
 from netsim.testing import Actor, Finding, search
 from tests.command import call
 from tests.parts import message_of
@@ -555,16 +555,16 @@ GRAPH = topology.complete(6)
     ],
 )
 def test_faults_in_words_are_those_faults_again(faults: list[Fault], words: str | None) -> None:
-    assert spoken(faults, GRAPH) == words
+    assert as_text(faults, GRAPH) == words
     if words:
         assert str(parse(words, GRAPH)) == str(Faults(faults))
 
 
 def test_names_that_cannot_be_told_apart_have_no_words() -> None:
     graph: Any = nx.Graph([(1, "1"), (1, "a;b")])
-    assert spoken([Crash("1", 1)], graph) is None
-    assert spoken([Crash("a;b", 1)], graph) is None
-    assert spoken([Crash((0, 1), 1)], nx.grid_2d_graph(2, 2)) == "1 crash (0, 1)"
+    assert as_text([Crash("1", 1)], graph) is None
+    assert as_text([Crash("a;b", 1)], graph) is None
+    assert as_text([Crash((0, 1), 1)], nx.grid_2d_graph(2, 2)) == "1 crash (0, 1)"
 
 
 # --- shrinking --------------------------------------------------------------------------------------------------------
@@ -758,6 +758,6 @@ def test_a_make_that_does_not_repeat_is_told() -> None:
 
 def test_how_far_it_is_stands_on_a_terminal_only(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("netsim.seed_search._PATIENCE_S", 0.0)
+        patch.setattr("netsim.seed_search._PROGRESS_DELAY_S", 0.0)
         assert search(beating, lambda agents: True, seeds=range(2)) is None
     assert capfd.readouterr() == ("", "")

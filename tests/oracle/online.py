@@ -49,7 +49,7 @@ def rff_dokl(features: Vector, targets: Vector, W: Vector, lam_local: float, eta
     return thetas, np.ones((rounds, agents), dtype=bool), errors
 
 
-def odkla(
+def odkla(  # noqa: PLR0913  the recursion's symbols
     features: Vector,
     targets: Vector,
     A: Vector,

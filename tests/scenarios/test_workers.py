@@ -7,7 +7,7 @@ import pytest
 
 from netsim import Link, NetsimError, Network, latency, topology
 from netsim.agents import ODKLA
-from netsim.parallel.launch import spread
+from netsim.network import spread
 from netsim.parallel.states import StateSender
 from netsim.scenarios.tasks import online
 from netsim.scenarios.tasks.models import AgentProbe, Readings

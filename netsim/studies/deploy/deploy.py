@@ -20,9 +20,8 @@ from netsim.distributed.merge import MergedRun, merge_run
 from netsim.distributed.node import Missed
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings
-from netsim.engine.launch import BACKEND, Backend
 from netsim.errors import BadInput, NetsimError
-from netsim.network import Network
+from netsim.network import BACKEND, Backend, Network
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.studies import Study, catalogue

@@ -18,7 +18,7 @@ from netsim.util import check
 if TYPE_CHECKING:
     from netsim.studies.laboratory.widget import LabWidget
 
-__all__ = ["Desk", "lab"]
+__all__ = ["LabSession", "lab"]
 
 
 def lab(
@@ -64,7 +64,7 @@ def lab(
         if isinstance(value, np.generic):
             # In the lines that repeat a branch it is a number of Python.
             options[name] = value.item()
-    return LabWidget(Desk(network, _maker(agents), probes, options), height)
+    return LabWidget(LabSession(network, _maker(agents), probes, options), height)
 
 
 def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
@@ -105,7 +105,7 @@ class _InPython(Source):
         return f"# {name}\n{self.command(settings, at)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
 
 
-class Desk:
+class LabSession:
     """Simulates the branches of a lab in this process, and answers the questions of its page.
 
     Parameters

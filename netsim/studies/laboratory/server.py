@@ -24,7 +24,7 @@ from netsim.util import check
 __all__ = ["LabServer"]
 
 # Real seconds for which a question about news waits for them, and between two looks at a file.
-_PATIENCE, _LOOK = 20.0, 0.5
+_NEWS_TIMEOUT, _POLL_INTERVAL = 20.0, 0.5
 
 # What a page may send with each of its questions.
 _FIELDS = {
@@ -174,7 +174,7 @@ class LabServer:
         """Take up the file when it is edited."""
         while self._file is not None:
             with self._news:
-                self._news.wait_for(lambda: self._over, _LOOK)
+                self._news.wait_for(lambda: self._over, _POLL_INTERVAL)
                 if self._over:
                     return
             now = self._mtime()
@@ -220,7 +220,7 @@ class LabServer:
     def _state(self, seen: int) -> str:
         """Return what a page shows of all branches, once there is something new."""
         with self._news:
-            end = time.monotonic() + _PATIENCE
+            end = time.monotonic() + _NEWS_TIMEOUT
             while self._version == seen and not self._over and (left := end - time.monotonic()) > 0:
                 self._news.wait(left)
             state = {"version": self._version, "controls": controls(self._tree.source.parameters)}

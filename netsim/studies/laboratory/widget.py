@@ -12,7 +12,7 @@ from netsim.studies.laboratory.page import page
 from netsim.util import check
 
 if TYPE_CHECKING:
-    from netsim.studies.laboratory.notebook import Desk
+    from netsim.studies.laboratory.notebook import LabSession
 
 __all__ = ["LabWidget"]
 
@@ -22,8 +22,8 @@ class LabWidget(anywidget.AnyWidget):
 
     Parameters
     ----------
-    desk : Desk
-        What simulates the branches.
+    session : LabSession
+        Simulates the branches.
     height : int
         In pixels, at least 200.
 
@@ -37,8 +37,8 @@ class LabWidget(anywidget.AnyWidget):
     page = traitlets.Unicode().tag(sync=True)
     height = traitlets.Int(min=LOWEST).tag(sync=True)
 
-    def __init__(self, desk: "Desk", height: int) -> None:
-        self._desk = desk
+    def __init__(self, session: "LabSession", height: int) -> None:
+        self._session = session
         # Questions for news, which wait until there are some.
         self._waiting: list[Any] = []
         super().__init__(page=page("network", "", framed=True), height=height)
@@ -47,9 +47,9 @@ class LabWidget(anywidget.AnyWidget):
     def run(self, branch: int = 0) -> Run:
         """Return the run of a branch, by the number on its card; raises BadInput if it has none."""
         number = check.integer("branch", branch, low=0)
-        if number not in self._desk.runs:
-            raise check.refuse("branch", branch, f"one of {', '.join(map(str, self._desk.runs))}")
-        return self._desk.runs[number]
+        if number not in self._session.runs:
+            raise check.refuse("branch", branch, f"one of {', '.join(map(str, self._session.runs))}")
+        return self._session.runs[number]
 
     def _receive(self, widget: Any, message: Any, buffers: Any) -> None:
         """Answer a question of the page."""
@@ -59,12 +59,12 @@ class LabWidget(anywidget.AnyWidget):
         if not isinstance(what, str) or not isinstance(asked, dict):
             self.send({"number": number, "answer": as_json({"error": "must be a question and an object"})})
             return
-        if what == "state" and asked.get("seen") == self._desk.version:
+        if what == "state" and asked.get("seen") == self._session.version:
             self._waiting.append(number)
             return
-        self.send({"number": number, "answer": self._desk.as_json(what, asked)})
+        self.send({"number": number, "answer": self._session.as_json(what, asked)})
         if what != "state" and self._waiting:
-            state = self._desk.as_json("state", {})
+            state = self._session.as_json("state", {})
             for each in self._waiting:
                 self.send({"number": each, "answer": state})
             self._waiting.clear()

@@ -20,7 +20,7 @@ from netsim.util import check
 if TYPE_CHECKING:
     from distributed import Client
 
-_PATIENCE_S = 10.0
+_CONNECT_TIMEOUT_S = 10.0
 _WORKERS_S = 30.0  # until the first worker is there: each imports much as it starts
 _ROUNDS = 3  # in which a point that never began may lose its workers
 _LOST = "lost"  # Dask gave up on the point, because too many workers that had it died
@@ -48,22 +48,22 @@ def connected(address: str, limits: Limits) -> Iterator["Client"]:
     except (ValueError, TypeError, AttributeError):
         raise check.refuse("dask", address, "a scheduler's address, such as tcp://127.0.0.1:8786") from None
     try:
-        asyncio.run(_reach(address))
-        client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
+        asyncio.run(_connect(address))
+        client = Client(address, timeout=_CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, ValueError, TypeError):
-        wanted = f"the address of a Dask scheduler; none answered there within {_PATIENCE_S:g} s"
+        wanted = f"the address of a Dask scheduler; none answered there within {_CONNECT_TIMEOUT_S:g} s"
         raise check.refuse("dask", address, wanted) from None
     with client:
         _must_have_workers(client, address)
         yield client
 
 
-async def _reach(address: str) -> None:
+async def _connect(address: str) -> None:
     """Connect once; a client that cannot leaves a traceback behind."""
     from distributed.comm import connect
     from distributed.security import Security
 
-    comm = await connect(address, timeout=_PATIENCE_S, **Security().get_connection_args("client"))
+    comm = await connect(address, timeout=_CONNECT_TIMEOUT_S, **Security().get_connection_args("client"))
     await comm.close()
 
 

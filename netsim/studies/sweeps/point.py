@@ -60,8 +60,8 @@ class SweepRun:
     limits: Limits
     formats: Formats
     """Of the points' tables."""
-    made_of: Mapping[str, Any] = field(default_factory=dict)
-    """What `netsim.studies.catalogue.Scenario.made_of` returned as the sweep began."""
+    source_hashes: Mapping[str, Any] = field(default_factory=dict)
+    """What `netsim.studies.catalogue.Scenario.source_hashes` returned as the sweep began."""
 
     def begun(self) -> set[str]:
         """Return the names of the points that have begun and not ended."""
@@ -178,8 +178,8 @@ def _reason(error: BaseException, limits: Limits) -> str:
 def keep_failure(work: SweepRun, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
     """Keep why a point failed, and its origin, and return why."""
     folder = work.folder
-    made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}
-    kept = {"point": name, "error": why} | {key: each for key, each in made_of.items() if key.endswith("_sha256")}
+    source_hashes = {"files_sha256": {}, **work.source_hashes, **(origin or {})}
+    kept = {"point": name, "error": why} | {key: each for key, each in source_hashes.items() if key.endswith("_sha256")}
     try:
         (folder / "failed").mkdir(exist_ok=True)
         with write_whole(folder / "failed" / f"{name}.json") as file:

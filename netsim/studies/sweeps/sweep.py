@@ -128,13 +128,13 @@ def sweep(
     # Save no figures: drawing them may take longer than the point, and a thousand points have too many to view.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
-    chosen, made_of = grid(study, parameters), study.made_of()
+    chosen, source_hashes = grid(study, parameters), study.source_hashes()
     show = reporter or Reporter(quiet=True)
 
     def examine(folder: Path) -> None:
         if retry:
             shutil.rmtree(folder / "failed", ignore_errors=True)
-        _check_versions(made_of, folder, chosen, redo)
+        _check_versions(source_hashes, folder, chosen, redo)
 
     with (
         nullcontext() if dask is None else connected(dask, limits) as client,
@@ -142,7 +142,7 @@ def sweep(
     ):
         folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
-        work = SweepRun(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
+        work = SweepRun(scenario, file, folder.absolute(), running.absolute(), limits, formats, source_hashes)
         if client is not None:
             must_be_able(client, work)
         _run_missing(
@@ -287,11 +287,11 @@ def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, An
             yield point.name, failures[point.name]
 
 
-def _check_versions(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
+def _check_versions(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
     """Raise BadInput if a point ran with code or data that have changed; with ``redo``, delete such points."""
     recorded, changed = dict(_recorded(folder, chosen)), {}
     for name, each in recorded.items():
-        what = changed_files(each, made_of, chosen.scenario) + changed_source(each, made_of)
+        what = changed_files(each, source_hashes, chosen.scenario) + changed_source(each, source_hashes)
         if what or not is_recorded(each):
             changed[name] = what
     if not changed:

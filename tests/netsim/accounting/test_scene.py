@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from netsim.accounting.scene import Scene
+from netsim.accounting.run_metadata import RunMetadata
 
 PATHS = {0: [(0.0, 1.0, 2.0), (3.5, 4.0, 2.0), (3.5, 0.0, 0.0)]}
-SCENE = Scene(1.0, 5.0, "shared", ((1.0, 2.0), (0.0, 0.0)), 5, PATHS)
+SCENE = RunMetadata(1.0, 5.0, "shared", ((1.0, 2.0), (0.0, 0.0)), 5, PATHS)
 
 
 def test_a_scene_comes_back() -> None:
-    assert Scene.from_dict(SCENE.as_dict(), 2) == SCENE
-    still = Scene(1.0, 5.0, "wires", None, 5)
+    assert RunMetadata.from_dict(SCENE.as_dict(), 2) == SCENE
+    still = RunMetadata(1.0, 5.0, "wires", None, 5)
     assert "paths" not in still.as_dict()
-    assert Scene.from_dict(still.as_dict(), 2) == still
+    assert RunMetadata.from_dict(still.as_dict(), 2) == still
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_a_scene_comes_back() -> None:
 )
 def test_paths_that_are_none_are_refused(paths: Any) -> None:
     with pytest.raises(ValueError, match="its paths are invalid"):
-        Scene.from_dict(SCENE.as_dict() | {"paths": paths}, 2)
+        RunMetadata.from_dict(SCENE.as_dict() | {"paths": paths}, 2)
 
 
 def test_who_moves_has_a_position() -> None:
     with pytest.raises(ValueError, match="its paths are invalid"):
-        Scene.from_dict(SCENE.as_dict() | {"positions": None}, 2)
+        RunMetadata.from_dict(SCENE.as_dict() | {"positions": None}, 2)

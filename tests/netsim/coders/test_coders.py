@@ -199,7 +199,9 @@ def test_a_memory_is_no_part_of_a_coder_that_cannot_keep_it(wrap: Callable[[Code
 
 @pytest.mark.parametrize("wrap", [lambda c: InParts(c, 2), ErrorFeedback])
 def test_feedback_goes_around_all_other_coders(wrap: Callable[[Coder], Coder]) -> None:
-    with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without error feedback: ErrorFeedback must be outermost"):
+    with pytest.raises(
+        BadInput, match=r"^coder = [^\n]+: must be one without error feedback: ErrorFeedback must be outermost"
+    ):
         wrap(ErrorFeedback(Sign()))
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from netsim import BadInput, NetsimError, Network, Run
 from netsim.distributed import UDP, merge, merge_parts, node
-from netsim.distributed.envelope import Heartbeat, Message, Parcel, Refused, seal, unseal
+from netsim.distributed.envelope import FrameBatch, Heartbeat, Message, Refused, seal, unseal
 from netsim.distributed.journal import STATE, entries, entry
 from netsim.distributed.membership import DROPPED, Membership
 from netsim.distributed.states import StateReader
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 KEY = b"sixteen bytes at least"
 MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
-PARCEL = Parcel(0, 1, 0, [MESSAGE, MESSAGE])
+BATCH = FrameBatch(0, 1, 0, [MESSAGE, MESSAGE])
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +44,13 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_sealed_is_unsealed() -> None:
     beat = Heartbeat(1, 2, 3, {"run": 0})
-    for message in (PARCEL, beat):
+    for message in (BATCH, beat):
         assert unseal(seal(message, KEY), KEY) == message
         assert type(unseal(seal(message, KEY), KEY)) is type(message)
 
 
 def test_every_changed_bit_is_noticed() -> None:
-    data = seal(PARCEL, KEY)
+    data = seal(BATCH, KEY)
     for bit in range(8 * len(data)):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
@@ -66,7 +66,7 @@ def test_every_changed_bit_is_noticed() -> None:
 )
 def test_what_has_the_key_and_is_no_message_is_malformed(change: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="malformed"):
-        unseal(seal(PARCEL._replace(**change), KEY), KEY)
+        unseal(seal(BATCH._replace(**change), KEY), KEY)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_has_the_key_and_is_no_message_is_malformed(change: dict[str, Any])
 )
 def test_a_frame_in_it_that_is_none_is_malformed(change: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="malformed"):
-        unseal(seal(PARCEL._replace(messages=[MESSAGE, MESSAGE._replace(**change)]), KEY), KEY)
+        unseal(seal(BATCH._replace(messages=[MESSAGE, MESSAGE._replace(**change)]), KEY), KEY)
 
 
 def test_no_bytes_make_anything_but_refused() -> None:

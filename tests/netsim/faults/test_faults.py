@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import netsim
 from netsim import AgentError, BadInput, Faults, Link, Network, Stalled, latency, topology
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
-from netsim.faults.player import Player
+from netsim.faults.injector import FaultInjector
 from netsim.testing import Actor, Listener
 from tests.fuzzers.faults import COUNTS, check_faulty, check_slow_clocks
 from tests.parts import slow
@@ -355,11 +355,11 @@ class Mute(Fault):
     at: float
     until: float | None = None
 
-    def begin(self, player: Player, number: int) -> None:
-        player.cut([(self.agent, other) for other in player.graph[self.agent]])
+    def begin(self, injector: FaultInjector, number: int) -> None:
+        injector.cut([(self.agent, other) for other in injector.graph[self.agent]])
 
-    def end(self, player: Player, number: int) -> None:
-        player.mend([(self.agent, other) for other in player.graph[self.agent]])
+    def end(self, injector: FaultInjector, number: int) -> None:
+        injector.mend([(self.agent, other) for other in injector.graph[self.agent]])
 
 
 def test_a_kind_of_ones_own_begins_and_ends() -> None:

@@ -86,7 +86,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else will ask."""
-    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.2)
     monkeypatch.setattr(server, "_ABRUPT", 0.2)
 
 
@@ -421,7 +421,7 @@ def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> 
 
 
 def test_it_serves_until_the_page_has_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_PATIENCE", 60.0)
+    monkeypatch.setattr(server, "_PAGE_TIMEOUT", 60.0)
     found, _ = network("lossy")
     addresses: list[str] = []
     over = threading.Event()

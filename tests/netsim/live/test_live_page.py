@@ -40,12 +40,12 @@ def averaging() -> Network:
     return network
 
 
-def test_the_page_follows_the_run_and_ends_with_all_of_it(
+def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one visit: to start a browser takes long
     browser: chromium.Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observers, "_PAUSE", 0.0)
     monkeypatch.setattr(observers, "_SHARE", 0)
-    monkeypatch.setattr(server, "_PATIENCE", 60.0)
+    monkeypatch.setattr(server, "_PAGE_TIMEOUT", 60.0)
     network, go_on, halfway, address = averaging(), threading.Event(), threading.Event(), []
     agents = {node: Average(40) for node in network.graph}
     plain = averaging().run({node: Average(40) for node in network.graph}, trace=True)
@@ -123,7 +123,7 @@ def check_counts(page: chromium.Page, run: Any) -> None:
 
 
 def test_one_run_after_the_other(browser: chromium.Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_PATIENCE", 60.0)
+    monkeypatch.setattr(server, "_PAGE_TIMEOUT", 60.0)
     network, address = averaging(), []
 
     def work() -> None:

@@ -761,7 +761,10 @@ def test_a_wired_run_has_no_airtime() -> None:
         (lambda: Energy(transmitt=0.1), "(did you mean 'transmit'?)"),
         (lambda: DutyCycle(period=1.0, awake=0.1, offset={0: 0.5}), "(did you mean 'offsets'?)"),
         (lambda: Network(topology.path(2), Link(), loss=0.1), "argument of Network = 'loss': must be one of graph, "),
-        (lambda: Network(topology.path(2)).set_link(0, 1, link=Link()), "argument of set_link = 'link': must be one "),
+        (
+            lambda: Network(topology.path(2)).set_link(0, 1, link=Link()),
+            "of Network.set_link = 'link': must be one of ",
+        ),
         (
             lambda: DutyCycle(period=1.0, awake=0.1, offsets={"a": 1.0}),
             "offsets['a'] = 1.0: must be at least 0 and less than the period, 1 s",

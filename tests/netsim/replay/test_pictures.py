@@ -17,11 +17,11 @@ from PIL import Image, ImageFont
 from netsim import BadInput, Link, NetsimError, Network, topology
 from netsim.replay.drawing import Drawing, Pen, Word, paint, svg, width_of
 from netsim.replay.legend import shortened
-from netsim.replay.looks import Looks
 from netsim.replay.map_view import MapView
 from netsim.replay.picture import Wanted, write_picture
+from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
-from netsim.replay.story import Story
+from netsim.replay.style_sheet import StyleSheet
 from netsim.run import Run
 from netsim.testing import Rounder
 from tests.command import ROOT, call
@@ -36,9 +36,9 @@ def run() -> Run:
     return network.run({i: Rounder(3) for i in graph}, trace=True)
 
 
-def told() -> tuple[Story, Looks]:
-    story = Story(*votes())
-    return story, Looks(story.words, story.kinds, story.routine)
+def told() -> tuple[RunHistory, StyleSheet]:
+    story = RunHistory(*votes())
+    return story, StyleSheet(story.words, story.kinds, story.routine)
 
 
 def diagram(size: tuple[int, int] = (1200, 600), **times: float) -> Drawing:
@@ -238,8 +238,8 @@ def test_no_word_covers_another(size: tuple[int, int]) -> None:
 def test_the_last_time_is_not_cut_off(seconds: float) -> None:
     meta, columns = votes()
     # Without words at the right edge, which take room.
-    story = Story(meta | {"states": meta["states"] | {"values": {}}}, columns)
-    drawn = SpaceTime(story, Looks(story.words, story.kinds, story.routine), 0.0, seconds, (1200, 600))
+    story = RunHistory(meta | {"states": meta["states"] | {"values": {}}}, columns)
+    drawn = SpaceTime(story, StyleSheet(story.words, story.kinds, story.routine), 0.0, seconds, (1200, 600))
     for word in drawn.draw().words:
         if word.y > drawn.bottom:
             assert box(word)[0] >= 0
@@ -275,8 +275,8 @@ def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
 def test_sides_of_a_partition_are_neighbours() -> None:
     meta, columns = votes()
     meta["faults"][0]["sides"] = [[0, 3], [1, 2, 4]]
-    story = Story(meta, columns)
-    drawn = SpaceTime(story, Looks(story.words, story.kinds), 0.0, 0.36, (1200, 600))
+    story = RunHistory(meta, columns)
+    drawn = SpaceTime(story, StyleSheet(story.words, story.kinds), 0.0, 0.36, (1200, 600))
     order = sorted(range(5), key=drawn.y)
     assert order == [0, 3, 1, 2, 4]
 
@@ -290,8 +290,8 @@ def test_a_dense_run_keeps_lifelines_crosses_and_notes() -> None:
     crowd = {name: np.zeros(many, dtype=column.dtype) for name, column in columns.items()}
     crowd |= {"start": start, "depart": start, "end": start + 0.01, "sender": sender, "receiver": (sender + 1) % 5}
     crowd["cause"][::100] = 1
-    story = Story(meta, crowd)
-    drawn = SpaceTime(story, Looks(story.words, story.kinds), 0.0, 0.36, (1200, 600)).draw()
+    story = RunHistory(meta, crowd)
+    drawn = SpaceTime(story, StyleSheet(story.words, story.kinds), 0.0, 0.36, (1200, 600)).draw()
     assert "“becomes leader”" in texts(drawn)
     assert not any(each.startswith("vote? t") for each in texts(drawn)), "no labels"
     assert sum(shape.pen.line == "cause-lost" for shape in drawn.shapes) >= 2 * many // 100
@@ -332,7 +332,7 @@ def test_a_frame_without_latency_flies_until_its_round_closes() -> None:
     traced = Network(graph, round_period=0.1).run({i: Rounder(2) for i in graph}, trace=True)
     from netsim.replay.render import parts
 
-    story = Story(*parts(traced.trace))
+    story = RunHistory(*parts(traced.trace))
     assert (story.columns["end"] == story.columns["start"]).all()
     assert np.allclose(story.until, story.columns["start"] + 0.1)
 
@@ -340,8 +340,8 @@ def test_a_frame_without_latency_flies_until_its_round_closes() -> None:
 def test_agents_at_one_place_are_pushed_apart() -> None:
     meta, columns = votes()
     meta["positions"] = [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
-    story = Story(meta, columns)
-    drawn = MapView(story, Looks(story.words, story.kinds), 0.0, 0.36, (900, 600), 1.0, 0.02).draw(0.0)
+    story = RunHistory(meta, columns)
+    drawn = MapView(story, StyleSheet(story.words, story.kinds), 0.0, 0.36, (900, 600), 1.0, 0.02).draw(0.0)
     names = {word.text: (word.x, word.y) for word in drawn.words if word.text in ("0", "1") and word.anchor == "middle"}
     assert np.hypot(*np.subtract(names["0"], names["1"])) > 20
 
@@ -374,10 +374,10 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
     times, agents, codes = (list(column) for column in zip(*changes, strict=True))
     values: Any = {"words": ["low", "high"], "codes": codes} if kind is str else [float(each) for each in codes]
     states = {"times": times, "agents": agents, "sent": [0] * len(times), "values": {"x": values}}
-    story = Story(
+    story = RunHistory(
         {**meta, "states": states, "faults": [], "ended_at": 1.0}, {name: each[:0] for name, each in columns.items()}
     )
-    looks = Looks(story.words, story.kinds, story.routine)
+    looks = StyleSheet(story.words, story.kinds, story.routine)
     diagram = SpaceTime(story, looks, begin=0.0, end=1.0, size=(1200, 600))
     drawing, colours = diagram.draw(), looks.colours("light")
     image = np.asarray(paint(drawing, colours).convert("RGB"))

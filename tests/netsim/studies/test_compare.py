@@ -236,6 +236,20 @@ def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None
     assert none.stderr.startswith("netsim: run folder = 'none': must be what")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("compare", "a", "--test", "wilcoxon"), "test = wilcoxon: must go with --paired"),
+        (("compare", "a", "--style", "paper"), "style = paper: must go with --out"),
+        (("compare", "a", "--against", "loss", "--paired", "x"), "against = loss: must go with --out"),
+        (("show", "a", "--format", "latex"), "format = latex: must go with --methods-section"),
+    ],
+)
+def test_a_flag_that_would_do_nothing_is_refused(words: tuple[str, ...], message: str, room: Path) -> None:
+    done = call(*words, cwd=room)
+    assert (done.returncode, done.stderr) == (2, f"netsim: {message}\n")
+
+
 MEASURED = """
 from netsim import Agent, Network, topology
 

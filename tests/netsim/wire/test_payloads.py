@@ -208,7 +208,7 @@ def test_bfloat16_travels_as_its_16_bits() -> None:
     found, run = exchanged({"w": numbers, "b": [numbers[:3]]})
     assert run.ledger.payload_bits == 16 * (len(numbers) + 3) + 2 * 16 + 2 * 8
     assert all(same(heard["w"], numbers) and same(heard["b"][0], numbers[:3]) for heard in found)
-    assert not is_mutable(room.plain(numbers))
+    assert not is_mutable(room.encodable(numbers))
     heard = exchanged(numbers)[0]
     assert heard[0] is heard[1], "one object for all receivers"
 

@@ -12,7 +12,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Link, Network, topology
-from netsim.studies.laboratory.notebook import Desk
+from netsim.studies.laboratory.notebook import LabSession
 from netsim.studies.laboratory.server import LabServer
 from tests import chromium
 from tests.command import call
@@ -46,7 +46,7 @@ def shown(page: chromium.Page, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_crash_the_leader_to_be_run_on_save_and_repeat(
+def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one visit: to start a browser takes long
     election: LabServer, browser: chromium.Page, tmp_path: Path
 ) -> None:
     browser.look(1400, 850)
@@ -216,7 +216,7 @@ def test_the_script_of_a_notebooks_branch_repeats_it(options: dict[str, float]) 
     pytest.importorskip("anywidget")
     widget = netsim.lab(network(), agents, **options)
     widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])
-    for branch in widget._desk.answer("state", {})["branches"]:
+    for branch in widget._session.answer("state", {})["branches"]:
         exec(branch["script"], {"netsim": netsim, "network": network(), "agents": agents()})
     widget.close()
 
@@ -240,7 +240,7 @@ def test_a_widget_answers_whatever_it_is_asked() -> None:
                 assert 0 < len(found["error"]) <= 1100
             sent.clear()
     widget._receive(widget, "no question", [])
-    assert list(widget._desk.runs) == [0]
+    assert list(widget._session.runs) == [0]
     widget.close()
 
 
@@ -250,8 +250,8 @@ def test_what_is_no_network_or_has_run_is_refused() -> None:
         netsim.lab("election", agents())  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="agents = "):
         netsim.lab(network(), 3)  # type: ignore[arg-type]
-    desk = Desk(network(), lambda: {}, [], {})
-    assert "one for each node" in desk.answer("state", {})["branches"][0]["error"]
+    session = LabSession(network(), lambda: {}, [], {})
+    assert "one for each node" in session.answer("state", {})["branches"][0]["error"]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
 from netsim.util import check
-from netsim.wire.payloads import plain
+from netsim.wire.payloads import encodable
 
 if TYPE_CHECKING:
     from netsim.radio.energy import EnergyAccount
@@ -142,7 +142,7 @@ class Context:
             await self.straggle()
         number = -1 if self.captions is None else self.outbox.sent
         try:
-            taken = self.outbox.send(to, kind, plain(payload), self.round, raw_data, request, is_reply, outcome)
+            taken = self.outbox.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
             await asyncio.sleep(0)  # an agent that catches the error and retries forever must not block the loop
             raise

@@ -1,4 +1,4 @@
-"""What a run's page tells, for pictures: frames in a stretch of time, and each agent's states, faults and notes."""
+"""A run for pictures: the frames in an interval of time, and each agent's states, faults and notes."""
 
 import math
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DOWN", "Fault", "Span", "Story", "few", "seconds"]
+__all__ = ["DOWN", "Fault", "RunHistory", "Span", "few", "seconds"]
 
 DOWN = ("Crash", "Leave", "Join", "Empty")
 """The faults during which an agent is down."""
@@ -58,8 +58,8 @@ class Fault:
         return bool(self.sides) and where[0] != where[1]
 
 
-class Story:
-    """A run as its page has it: the arguments are those of `netsim.replay.html.html`."""
+class RunHistory:
+    """A run's frames, states, faults and notes; the arguments are those of `netsim.replay.html.html`."""
 
     def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
         self.meta, self.columns = meta, columns

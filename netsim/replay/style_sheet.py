@@ -8,7 +8,7 @@ from typing import Any
 from netsim.replay.drawing import Drawing, Pen
 from netsim.replay.html import tokens
 
-__all__ = ["Looks", "Style", "head", "is_log", "mark", "shape"]
+__all__ = ["Style", "StyleSheet", "head", "is_log", "mark", "shape"]
 
 CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
 """The scale of numbers, from the lowest."""
@@ -30,8 +30,8 @@ class Style:
     words: str = ""
 
 
-class Looks:
-    """The looks of a run's words and kinds; ``light`` and ``dark`` have all colours by name.
+class StyleSheet:
+    """The styles of a run's states, kinds and causes; ``light`` and ``dark`` have all colours by name.
 
     Parameters
     ----------

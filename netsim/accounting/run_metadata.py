@@ -1,4 +1,4 @@
-"""The scene of a run, which a trace holds besides its events: times, medium, positions, faults."""
+"""The metadata of a run, which a trace holds besides its events: times, medium, positions, faults."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -7,14 +7,14 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any
 
-__all__ = ["Scene", "place_of", "positions_of"]
+__all__ = ["RunMetadata", "place_of", "positions_of"]
 
 Positions = tuple[tuple[float, float], ...]
 Path = Sequence[tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
-class Scene:
+class RunMetadata:
     """The properties of a whole run that a trace holds.
 
     Attributes
@@ -45,7 +45,7 @@ class Scene:
     faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scene as a dict for JSON."""
+        """Return the metadata as a dict for JSON."""
         positions = None if self.positions is None else [list(position) for position in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
@@ -53,8 +53,8 @@ class Scene:
         return found | ({"faults": [dict(each) for each in self.faults]} if self.faults else {})
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
-        """Return the scene with this `as_dict`; raises ValueError for another dict, or another number of positions."""
+    def from_dict(cls, content: Mapping[str, Any], agents: int) -> "RunMetadata":
+        """Return the metadata of an `as_dict`; raises ValueError for another dict, or another number of positions."""
         period, ended, medium, rounds = (content[name] for name in ("round_period", "ended_at", "medium", "rounds"))
         if type(rounds) is not int or rounds < 0:
             raise ValueError("its rounds are invalid")

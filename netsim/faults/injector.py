@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     Way = Iterator[tuple[float, Place]]
 
-__all__ = ["Player"]
+__all__ = ["FaultInjector"]
 
 
-class Player:
+class FaultInjector:
     """Applies the faults of a script to a run; raises BadInput if the state of an agent to restart cannot be copied."""
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
