@@ -14,7 +14,7 @@ __all__ = ["FaultRecord"]
 
 
 class FaultRecord:
-    """The faults that have begun in a run; ``spans`` lists them as `netsim.accounting.run_metadata.RunMetadata` does."""
+    """The faults that have begun in a run; ``spans`` has them as `netsim.accounting.run_metadata.RunMetadata` does."""
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
