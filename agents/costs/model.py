@@ -158,7 +158,6 @@ class ModelCost:
         return self.start + theta
 
     def _arguments(self, weights: Vector, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
-        """Return the arguments of the compiled functions."""
         array = backend(self.library).array
         if self._arrays is None:
             self._arrays = array(self._inputs), array(self._labels)

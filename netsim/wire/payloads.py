@@ -170,7 +170,6 @@ def _same(a: object, b: object) -> bool:
 
 
 def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
-    """Pack an object of a registered class."""
     try:
         content = known.pack(value)
     except Exception as error:
