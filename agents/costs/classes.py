@@ -24,7 +24,7 @@ from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it
-_GOOD_ENOUGH = 1e-6  # tolerance of the gradient if rounding stops the search earlier
+_ROUNDING_TOLERANCE = 1e-6  # tolerance of the gradient if rounding stops the search earlier
 _NEWTON_STEPS = 5
 
 
@@ -232,13 +232,13 @@ def _minimise(
     )
     u, slope = found.x, found.jac
     for _ in range(_NEWTON_STEPS):
-        if np.abs(slope).max() <= _GOOD_ENOUGH * unit:
+        if np.abs(slope).max() <= _ROUNDING_TOLERANCE * unit:
             break
         # Near the minimum, costs are equal within rounding, which stops L-BFGS; Newton's steps need no costs.
         u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
         _, slope = cost(u)
     norm = float(np.abs(slope).max())
-    if not norm <= _GOOD_ENOUGH * unit:
+    if not norm <= _ROUNDING_TOLERANCE * unit:
         raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
     theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
     return theta

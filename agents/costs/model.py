@@ -103,7 +103,7 @@ class ModelCost:
         self._inputs = samples.astype(self._dtype, copy=False)
         self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
         # Inputs and labels as arrays of the library; None until first used.
-        self._there: tuple[Any, Any] | None = None
+        self._arrays: tuple[Any, Any] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -113,7 +113,7 @@ class ModelCost:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the library's arrays, which are restored from numpy's."""
-        return vars(self) | {"_there": None}
+        return vars(self) | {"_arrays": None}
 
     def fresh(self) -> Self:
         """Return a copy that begins again at the first minibatch, for another run."""
@@ -137,7 +137,7 @@ class ModelCost:
         weights = self._weights(theta)
         slopes = _functions(self.library, self.model)[1]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = as_numpy(slopes(*self._given(weights, rows)))
+            found = as_numpy(slopes(*self._arguments(weights, rows)))
             return found + (2.0 * self.regularizer) * weights if self.regularizer else found
 
     def value(self, theta: Vector, rows: NDArray[np.int64] | None = None) -> float:
@@ -145,7 +145,7 @@ class ModelCost:
         weights = self._weights(theta)
         loss = _functions(self.library, self.model)[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = as_numpy(loss(*self._given(weights, rows)))
+            found = as_numpy(loss(*self._arguments(weights, rows)))
             return float(found + self.regularizer * (weights @ weights))
 
     def tensors(self, theta: Vector) -> dict[str, Array]:
@@ -157,12 +157,11 @@ class ModelCost:
             raise BadInput(f"theta.shape = {np.shape(theta)}: must be ({self.size},)")
         return self.start + theta
 
-    def _given(self, weights: Vector, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
-        """Return the arguments of the compiled functions."""
+    def _arguments(self, weights: Vector, rows: NDArray[np.int64] | None) -> tuple[Any, ...]:
         array = backend(self.library).array
-        if self._there is None:
-            self._there = array(self._inputs), array(self._labels)
-        return array(weights.astype(self._dtype, copy=False)), *self._there, None if rows is None else array(rows)
+        if self._arrays is None:
+            self._arrays = array(self._inputs), array(self._labels)
+        return array(weights.astype(self._dtype, copy=False)), *self._arrays, None if rows is None else array(rows)
 
 
 @lru_cache(maxsize=4)
@@ -178,15 +177,15 @@ def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callab
     """Return a model's compiled loss and gradient, as functions of parameters, samples, labels and indices."""
 
     def loss(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
-        return model.loss(xp, weights, *_taken(xp, inputs, labels, rows))
+        return model.loss(xp, weights, *_select(xp, inputs, labels, rows))
 
     def gradient(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
-        return model.gradient(xp, weights, *_taken(xp, inputs, labels, rows))
+        return model.gradient(xp, weights, *_select(xp, inputs, labels, rows))
 
     compiled = backend(library).compiled
     return compiled(loss), compiled(gradient)
 
 
-def _taken(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:
+def _select(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:
     """Return the samples and labels with indices ``rows``; all for None."""
     return (inputs, labels) if rows is None else (xp.take(inputs, rows, axis=0), xp.take(labels, rows, axis=0))

@@ -87,15 +87,15 @@ class Softmax(MulticlassLoss):
 
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return p − e_y, where p is the softmax of f, shape (n, C)."""
-        return _less_one(_softmax(f), y)
+        return _minus_one_hot(_softmax(f), y)
 
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
         """Return (diag(p) − ppᵀ) v, shape (n, C)."""
-        return _spread(_softmax(f), v)
+        return _softmax_hessian(_softmax(f), v)
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
         """Return p − e_y, where p is the softmax of f − k (p − e_y)."""
-        return _shares(f, k, y, 1.0)
+        return _softmax_slopes(f, k, y, 1.0)
 
 
 class MulticlassHinge(MulticlassLoss):
@@ -136,29 +136,29 @@ class MulticlassHinge(MulticlassLoss):
         """Return e_r − e_y where the loss is positive, else 0; for τ > 0 p − e_y, p = softmax(m/τ). Shape (n, C)."""
         margins = self._margins(f, y)
         if self.smooth:
-            return _less_one(_softmax(margins / self.temperature), y)
+            return _minus_one_hot(_softmax(margins / self.temperature), y)
         # At the kink between the right class and the best wrong one, choose the subgradient 0: the right class wins.
-        own = _rows(y)
+        own = _class_index(y)
         margins[own] = np.finfo(np.float64).tiny
         largest = np.zeros_like(margins)
         largest[np.arange(len(margins)), margins.argmax(axis=1)] = 1.0
-        return _less_one(largest, y)
+        return _minus_one_hot(largest, y)
 
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
         """Return (diag(p) − ppᵀ) v/τ, or 0 for the exact hinge, shape (n, C)."""
         if not self.smooth:
             return np.zeros(np.shape(v))
-        return _spread(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
+        return _softmax_hessian(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
         """Return p − e_y, where p is the softmax at temperature τ of the margins at f − k (p − e_y)."""
         margins = f + 1.0
         margins[y] = f[y]
-        return _shares(margins, k, y, self.temperature)
+        return _softmax_slopes(margins, k, y, self.temperature)
 
     def _margins(self, f: Array, y: NDArray[Any]) -> Array:
         margins = f - _of_class(f, y)[:, None] + 1.0
-        margins[_rows(y)] = 0.0
+        margins[_class_index(y)] = 0.0
         return margins
 
 
@@ -206,7 +206,7 @@ class OneVsRest(MulticlassLoss):
 
     def _signs(self, y: NDArray[Any]) -> Array:
         signs = np.full((len(y), self.classes), -1.0)
-        signs[_rows(y)] = 1.0
+        signs[_class_index(y)] = 1.0
         return signs
 
 
@@ -228,20 +228,20 @@ def by_name(name: Any, classes: int) -> MulticlassLoss:
     return OneVsRest(Squared() if name == "squared" else SquaredHinge(), classes)
 
 
-def _rows(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _class_index(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of each sample's right class in an array of shape (n, C)."""
     return np.arange(len(y)), np.asarray(y, dtype=np.intp)
 
 
 def _of_class(f: Array, y: NDArray[Any]) -> Array:
     """Return the score f_y of each sample's right class, shape (n,)."""
-    result: Array = f[_rows(y)]
+    result: Array = f[_class_index(y)]
     return result
 
 
-def _less_one(p: Array, y: NDArray[Any]) -> Array:
+def _minus_one_hot(p: Array, y: NDArray[Any]) -> Array:
     """Subtract e_y from ``p`` in place, and return it."""
-    p[_rows(y)] -= 1.0
+    p[_class_index(y)] -= 1.0
     return p
 
 
@@ -259,14 +259,14 @@ def _softmax(z: Array) -> Array:
     return powers
 
 
-def _spread(p: Array, v: Array) -> Array:
+def _softmax_hessian(p: Array, v: Array) -> Array:
     """Return (diag(p) − ppᵀ) v for each sample, shape (n, C)."""
     weighted = p * v
     result: Array = weighted - p * weighted.sum(axis=1, keepdims=True)
     return result
 
 
-def _shares(f: Array, k: float, y: int, temperature: float) -> Array:
+def _softmax_slopes(f: Array, k: float, y: int, temperature: float) -> Array:
     """Solve p = softmax((f − k (p − e_y))/τ) and return p − e_y; for τ = 0, solve the limit τ → 0.
 
     With a = f + k e_y, there is a number ν such that τ log p_j + k p_j = a_j − ν for all j. So p_j = (τ/k)·ω(z_j), with

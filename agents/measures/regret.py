@@ -19,7 +19,7 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE = 1e-7  # relative to the trace: above it, the regulariser makes the rounding errors of a Cholesky solve harmless
+_SAFE_RATIO = 1e-7  # of regulariser to trace, above which rounding errors of a Cholesky solve are harmless
 
 
 class _Regret:
@@ -115,7 +115,7 @@ class StaticRegret(_Regret):
     def best(self) -> Vector:
         """Return the best model θ* over all rounds so far, shape (D,); the shortest of several. Takes O(D³) time."""
         total = self.count * self.regularizer
-        if total > _SAFE * np.trace(self._gram):
+        if total > _SAFE_RATIO * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)
         values, vectors = _eigenpairs(self._gram)
         # Outside the span of the samples, the shortest model is zero.
@@ -160,7 +160,7 @@ class DynamicRegret(_Regret):
     def _compare(self, x: Vector, y: Vector) -> None:
         total = len(y) * self.regularizer
         gram = x @ x.T
-        if total > _SAFE * np.trace(gram):
+        if total > _SAFE_RATIO * np.trace(gram):
             self.best_loss += total * float(y @ _solve(gram, total, y))
             return
         # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ); for small λ, w_j = 0 must be exact.

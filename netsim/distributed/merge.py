@@ -196,7 +196,6 @@ def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
 
 
 def _read(path: Path) -> RunPart:
-    """Read a journal."""
     part, piece = RunPart(path), list[tuple[int, Any]]()
     for entry_type, content in entries(path):
         if entry_type == BEGIN:

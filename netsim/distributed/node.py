@@ -352,7 +352,6 @@ class Node:
         self.check()
 
     def _owes_frames(self, number: int) -> bool:
-        """Return whether frames of another process are still missing."""
         final = self._membership.peers[number].final
         if final is None or final[0] != self._membership.run:
             return self._membership.is_alive(number)

@@ -483,7 +483,6 @@ def _value(value: Any) -> Any:
 
 
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
-    """Return whether two byte arrays of the same length are equal."""
     words = len(now) & ~7
     # Compared as integers, for which a NaN equals itself, and eight bytes at a time for speed.
     same = np.array_equal(before[:words].view(np.uint64), now[:words].view(np.uint64))

@@ -142,7 +142,6 @@ def _resolved(address: tuple[str, int], family: int = 0) -> tuple[int, Any]:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    """Return a socket bound to an address."""
     made = socket.socket(family, socket.SOCK_DGRAM)
     try:
         made.setblocking(False)

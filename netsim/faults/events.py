@@ -41,7 +41,7 @@ __all__ = [
 Links = tuple[tuple[Hashable, Hashable], ...]
 
 
-def _printed(name: Hashable) -> tuple[str, str]:
+def _sort_key(name: Hashable) -> tuple[str, str]:
     """Return a sort key for names of mixed types; equal names have equal keys."""
     plain = plain_name(name)
     return type(plain).__name__, repr(plain)
@@ -365,7 +365,7 @@ class Partition(Fault):
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
         # Sorted, because the order of a set may differ between processes.
-        check.put(self, side=tuple(sorted(side, key=_printed)))
+        check.put(self, side=tuple(sorted(side, key=_sort_key)))
         check.put(self, at=at, until=until)
         self.__post_init__()
 

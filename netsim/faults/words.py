@@ -178,14 +178,14 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
 # --- what each verb does ----------------------------------------------------------------------------------------------
 
 
-def _holds(fault: Fault, time: float) -> bool:
+def _is_active(fault: Fault, time: float) -> bool:
     """Return whether a fault has begun and not ended at a time (s)."""
     return fault.begins <= time and (fault.ends is None or fault.ends > time)
 
 
-def _ended(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
+def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
     """End the active faults that ``concerned`` accepts at the time of the order; a fault of length 0 is dropped."""
-    held = [fault for fault in faults if concerned(fault) and _holds(fault, order.at)]
+    held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
         raise order.refused(f"of {what} at that time")
     ending: Any = dataclasses.replace
@@ -203,7 +203,7 @@ def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
     def concerned(fault: Fault) -> bool:
         return isinstance(fault, Crash) and fault.agent == node
 
-    return _ended(order, faults, concerned, "a node that has crashed, and is down", keeps_state=order.keeps_state)
+    return _with_ends(order, faults, concerned, "a node that has crashed, and is down", keeps_state=order.keeps_state)
 
 
 def _cut(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -220,7 +220,7 @@ def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
             return link in fault.cut(graph)
         return isinstance(fault, LinkDown) and (link in fault.links() or link[::-1] in fault.links())
 
-    return _ended(order, faults, concerned, "a link that is cut")
+    return _with_ends(order, faults, concerned, "a link that is cut")
 
 
 def _delay(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -308,7 +308,7 @@ def as_text(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
         found = parse(text, graph) if text else Faults()
     except BadInput:
         return None
-    return text if list(map(_as_it_acts, found)) == list(map(_as_it_acts, listed)) else None
+    return text if list(map(_comparable, found)) == list(map(_comparable, listed)) else None
 
 
 def _text_of(fault: Fault) -> str | None:
@@ -334,7 +334,7 @@ def _number(value: float) -> str:
     return short if float(short) == value else repr(float(value))
 
 
-def _as_it_acts(fault: Fault) -> Fault:
+def _comparable(fault: Fault) -> Fault:
     """Return a fault for comparison: ``keeps_state`` of a node that never returns has no effect."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
@@ -344,7 +344,7 @@ def _as_it_acts(fault: Fault) -> Fault:
 # --- appended in every run --------------------------------------------------------------------------------------------
 
 
-class _Appended:
+class _ContextOrders:
     """Orders to apply in all runs of a context; an order must fit at least one run."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
@@ -368,7 +368,7 @@ class _Appended:
                 raise why
 
 
-_APPENDED: ContextVar[_Appended | None] = ContextVar("APPENDED", default=None)
+_APPENDED: ContextVar[_ContextOrders | None] = ContextVar("APPENDED", default=None)
 
 
 @contextmanager
@@ -380,7 +380,7 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
     if not texts:
         yield
         return
-    appended = _Appended(_orders(texts))
+    appended = _ContextOrders(_orders(texts))
     token = _APPENDED.set(appended)
     try:
         yield

@@ -20,9 +20,9 @@ __all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "va
 Decide = Callable[[float], bool]
 
 # Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
-_INSTANT = 1e-9
+_TOLERANCE = 1e-9
 # Slots that are computed ahead, the limit of uniform numbers examined at once, and the last slot's number.
-_ROLLED, _MOST_AT_ONCE, LAST_SLOT = 32, 1 << 16, 1 << 62
+_SLOTS_AHEAD, _MAX_BLOCK, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
 
@@ -98,13 +98,13 @@ class GilbertElliott:
     def on_link(self, u: float) -> Decide:
         """Return the decisions of a chain that belongs to one link."""
         if self.slot is not None:
-            return _Slots(self, self.slot, u)
+            return _SlottedLosses(self, self.slot, u)
         bad = u < self.mean
-        comes, stays = self.p, 1.0 - self.r
+        to_bad, stay_bad = self.p, 1.0 - self.r
 
         def lost(u: float) -> bool:
             nonlocal bad
-            bad = u < (stays if bad else comes)
+            bad = u < (stay_bad if bad else to_bad)
             return bad
 
         return lost
@@ -115,7 +115,7 @@ def slots_key(u: float) -> int:
     return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
 
 
-class _Slots(Clocked):
+class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
     A uniform number below both thresholds makes the state bad, one above both makes it good, whatever it was. So a
@@ -123,17 +123,17 @@ class _Slots(Clocked):
     long nothing was sent.
     """
 
-    __slots__ = ("_comes", "_first", "_key", "_slot", "_states", "_stays")
+    __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
 
     def __init__(self, model: GilbertElliott, slot: float, u: float) -> None:
         super().__init__()
-        self._slot, self._comes, self._stays = slot, model.p, 1.0 - model.r
+        self._slot, self._to_bad, self._stay_bad = slot, model.p, 1.0 - model.r
         self._key = np.array([slots_key(u)], dtype=np.uint64)
         # The states of consecutive slots, and the number of the first of them.
         self._first, self._states = 0, [u < model.mean]
 
     def __call__(self, u: float) -> bool:
-        number = int(min(self.time / self._slot + _INSTANT, LAST_SLOT))
+        number = int(min(self.time / self._slot + _TOLERANCE, LAST_SLOT))
         if number - self._first >= len(self._states):
             self._move_to(number)
         return self._states[number - self._first]
@@ -141,16 +141,16 @@ class _Slots(Clocked):
     def _move_to(self, number: int) -> None:
         bad = self._state_at(number)
         self._first, self._states = number, [bad]
-        for u in draws.uniforms(self._key, number, _ROLLED)[:, 0].tolist():
-            bad = u < (self._stays if bad else self._comes)
+        for u in draws.uniforms(self._key, number, _SLOTS_AHEAD)[:, 0].tolist():
+            bad = u < (self._stay_bad if bad else self._to_bad)
             self._states.append(bad)
 
     def _state_at(self, number: int) -> bool:
         """Return the state of a slot later than those known; uniform number n leads from slot n to slot n + 1."""
-        low, high = sorted((self._comes, self._stays))
+        low, high = sorted((self._to_bad, self._stay_bad))
         known = self._first + len(self._states) - 1
         # A number between the thresholds keeps the state if p < 1 − r, and flips it if p > 1 − r.
-        between, after, count = 0, number, _ROLLED
+        between, after, count = 0, number, _SLOTS_AHEAD
         state = self._states[-1]
         while after > known:
             first = max(known, after - count)
@@ -161,8 +161,8 @@ class _Slots(Clocked):
                 state = bool(drawn[decisive[-1]] < low)
                 break
             between += len(drawn)
-            after, count = first, min(2 * count, _MOST_AT_ONCE)
-        return state ^ (between % 2 == 1 and self._comes > self._stays)
+            after, count = first, min(2 * count, _MAX_BLOCK)
+        return state ^ (between % 2 == 1 and self._to_bad > self._stay_bad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class TracedLosses:
         return lost
 
 
-class _Stretches(Clocked):
+class _IntervalLosses(Clocked):
     """Loss decisions with a probability that depends on the time."""
 
     __slots__ = ("_losses", "_starts")
@@ -206,7 +206,7 @@ class _Stretches(Clocked):
     def __call__(self, u: float) -> bool:
         """Return whether u is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
-        place = bisect.bisect_right(self._starts, within + _INSTANT) - 1
+        place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
         # A rounding error before the end of the period counts as its beginning.
         return bool(u < self._losses[place % len(self._losses)])
 
@@ -225,7 +225,7 @@ class Varying:
 
     def on_link(self, u: float) -> Clocked:
         """Return the time-dependent decisions of one link."""
-        return _Stretches(self.starts, self.losses)
+        return _IntervalLosses(self.starts, self.losses)
 
 
 def bernoulli(probability: float) -> Loss:

@@ -90,12 +90,12 @@ def from_table(
     columns = (frame[name].tolist() for name in ("sender", "receiver", "reception"))
     for place, (sender, receiver, value) in enumerate(zip(*columns, strict=True)):
         if (sender, receiver) in reception:
-            where = _row_of(table, frame, place)
+            where = _place_of_row(table, frame, place)
             raise BadInput(f"{where}: must be the only one from {sender!r} to {receiver!r}")
         if not (type(value) is float and 0.0 <= value <= 1.0):
-            value = check.probability(f"{_row_of(table, frame, place)}: reception", value)
+            value = check.probability(f"{_place_of_row(table, frame, place)}: reception", value)
         reception[sender, receiver] = value
-    found = _of_reception("table", reception, _of_bits(link, bits), least, both, positions, coherence=coherence)
+    found = _of_reception("table", reception, _for_bits(link, bits), least, both, positions, coherence=coherence)
     lacking = [node for node in found.graph if positions is not None and node not in positions]
     if lacking:
         raise BadInput(f"positions: must have all nodes of the table that have a link; node {lacking[0]!r} is missing")
@@ -119,7 +119,7 @@ def from_reception(
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
-def _of_bits(link: Link | None, bits: int | None) -> Link | None:
+def _for_bits(link: Link | None, bits: int | None) -> Link | None:
     """Return a link whose loss holds for frames of ``bits`` bits; the link itself if ``bits`` is None."""
     return link if bits is None else replace(Link() if link is None else link, loss_bits=bits)
 
@@ -151,12 +151,12 @@ def _of_reception(
     for pair, value in lost.items():
         if pair in good or (pair[1], pair[0]) in good:
             if value not in models:
-                models[value] = _lossy(value, coherence)
+                models[value] = _loss_model(value, coherence)
             loss_of[pair] = models[value]
     return _network(given, loss_of, good, model, both, positions, nodes)
 
 
-def _lossy(mean: float, coherence: float | None) -> Loss:
+def _loss_model(mean: float, coherence: float | None) -> Loss:
     """Return a loss model with this mean: of independent frames, or of blocks of ``coherence`` seconds."""
     if coherence is None or not 0.0 < mean < 1.0:
         return losses.bernoulli(mean)
@@ -182,7 +182,7 @@ def _network(
     alone = set(nodes)
     if not edges and not alone:
         raise BadInput(f"{given}: must leave a link; every reception is 0 or below ``least``")
-    graph.add_nodes_from(sorted(alone | {node for pair in edges for node in pair}, key=_in_order))
+    graph.add_nodes_from(sorted(alone | {node for pair in edges for node in pair}, key=_sort_key))
     graph.add_edges_from(edges)
     for node in graph if positions is not None else ():
         if positions is not None and node in positions:
@@ -201,13 +201,13 @@ def _network(
     return Measured(graph, links)
 
 
-def _in_order(node: Hashable) -> tuple[bool, float, str]:
+def _sort_key(node: Hashable) -> tuple[bool, float, str]:
     """Return a sort key: numbers first, by value, then names."""
     is_number = isinstance(node, int | float)
     return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
 
 
-def _row_of(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
+def _place_of_row(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
     """Return the place of a row for messages: the file and line or, in a DataFrame, the row's number."""
     if not isinstance(table, str | Path):
         return f"table, row {place + 1}"
@@ -236,7 +236,7 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
             raise BadInput(f"{what}: must have a column {name!r}; it has {there[:200] or 'none'}")
         if frame[name].isna().any():
             row = int(frame[name].isna().to_numpy().argmax())
-            raise BadInput(f"{_row_of(table, frame, row)}: must have a {name}; it is empty")
+            raise BadInput(f"{_place_of_row(table, frame, row)}: must have a {name}; it is empty")
     return frame
 
 
@@ -266,8 +266,8 @@ def intel_lab(
         As for `from_table`; the length of the measured frames is unknown.
     """
     source = "db.csail.mit.edu/labdata"
-    table = _read(_place(folder, "intel_connectivity", ".csv.gz", source), ("sender", "receiver", "prob"))
-    motes = _read(_place(folder, "intel_mote_locs", ".csv.gz", source), ("mote", "x_m", "y_m"))
+    table = _read(_data_path(folder, "intel_connectivity", ".csv.gz", source), ("sender", "receiver", "prob"))
+    motes = _read(_data_path(folder, "intel_mote_locs", ".csv.gz", source), ("mote", "x_m", "y_m"))
     places = {int(m): (float(x), float(y)) for m, x, y in motes[["mote", "x_m", "y_m"]].to_numpy()}
     table = table.rename(columns={"prob": "reception"})
     return from_table(table, link=link, least=least, both=both, positions=places, bits=bits, coherence=coherence)
@@ -310,16 +310,16 @@ def grenoble(
     """
     import pandas as pd
 
-    place = _place(file, "iotlab_grenoble_k7", ".csv.gz", "the traces of the 6TiSCH simulator")
+    place = _data_path(file, "iotlab_grenoble_k7", ".csv.gz", "the traces of the 6TiSCH simulator")
     table = _read(place, ("datetime", "src", "dst", "channel", "pdr"))
     if channel is not None:
         table = table[table["channel"] == check.integer("channel", channel, low=11, high=26)]
     times = pd.to_datetime(table["datetime"])
     since = (times - times.min()).dt.total_seconds().to_numpy()
-    link = _of_bits(link, bits)
+    link = _for_bits(link, bits)
     model, least = Link() if link is None else link, check.probability("least", least)
     means = table.groupby(["src", "dst"], sort=False)["pdr"].mean()
-    reception = {_ends(ends): float(mean) for ends, mean in means.items()}
+    reception = {_node_pair(ends): float(mean) for ends, mean in means.items()}
     if step is None:
         return from_reception(reception, link=link, least=least, both=both, coherence=coherence)
     if coherence is not None:
@@ -330,7 +330,7 @@ def grenoble(
     for ends, part in table.assign(step=(since // width).astype(int)).groupby(["src", "dst"], sort=False):
         each = part.groupby("step")["pdr"].mean().reindex(range(count))
         # A step without measurements takes the last earlier value; steps before the first take the first value.
-        loss_of[_ends(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
+        loss_of[_node_pair(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
@@ -351,7 +351,7 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
-    place = _place(file, "ulb_library1_links", ".csv.gz", "the Machine Learning Group of the ULB")
+    place = _data_path(file, "ulb_library1_links", ".csv.gz", "the Machine Learning Group of the ULB")
     table = _read(place, ("seq", "node", "src"))
     width = check.finite("minute", minute, above=0)
     count = int(table["seq"].max()) + 1
@@ -359,7 +359,7 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
     for ends, part in table.groupby(["src", "node"]):
         lost = np.ones(count)
         lost[part["seq"].to_numpy()] = 0.0
-        heard[_ends(ends)] = lost
+        heard[_node_pair(ends)] = lost
     loss_of = {pair: losses.varying(lost, width) for pair, lost in heard.items()}
     return _network("table", loss_of, loss_of, Link() if link is None else link, both=False)
 
@@ -393,7 +393,7 @@ def rutgers(
     BadInput
         As `from_table`, or for another power.
     """
-    place = _place(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
+    place = _data_path(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
     if noise not in levels:
@@ -418,7 +418,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     BadInput
         If there is no such trace, or the file holds no traces.
     """
-    place = _place(file, "mahimahi_cellular", ".npz", "the repository of Mahimahi")
+    place = _data_path(file, "mahimahi_cellular", ".npz", "the repository of Mahimahi")
     try:
         with np.load(place) as traces:
             check.one_of("name", name, traces.files)
@@ -430,13 +430,13 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     return rate.opportunities(np.cumsum(steps) / 1000.0)
 
 
-def _ends(key: Any) -> tuple[int, int]:
+def _node_pair(key: Any) -> tuple[int, int]:
     """Convert a pandas group's key, of numpy integers, to a pair of nodes."""
     sender, receiver = key
     return int(sender), int(receiver)
 
 
-def _place(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
+def _data_path(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
     """Return the path of a file: ``given`` if it is one, else ``name`` + ``suffix`` in that folder or NETSIM_DATA."""
     if given is None:
         return find(name, suffix, source)

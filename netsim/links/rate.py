@@ -64,10 +64,10 @@ class Opportunities:
 
         def leave(start: float, size: float) -> float:
             nonlocal number, left
-            if number < 0 or time_of(number) < start - _INSTANT:
+            if number < 0 or time_of(number) < start - _TOLERANCE:
                 # Unused opportunities are lost: skip to the first one not before ``start``.
                 turn = math.floor(start / last)
-                place = bisect.bisect_left(times, start - turn * last - _INSTANT)
+                place = bisect.bisect_left(times, start - turn * last - _TOLERANCE)
                 number, left = max(number + 1, turn * len(times) + place), bits
             while size > left:
                 size -= left
@@ -79,7 +79,7 @@ class Opportunities:
 
 
 # Rounding tolerance (s): a start this little after an opportunity still meets it.
-_INSTANT = 1e-9
+_TOLERANCE = 1e-9
 
 
 def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:

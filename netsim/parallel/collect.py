@@ -136,7 +136,6 @@ class Collector:
                 self._dead[worker] = content
 
     def _add_rows(self) -> None:
-        """Add each row that all workers have sent."""
         while all(self._rows):
             parts = [rows.popleft() for rows in self._rows]
             if self._error is not None:

@@ -304,7 +304,6 @@ class Outbox:
             self._shared.on_send(self._name)
 
     def _kind_id(self, name: str) -> int:
-        """Return the id of a kind of message."""
         number = self._kinds[name] = self._shared.tally.kind(name)
         return number
 

@@ -80,16 +80,16 @@ class Path:
         """Return the arrival time of a fragment of ``bits`` that left at ``end`` (s), and whether it is lost."""
         if self._clocked is not None:
             self._clocked.time = end
-        lost = self._losses is not None and self._lost(self._number(self._losses.uniform(), bits))
+        lost = self._losses is not None and self._lost(self._scaled(self._losses.uniform(), bits))
         return end + self._delays.next(), lost
 
-    def _number(self, uniform: float, bits: int) -> float:
+    def _scaled(self, uniform: float, bits: int) -> float:
         """Transform a uniform number so that it is below any p with probability 1 − (1 − p)^(bits/loss_bits)."""
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
         """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
-        return self._in_order(time), self._damages()
+        return self._in_order(time), self._is_corrupted()
 
     def damaged_share(self) -> float:
         """Return the position of the flipped bit in a corrupted frame, as a share of the frame's length."""
@@ -100,7 +100,7 @@ class Path:
             arrival = self._last = max(arrival, self._last)
         return arrival
 
-    def _damages(self) -> bool:
+    def _is_corrupted(self) -> bool:
         return self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
 
 
@@ -143,7 +143,7 @@ class Bursts:
         del self._active[link_index][number]
         if not self._active[link_index]:
             del self._active[link_index]
-        self._settle()
+        self._update_matter()
 
     def lose(self, link_index: int) -> None:
         """Lose the next frame of a link, in addition to those already to be lost."""
@@ -157,10 +157,10 @@ class Bursts:
         self._to_lose[link_index] -= 1
         if not self._to_lose[link_index]:
             del self._to_lose[link_index]
-            self._settle()
+            self._update_matter()
         return True
 
-    def _settle(self) -> None:
+    def _update_matter(self) -> None:
         self.matter = bool(self._active or self._latest or self._to_lose)
 
     def delayed(self, link_index: int, copies: Copies) -> Copies:

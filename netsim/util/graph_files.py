@@ -38,17 +38,17 @@ FORMS = (
 # Limit of an uncompressed file: a larger one holds more network than a machine can emulate.
 _MOST_BYTES = 2**30
 # Lower bound of the bytes that a node takes in networkx; 500 were measured.
-_NODE = 300
+_NODE_BYTES = 300
 
 # Column names that programs use for the two ends of an edge.
-_ENDS = (
+_END_COLUMNS = (
     ("source", "target"), ("from", "to"), ("src", "dst"), ("src", "dest"), ("sender", "receiver"), ("u", "v"),
     ("node1", "node2"), ("node_1", "node_2"), ("i", "j"), ("start", "end"), ("tail", "head"), ("tx", "rx"), ("a", "b"),
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
 # Endings of formats that are recognised by their content: an unrecognised file with such an ending is damaged.
-_OTHERS = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
+_RECOGNISED = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
@@ -98,7 +98,7 @@ def read_graph(path: Path) -> GraphFile:
 def _check_fits(where: str, nodes: int) -> None:
     """Raise BadInput if a graph of so many nodes would not fit in memory: a few bytes can declare any number."""
     try:
-        check.fits("nodes", nodes, nodes * _NODE, "a graph of this size")
+        check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
 
@@ -197,7 +197,7 @@ def _graph_of(where: str, path: Path, data: bytes) -> GraphFile:
     gml = _GML.search(text)
     if gml and all(_GML_BEFORE.fullmatch(line) for line in text[: gml.start()].split("\n")):
         return _of_gml(where, text, gml.end())
-    if set(ends) & set(_OTHERS):
+    if set(ends) & set(_RECOGNISED):
         raise BadInput(f"{where}: must be {FORMS}; its name ends in {ends[-1]}, but it does not begin as such a file")
     if _ADJACENCY.match(text) or set(ends) & {".adjlist", ".multiline_adjlist"}:
         return _of_adjacency(where, text)
@@ -294,13 +294,13 @@ def _of_graph6(where: str, text: str) -> GraphFile:
     values = [each - 63 for each in body]
     if not values or min(values) < 0 or max(values) > 63:
         raise BadInput(f"{where}: must be graph6 or sparse6: characters from ? to ~")
-    count = _count6(values)
+    count = _node_count6(values)
     _check_fits(where, count)
     read: Any = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
     return GraphFile("sparse6" if sparse else "graph6", read(line.encode("ascii")))
 
 
-def _count6(values: Sequence[int]) -> int:
+def _node_count6(values: Sequence[int]) -> int:
     """Decode the number of nodes, in the first 6, 18 or 36 bits of graph6 and sparse6."""
     digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
     return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
@@ -388,7 +388,7 @@ def _of_entries(
     entries = [each for each in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True) if each[2]]
     for row, column, value in entries:
         graph.add_edge(names[row], names[column], **({} if plain else {"weight": float(value)}))
-    return GraphFile("a matrix", graph, _unlike(entries))
+    return GraphFile("a matrix", graph, _unequal_weights(entries))
 
 
 # --- tables of text ---------------------------------------------------------------------------------------------------
@@ -396,13 +396,13 @@ def _of_entries(
 
 def _of_table(where: str, text: str) -> GraphFile:
     """Read a table as a matrix if it can be one, else as a list of edges."""
-    rows, marks, attributes = _rows_of(where, text)
+    rows, delimiter, attributes = _rows_of(where, text)
     if not rows:
         raise BadInput(f"{where}: must be {FORMS}; it is empty")
-    matrix = _matrix_of(where, rows, marks) if not attributes else None
+    matrix = _matrix_of(where, rows, delimiter) if not attributes else None
     if matrix is not None:
         return matrix
-    return _of_edges(where, rows, marks, attributes)
+    return _of_edges(where, rows, delimiter, attributes)
 
 
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
@@ -421,19 +421,19 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
         if kept:
             # Tabs are kept: at a line's ends they delimit empty cells.
             lines.append((number, kept if brace > 0 else line.strip(" \r\n")))
-    marks = next((mark for mark in "\t;," if all(mark in line for _, line in lines)), " ")
-    if marks == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):
-        marks = ","
-    if marks == " ":
+    delimiter = next((delimiter for delimiter in "\t;," if all(delimiter in line for _, line in lines)), " ")
+    if delimiter == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):
+        delimiter = ","
+    if delimiter == " ":
         odd = next(((n, line) for n, line in lines if any(each in line for each in ",;")), None)
         if odd is not None:
             raise _refuse(
                 where, "a list of edges with one mark between its columns, a comma, semicolon, tab or blank", odd[0]
             )
-        return [(n, re.split(r"\s+#", line)[0].split()) for n, line in lines], marks, attributes
+        return [(n, re.split(r"\s+#", line)[0].split()) for n, line in lines], delimiter, attributes
     try:
-        cells = csv.reader((line for _, line in lines), delimiter=marks, skipinitialspace=True, strict=True)
-        return [(n, [c.strip() for c in row]) for (n, _), row in zip(lines, cells, strict=True)], marks, attributes
+        cells = csv.reader((line for _, line in lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+        return [(n, [c.strip() for c in row]) for (n, _), row in zip(lines, cells, strict=True)], delimiter, attributes
     except (csv.Error, ValueError) as error:
         raise BadInput(f"{where}: must be a list of edges, or a matrix ({one_line(error)})") from None
 
@@ -452,14 +452,14 @@ def _literal(where: str, line: int, text: str) -> dict[str, Any]:
     return found
 
 
-def _number(text: str, marks: str) -> float | None:
+def _number(text: str, delimiter: str) -> float | None:
     """Return a cell as a number, or None; with semicolons or tabs between columns, a comma may be the decimal mark."""
-    if marks in ";\t":
+    if delimiter in ";\t":
         text = text.replace(",", ".")
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
+def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
     """Return the graph of a square matrix, or None if the table cannot be one."""
     labels = None
     body = [cells for _, cells in rows]
@@ -467,18 +467,18 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
     # A number in the corner is an element: otherwise the first row of a plain matrix could pass for names.
-    corner = len(names) == len(first) or _number(first[0], marks) is None
+    corner = len(names) == len(first) or _number(first[0], delimiter) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
-    above = labels is None and _only_named(first, others, marks)
+    above = labels is None and _only_named(first, others, delimiter)
     if above:
         # pandas writes a matrix in this form if the index is left out.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
         return None
-    numbers = [[_number(cell, marks) for cell in cells] for cells in body]
+    numbers = [[_number(cell, delimiter) for cell in cells] for cells in body]
     if any(cell is None for cells in numbers for cell in cells):
         return None
     array = np.array(numbers, dtype=np.float64)
@@ -503,14 +503,14 @@ def _matrix_of(where: str, rows: list[Row], marks: str) -> GraphFile | None:
     return _of_matrix(form, where, array, labels)
 
 
-def _only_named(first: list[str], others: list[list[str]], marks: str) -> bool:
+def _only_named(first: list[str], others: list[list[str]], delimiter: str) -> bool:
     """Return whether the first line may be the column names of the square matrix in the other lines."""
     if len(others) < 2 or len(set(first)) < len(first) or any(len(cells) != len(others) for cells in [first, *others]):
         return False
-    if any(_number(cell, marks) is None for cells in others for cell in cells):
+    if any(_number(cell, delimiter) is None for cells in others for cell in cells):
         return False
     lower = {cell.lower() for cell in first}
-    if "weight" in lower or any({a, b} <= lower for a, b in _ENDS if len(a) > 1):
+    if "weight" in lower or any({a, b} <= lower for a, b in _END_COLUMNS if len(a) > 1):
         return False
     return not any(_NUMBER.fullmatch(cell) for cell in first) or (len(first) > 2 and first == _places(len(first)))
 
@@ -519,9 +519,9 @@ def _places(count: int) -> list[str]:
     return [str(place) for place in range(count)]
 
 
-def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dict[str, Any]]) -> GraphFile:
+def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int, dict[str, Any]]) -> GraphFile:
     header = [cell.lower() for cell in rows[0][1]]
-    ends = next((pair for pair in _ENDS if set(pair) <= set(header)), None)
+    ends = next((pair for pair in _END_COLUMNS if set(pair) <= set(header)), None)
     source, target, weight = 0, 1, 2
     # In a list without column names, a first line "a b" or "u v" may be an edge between nodes of these names.
     if ends is not None and not (len(ends[0]) == 1 and _is_edge_too(ends, rows)):
@@ -534,32 +534,32 @@ def _of_edges(where: str, rows: list[Row], marks: str, attributes: dict[int, dic
             if len(cells) != columns:
                 raise _refuse(where, f"{columns} cells, as the first line has; there are {len(cells)}", line)
     else:
-        _check_plain(where, rows, marks)
+        _check_plain(where, rows, delimiter)
     graph: Graph = nx.Graph()
     seen: set[tuple[str, str]] = set()
     parallel = 0
-    _check_weights(where, rows, weight, marks)
+    _check_weights(where, rows, weight, delimiter)
     for line, cells in rows:
         a, b = cells[source], cells[target]
         if not a or not b:
             raise _refuse(where, "an edge: two names; one is empty", line)
         more = dict(attributes.get(line, {}))
-        if not more and 0 <= weight < len(cells) and (value := _number(cells[weight], marks)) is not None:
+        if not more and 0 <= weight < len(cells) and (value := _number(cells[weight], delimiter)) is not None:
             more = {"weight": value}
         parallel += (a, b) in seen
         seen.add((a, b))
         if not graph.has_edge(a, b):
             graph.add_edge(a, b, **more)
-    return GraphFile("a list of edges", graph, [_counted(parallel, "parallel edge")] if parallel else [])
+    return GraphFile("a list of edges", graph, [_left_out(parallel, "parallel edge")] if parallel else [])
 
 
-def _check_weights(where: str, rows: list[Row], weight: int, marks: str) -> None:
+def _check_weights(where: str, rows: list[Row], weight: int, delimiter: str) -> None:
     """Raise BadInput if only some weights are finite numbers.
 
     A column that is all text holds no weights; an edge with an empty cell has none.
     """
     found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
-    numbers = [(line, cell, _number(cell, marks)) for line, cell in found]
+    numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]
     if any(value is not None for _, _, value in numbers):
         for line, cell, value in numbers:
             if value is None or not np.isfinite(value):
@@ -571,7 +571,7 @@ def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:
     return any(end in (cell.lower() for cell in cells[:2]) for _, cells in rows[1:] for end in ends)
 
 
-def _check_plain(where: str, rows: list[Row], marks: str) -> None:
+def _check_plain(where: str, rows: list[Row], delimiter: str) -> None:
     """Raise BadInput unless each line has two names, followed by numbers only."""
     if [cell.lower() for cell in rows[0][1][:2]] == ["id", "label"]:
         raise _refuse(where, f"{FORMS}; it is a table of nodes", rows[0][0])
@@ -591,7 +591,7 @@ def _check_plain(where: str, rows: list[Row], marks: str) -> None:
             if _WHOLE.fullmatch(cell) and int(cell) < 0:
                 raise _refuse(where, f"two names, the ends of an edge; {cell[:40]!r} is a negative number", line)
         for cell in cells[2:]:
-            if cell and _number(cell, marks) is None:
+            if cell and _number(cell, delimiter) is None:
                 known = "a first line with source and target lets others hold text"
                 raise _refuse(where, f"two names and then numbers; {cell[:40]!r} is no number ({known})", line)
     if len(rows) > 1 and all(_WHOLE.fullmatch(cell) for _, cells in rows[1:] for cell in cells[:2]):
@@ -620,7 +620,7 @@ def _of_adjacency(where: str, text: str) -> GraphFile:
             parallel += (node, other) in seen
             seen.add((node, other))
             graph.add_edge(node, other)
-    return GraphFile("an adjacency list", nx.Graph(graph), [_counted(parallel, "parallel edge")] if parallel else [])
+    return GraphFile("an adjacency list", nx.Graph(graph), [_left_out(parallel, "parallel edge")] if parallel else [])
 
 
 def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None:
@@ -654,24 +654,24 @@ def _simple(found: GraphFile) -> GraphFile:
         ends: Iterable[Any] = graph.edges()
         pairs = [(a, b) if graph.is_directed() else frozenset((a, b)) for a, b in ends]
         parallel = len(pairs) - len(set(pairs))
-        found.notes += [_counted(parallel, "parallel edge")] if parallel else []
+        found.notes += [_left_out(parallel, "parallel edge")] if parallel else []
     elif graph.is_directed():
         edges: Any = graph.edges(data="weight")
-        found.notes += _unlike([(a, b, weight) for a, b, weight in edges if a != b])
+        found.notes += _unequal_weights([(a, b, weight) for a, b, weight in edges if a != b])
     simple: Graph = nx.Graph(graph)
     loops = list(nx.selfloop_edges(simple))
     simple.remove_edges_from(loops)
-    found.notes += [_counted(len(loops), "edge") + " from a node to itself"] if loops else []
+    found.notes += [_left_out(len(loops), "edge") + " from a node to itself"] if loops else []
     found.graph = simple
     return found
 
 
-def _unlike(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
+def _unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
     """Return a note that counts the node pairs with different weights in the two directions; the last one is kept."""
     first: dict[frozenset[Any], Any] = {}
     count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
     return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []
 
 
-def _counted(count: int, what: str) -> str:
+def _left_out(count: int, what: str) -> str:
     return f"left out {count:,} {what}{'' if count == 1 else 's'}"

@@ -33,7 +33,7 @@ __all__ = ["frame", "line_of", "name", "number", "rows"]
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-_LOOKED_AT = 1000  # rows that are searched for thousands separators
+_ROWS_SEARCHED = 1000  # rows that are searched for thousands separators
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
@@ -69,19 +69,19 @@ def _without_comments(text: str) -> str:
     return "".join(lines)
 
 
-def _mark_of(text: str) -> str:
+def _delimiter_of(text: str) -> str:
     """Return the delimiter of the columns, a comma, semicolon or tab, judged by the first two lines."""
     lines = [re.sub(r'"[^"]*"', "", line) for line in _first_lines(text, 2)]
     if not lines:
         return ","
-    for mark in ";\t":
-        if mark in lines[0] and ("," not in lines[0] or _same_counts(lines, mark) > _same_counts(lines, ",")):
-            return mark
+    for delimiter in ";\t":
+        if delimiter in lines[0] and ("," not in lines[0] or _same_counts(lines, delimiter) > _same_counts(lines, ",")):
+            return delimiter
     return ","
 
 
-def _same_counts(lines: Sequence[str], mark: str) -> bool:
-    return len({line.count(mark) for line in lines}) == 1
+def _same_counts(lines: Sequence[str], delimiter: str) -> bool:
+    return len({line.count(delimiter) for line in lines}) == 1
 
 
 def _first_lines(text: str, count: int) -> list[str]:
@@ -95,9 +95,9 @@ def _first_lines(text: str, count: int) -> list[str]:
     return found
 
 
-def _reader(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+def _reader(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the stripped cells of each row that is not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if any(cell.strip() for cell in cells):
             yield reader.line_num, [cell.strip() for cell in cells]
@@ -120,8 +120,8 @@ def rows(
     failed = f"file = {str(path)!r}"
     try:
         text = _without_comments(text_of(_bytes_of(used(Path(path)), f"{failed}: must be a csv file"), failed))
-        mark = _mark_of(text)
-        found = list(_reader(text, mark))
+        delimiter = _delimiter_of(text)
+        found = list(_reader(text, delimiter))
     except FileNotFoundError:
         raise BadInput(f"{failed}: must be an existing file") from None
     except csv.Error as error:
@@ -144,7 +144,7 @@ def rows(
     for line, cells in found[1:]:
         if len(cells) != len(columns):
             raise BadInput(f"{where}, line {line}: must have {len(columns)} cells, as the first line; has {len(cells)}")
-        if mark != ",":
+        if delimiter != ",":
             cells = [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
         yield f"{where}, line {line}", dict(zip(columns, cells, strict=True))
 
@@ -197,9 +197,9 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
         raise BadInput(f"{path}: must be an existing file") from None
     given = text_of(data, str(path))
     text = _without_comments(given)
-    mark = _mark_of(text)
-    line, names = _header_of(path, text, mark)
-    decimal = _decimal_of(text, mark)
+    delimiter = _delimiter_of(text)
+    line, names = _header_of(path, text, delimiter)
+    decimal = _decimal_of(text, delimiter)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells
@@ -210,12 +210,12 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
                 na_values=[""],
                 low_memory=False,
                 usecols=None if columns is None else list(columns),
-                sep=mark,
+                sep=delimiter,
                 skipinitialspace=True,
                 decimal=decimal,
             )
     except pd.errors.ParserWarning:
-        raise _too_long(path, line, names, text, mark) from None
+        raise _too_long(path, line, names, text, delimiter) from None
     except ValueError as error:  # includes pandas' EmptyDataError and UnicodeDecodeError
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
@@ -223,18 +223,18 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
             found[each] = found[each].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     places = range(len(names)) if columns is None else columns
     found.columns = pd.Index([names[place] for place in places])
-    if mark != ",":
+    if delimiter != ",":
         found = found.dropna(how="all")
     found, notes = _named_only(path, line, found)
     notes += _check_header(path, line, found)
-    if mark != ",":
-        notes += _thousands(text, mark, decimal, names, found)
+    if delimiter != ",":
+        notes += _thousands(text, delimiter, decimal, names, found)
     return found, notes
 
 
-def _too_long(path: Path, line: int, names: Sequence[str], text: str, mark: str) -> BadInput:
+def _too_long(path: Path, line: int, names: Sequence[str], text: str, delimiter: str) -> BadInput:
     """Return the error for a table whose first row has more cells than there are column names."""
-    rows = _all_rows(text, mark)
+    rows = _all_rows(text, delimiter)
     next(rows)
     first, cells = next(rows)
     more = f"{len(cells)} cells under the {len(names)} names of line {line}"
@@ -242,14 +242,14 @@ def _too_long(path: Path, line: int, names: Sequence[str], text: str, mark: str)
     return BadInput(f"{path}, line {first}: must have as many cells as there are names; it has {more}{hint}")
 
 
-def _thousands(text: str, mark: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
+def _thousands(text: str, delimiter: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
     """Return a note on each column whose decimal marks may separate thousands: 1.005 may mean 1005.
 
     A column is suspect if, in the first rows, every decimal mark is followed by exactly three digits.
     """
     notes, point = [], re.escape(decimal)
     like = re.compile(rf"[-+]?[1-9]\d{{0,2}}{point}\d{{3}}")
-    head = [cells for _, cells in itertools.islice(_all_rows(text, mark), 1, _LOOKED_AT)]
+    head = [cells for _, cells in itertools.islice(_all_rows(text, delimiter), 1, _ROWS_SEARCHED)]
     for place, each in enumerate(names):
         if each not in found or found[each].dtype.kind != "f":
             continue
@@ -268,23 +268,23 @@ def line_of(path: Path, row: int) -> int | None:
     # pandas reads cells of any length; the csv module by default refuses those above 128 KiB.
     limit = csv.field_size_limit(max(len(text), 1))
     try:
-        lines = [line for line, _ in _all_rows(text, _mark_of(text))]
+        lines = [line for line, _ in _all_rows(text, _delimiter_of(text))]
     finally:
         csv.field_size_limit(limit)
     return lines[row + 1] if row + 1 < len(lines) else None
 
 
-def _all_rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+def _all_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and cells of each row that pandas counts: all but empty lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or any(cell.strip() for cell in cells):
             yield reader.line_num, cells
 
 
-def _header_of(path: Path, text: str, mark: str) -> tuple[int, list[str]]:
+def _header_of(path: Path, text: str, delimiter: str) -> tuple[int, list[str]]:
     try:
-        line, names = next(_all_rows(text, mark))
+        line, names = next(_all_rows(text, delimiter))
     except StopIteration:
         raise BadInput(f"{path} is no table: No columns to parse from file") from None
     except csv.Error as error:
@@ -296,11 +296,11 @@ def _header_of(path: Path, text: str, mark: str) -> tuple[int, list[str]]:
     return line, names
 
 
-def _decimal_of(text: str, mark: str) -> str:
+def _decimal_of(text: str, delimiter: str) -> str:
     """Return the decimal mark: a comma if some numbers have a comma and none has a point."""
-    if mark == ",":
+    if delimiter == ",":
         return "."
-    begin, end = rf"(?:^|{mark})[ \"]*[-+]?\d+", rf"\d+[ \"]*(?={mark}|\r|$)"
+    begin, end = rf"(?:^|{delimiter})[ \"]*[-+]?\d+", rf"\d+[ \"]*(?={delimiter}|\r|$)"
     has_comma = re.search(f"{begin},{end}", text, re.MULTILINE)
     return "," if has_comma and not re.search(rf"{begin}\.{end}", text, re.MULTILINE) else "."
 

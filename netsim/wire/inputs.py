@@ -77,15 +77,15 @@ def without_zero(scale: Any) -> Any:
 
 def float32_above(value: float) -> float:
     """Round ``value`` ≥ 0 up to float32; raises BadInput beyond the largest."""
-    return packing.float32_above(_within(value))
+    return packing.float32_above(_in_range(value))
 
 
 def float32_nearest(value: float) -> float:
     """Round ``value`` ≥ 0 to the nearest float32; raises BadInput beyond the largest."""
-    return float(np.float32(_within(value)))
+    return float(np.float32(_in_range(value)))
 
 
-def _within(value: float) -> float:
+def _in_range(value: float) -> float:
     if not value <= LARGEST:
         raise BadInput(f"vector has size {value:g}: must be at most {LARGEST:g}, float32's largest number")
     return value

@@ -40,11 +40,11 @@ _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "ma
 _BFLOAT16 = "bfloat16"
 
 # Types that `plain` never replaces. Arrays are not among them, because they may be of bfloat16.
-_KEPT = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
-_OWN = _KEPT | {np.ndarray, list, tuple, dict, OrderedDict}
+_UNCHANGED = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
+_OWN_TYPES = _UNCHANGED | {np.ndarray, list, tuple, dict, OrderedDict}
 
 # Limit of nesting here. Twice the codec's, because an unnamed registered object is a level here but not in the codec.
-_DEEPEST = 2 * MOST_NESTED
+_MAX_DEPTH = 2 * MOST_NESTED
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,7 +99,7 @@ def register(
         For a class that netsim encodes itself, or the name of another class. A class of the same module and name
         replaces the old one, as when a notebook cell is run again.
     """
-    if not isinstance(kind, type) or kind in _OWN or issubclass(kind, Coded | np.generic):
+    if not isinstance(kind, type) or kind in _OWN_TYPES or issubclass(kind, Coded | np.generic):
         raise check.refuse("kind", kind, "a class that netsim does not encode itself (a Coded one: coders.register)")
     for what, function in (("pack", pack), ("unpack", unpack)):
         if not callable(function) and (function is not None or what == "pack"):
@@ -138,7 +138,7 @@ def encodable(payload: Any) -> Any:
     WireError
         If an array is on another device than the CPU, or the ``pack`` of a registered class raises an error.
     """
-    return _encodable(payload, _DEEPEST)
+    return _encodable(payload, _MAX_DEPTH)
 
 
 def _encodable(value: Any, depth_left: int) -> Any:
@@ -146,13 +146,13 @@ def _encodable(value: Any, depth_left: int) -> Any:
     if kind is np.ndarray:
         # Numbers from 256 on belong to dtypes of other packages, such as ml_dtypes' bfloat16.
         return value if value.dtype.num < 256 else _numpy_array(value)
-    if kind in _KEPT or kind in registry.NUMBERS:
+    if kind in _UNCHANGED or kind in registry.NUMBERS:
         return value
     if not depth_left:
         # The codec's check would come too late: a list that holds itself twice doubles in size at each level here.
         raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
-        if _KEPT.issuperset(map(type, value)):
+        if _UNCHANGED.issuperset(map(type, value)):
             return value
         parts = [_encodable(part, depth_left - 1) for part in value]
         return value if all(map(_same, parts, value)) else kind(parts)
@@ -170,7 +170,6 @@ def _same(a: object, b: object) -> bool:
 
 
 def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
-    """Pack an object of a registered class."""
     try:
         content = known.pack(value)
     except Exception as error:

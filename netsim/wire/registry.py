@@ -64,7 +64,6 @@ def register(number: int) -> Callable[[Kind], Kind]:
 
 
 def _check_kind(kind: type[Coded]) -> None:
-    """Raise BadInput unless the class can be registered."""
     if not (isinstance(kind, type) and issubclass(kind, Coded)):
         raise check.refuse("kind", kind, "a class derived from netsim.coders.Coded")
     if kind in NUMBERS:
