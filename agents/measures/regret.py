@@ -12,7 +12,8 @@ which divides by η_t + 2ρd_i, take ρ = η = c·√T; with c/√T it diverges.
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, eigh
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from netsim.agents.costs.local import samples
 from netsim.errors import BadInput
@@ -175,7 +176,12 @@ class DynamicRegret(_Regret):
 
 def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
     """Return the solution x of (gram + regularizer·I) x = right, shape (n,)."""
-    return cho_solve(cho_factor(gram + regularizer * np.eye(len(gram))), right)
+    # As scipy's cho_factor and cho_solve, which take ten times as long as LAPACK to factor a few agents' matrix.
+    factor, info = dpotrf(gram + regularizer * np.eye(len(gram)), clean=False)
+    if info:
+        raise LinAlgError(f"the leading minor of order {info} is not positive definite")
+    solution: Vector = dpotrs(factor, right)[0]
+    return solution
 
 
 def _eigenpairs(gram: Vector) -> tuple[Vector, Vector]:

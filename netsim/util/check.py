@@ -256,8 +256,9 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise refuse(name, value, "an array of real numbers") from None
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = np.argwhere(~finite)
         where = f"[{', '.join(str(int(i)) for i in bad[0])}]" if array.ndim else ""
         raise BadInput(f"{name}{where} = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
     return array
