@@ -7,7 +7,6 @@ that missed up to ``reach`` of its last frames. One that missed more finds it ou
 frame.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +111,10 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # q and S after each of the last rounds, the newest last; at first all that is known is that they were 0.
-        self._past: deque[tuple[Integers, Integers]] = deque([(self._q, self._q)], maxlen=way.reach + 1)
+        # q and S after each of the last rounds, in a ring of which `_newest` is the last row written; at first all that is
+        # known is that they were 0.
+        self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
+        self._newest, self._kept = 0, 1
         self._names = list(agent.neighbors)
         self._lost: set[int] = set()
         self._missed = np.zeros(len(self._places), dtype=np.int64)
@@ -140,7 +141,7 @@ class CodedSharing(SummedSharing):
         if times:
             self._q, self._of = self._q << times, self._of << times
             self.total, self.totals = self.total << times, self.totals << times
-            self._past = deque([(q << times, total << times) for q, total in self._past], maxlen=self._past.maxlen)
+            self._past <<= times
 
     def _listens_in(self, round_number: int) -> bool:
         listens = super()._listens_in(round_number)
@@ -173,18 +174,27 @@ class CodedSharing(SummedSharing):
         if whole:
             widths = [width_of(int(np.abs(part).max())) for part in parts]
         else:
-            past, totals = (np.stack(each) for each in zip(*self._past, strict=True))
-            ages = np.arange(len(past), 0, -1)[:, None]
+            past, totals = self._past
+            ages = (self._newest - np.arange(len(past))) % len(past) + 1
+            if self._kept < len(past):
+                kept = ages <= self._kept
+                past, totals, ages = past[kept], totals[kept], ages[kept]
             widths = [width_of(int(np.abs(q - past).max()))]
             if with_sum:
-                widths.append(width_of(int(np.abs(total - totals - ages * past).max())))
+                widths.append(width_of(int(np.abs(total - totals - ages[:, None] * past).max())))
         if max(widths) > MOST_WIDTH:
             raise BadInput(f"vector = sums of {max(widths)} bits: must need at most {MOST_WIDTH}")
         return Residues.of(parts, [max(1, widths[0]), *widths[1:]], whole=whole)
 
     def _stay(self, rho: float) -> None:
         self.total = self.total + self._q
-        self._past.append((self._q, self.total))
+        self._keep()
+
+    def _keep(self) -> None:
+        """Keep q and S of a round in place of the oldest."""
+        self._newest = (self._newest + 1) % self._past.shape[1]
+        self._kept = min(self._kept + 1, self._past.shape[1])
+        self._past[0, self._newest], self._past[1, self._newest] = self._q, self.total
 
     def _guess(self, rho: float) -> None:
         self.totals += self._of
@@ -214,8 +224,10 @@ class CodedSharing(SummedSharing):
             self.totals[place] = found[1]
         else:
             # In the rounds missed since q was heard it went, for all one knows, half the way; in this one all of it.
-            moved = 0.5 * (self._missed[place] + 1.0) * (found[0] - guesses[0])
-            self.totals[place] += np.rint(moved).astype(np.int64)
+            moved = found[0] - guesses[0]
+            if self._missed[place] > 1:
+                moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
+            self.totals[place] += moved
         self._missed[place] = 0
         self._of[place] = found[0]
         self.copies.table[place] = self._state_of(found[0])
@@ -228,5 +240,5 @@ class CodedSharing(SummedSharing):
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
-        self._past.clear()
-        self._past.append((self._q, self.total))
+        self._kept = 0
+        self._keep()

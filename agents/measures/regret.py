@@ -74,6 +74,10 @@ class _Regret:
                 loss = float(np.sum(losses))
         else:
             raise BadInput("thetas, losses: must be one of the two, not both or neither")
+        self.take(x, y, loss)
+
+    def take(self, x: Vector, y: Vector, loss: float) -> None:
+        """Take in a round's finite features and targets, and what all agents lost in it, without a check."""
         self.rounds += 1
         self.loss += loss
         self._compare(x, y)

@@ -285,6 +285,8 @@ def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) 
 
 def measured(value: Any) -> float | None:
     """Return a probe's value as an int or float (True becomes 1.0), or None if it is not a real number."""
+    if type(value) is float:
+        return value
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
     # float64 columns cannot represent larger integers exactly.

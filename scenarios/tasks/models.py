@@ -147,11 +147,11 @@ def residuals(models: Readings) -> dict[str, float]:
     consensus_error; dual_residual, of methods with duals, and tracking_residual, of gradient tracking: the largest
     element of what should add up to zero; least_weight, of push-sum; copy_error, if states were sent.
     """
-    columns = {"consensus_error": consensus_error(np.stack(models["theta"]))}
+    columns = {"consensus_error": consensus_error(np.array(models["theta"]))}
     for name in ("dual", "tracking"):
         parts = [part for part in models.get(name, ()) if part is not None]
         if parts:
-            columns[f"{name}_residual"] = float(np.abs(np.sum(parts, axis=0)).max())
+            columns[f"{name}_residual"] = float(np.abs(np.add.reduce(parts)).max())
     weights = [weight for weight in models.get("weight", ()) if weight is not None]
     if weights:
         columns["least_weight"] = min(weights)

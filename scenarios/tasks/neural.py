@@ -240,7 +240,7 @@ class _NeuralProbe(ModelProbe):
         self._number += 1
         task = self._task
         due = task.is_due(self._number)
-        measured = task.measures(np.stack(models["theta"])) if due else dict.fromkeys(task.columns, np.nan)
+        measured = task.measures(np.array(models["theta"])) if due else dict.fromkeys(task.columns, np.nan)
         return measured | residuals(models)
 
 

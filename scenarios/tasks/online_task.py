@@ -364,15 +364,16 @@ class OnlineTask(Task):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(readings["squared_error"]) / sum(counts)}
         self._lost = np.array(readings["loss"])
-        features, targets = np.stack(readings["features"]), np.array(readings["target"])
-        losses = self._lost - before
+        features, targets = np.array(readings["features"]), np.array(readings["target"])
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = float(np.sum(self._lost - before))
         self._targets += len(targets), targets.sum(), targets @ targets
-        self._static.add(features, targets, losses=losses)
-        self._dynamic.add(features, targets, losses=losses)
+        self._static.take(features, targets, lost)
+        self._dynamic.take(features, targets, lost)
         columns["static_regret"] = self._static.value if counts[0] in self._checked else np.nan
         columns["dynamic_regret"] = self._dynamic.value
         if self._tracking is not None:
-            columns["tracking_error"] = self._tracking(np.stack(readings["theta"]), counts[0])
+            columns["tracking_error"] = self._tracking(np.array(readings["theta"]), counts[0])
         return columns | residuals(readings)
 
 
