@@ -111,10 +111,9 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # q and S after each of the last rounds, in a ring of which `_newest` is the last row written; at first all that is
-        # known is that they were 0.
+        # q and S after each of the last rounds, in a ring of which `_newest` is the last row written; q = 0 before it began.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
-        self._newest, self._kept = 0, 1
+        self._newest = 0
         self._names = list(agent.neighbors)
         self._lost: set[int] = set()
         self._missed = np.zeros(len(self._places), dtype=np.int64)
@@ -175,26 +174,23 @@ class CodedSharing(SummedSharing):
             widths = [width_of(int(np.abs(part).max())) for part in parts]
         else:
             past, totals = self._past
-            ages = (self._newest - np.arange(len(past))) % len(past) + 1
-            if self._kept < len(past):
-                kept = ages <= self._kept
-                past, totals, ages = past[kept], totals[kept], ages[kept]
             widths = [width_of(int(np.abs(q - past).max()))]
             if with_sum:
-                widths.append(width_of(int(np.abs(total - totals - ages[:, None] * past).max())))
+                widths.append(width_of(int(np.abs(total - totals - (self._ages + 1) * past).max())))
         if max(widths) > MOST_WIDTH:
             raise BadInput(f"vector = sums of {max(widths)} bits: must need at most {MOST_WIDTH}")
         return Residues.of(parts, [max(1, widths[0]), *widths[1:]], whole=whole)
 
     def _stay(self, rho: float) -> None:
         self.total = self.total + self._q
-        self._keep()
-
-    def _keep(self) -> None:
-        """Keep q and S of a round in place of the oldest."""
         self._newest = (self._newest + 1) % self._past.shape[1]
-        self._kept = min(self._kept + 1, self._past.shape[1])
         self._past[0, self._newest], self._past[1, self._newest] = self._q, self.total
+
+    @property
+    def _ages(self) -> Integers:
+        """Rounds since each row of the past was the newest, shape (reach + 1, 1)."""
+        count = self._past.shape[1]
+        return np.asarray((self._newest - np.arange(count)) % count)[:, None]
 
     def _guess(self, rho: float) -> None:
         self.totals += self._of
@@ -240,5 +236,5 @@ class CodedSharing(SummedSharing):
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
-        self._kept = 0
-        self._keep()
+        # As if q had always been what it is now, so that a row of any age leads to the same S.
+        self._past[0], self._past[1] = self._q, self.total - self._ages * self._q
