@@ -22,6 +22,8 @@ Readings = dict[str, Sequence[Any]]
 class AgentProbe:
     """Base of probes that workers measure in parts: `read` reads agents one by one, `measure` computes the columns.
 
+    ``may_skip`` says whether it may be called in some rounds only, because a row does not depend on those before it.
+
     Whoever measures has the values of all agents in their order, so that sums are those of one process to the last
     digit.
 
@@ -30,6 +32,8 @@ class AgentProbe:
     names : iterable
         The names of all agents, in their order.
     """
+
+    may_skip = False
 
     def __init__(self, names: Iterable[Any]) -> None:
         self.names = list(names)
@@ -76,6 +80,8 @@ class ModelProbe(AgentProbe):
     ideal : bool
         As in `models_of`.
     """
+
+    may_skip = True
 
     def __init__(self, measure: Callable[[Readings], Mapping[str, float]], names: Iterable[Any], ideal: bool) -> None:
         super().__init__(names)

@@ -228,6 +228,8 @@ class NeuralTask(Task):
 class _NeuralProbe(ModelProbe):
     """A probe of one run, which counts its rounds."""
 
+    may_skip = False
+
     def __init__(self, task: NeuralTask) -> None:
         super().__init__(self._columns, task.graph, task.ideal)
         self._task, self._number = task, 0
