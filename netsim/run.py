@@ -82,8 +82,9 @@ class Run:
     def add_row(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
     ) -> None:
-        """Add a round's row, unless ``every`` leaves it out; raise NetsimError if a probe fails, returns a non-number or duplicates a column.
+        """Add a round's row, unless ``every`` leaves it out.
 
+        Raises NetsimError if a probe fails, returns a non-number or duplicates a column.
         If ``measure`` is False, no probe is called and the probes' columns are NaN in this row. ``parts`` has, of each
         probe that is measured in parts, what its ``local`` returned in each worker.
         """

@@ -10,6 +10,7 @@ import pandas as pd
 
 from netsim.agents import Geometric
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.online_task import (
     OnlineSetting,
     OnlineSteps,
@@ -19,7 +20,6 @@ from netsim.scenarios.tasks.online_task import (
     converged,
     recent_error,
 )
-from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.savings import measure

@@ -111,7 +111,7 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # q and S after each of the last rounds, in a ring of which `_newest` is the last row written; q = 0 before it began.
+        # q and S after each of the last rounds, in a ring whose last row is `_newest`; q = 0 before it began.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
         self._newest = 0
         self._names = list(agent.neighbors)

@@ -360,9 +360,9 @@ def test_every_is_a_flag_of_every_study() -> None:
     study = catalogue.find_study("coke").execute(rounds=7, agents=4, features=5, algorithms="DKLA,COKE", every=3)
     assert study.rounds["round"].tolist() == [1, 3, 6, 7] * 2
     assert study.settings["every"] == 3
-    with pytest.raises(BadInput, match="^every = 0: must be"):
+    with pytest.raises(BadInput, match=r"^every = 0: must be"):
         catalogue.find_study("coke").execute(every=0)
-    with pytest.raises(BadInput, match="^every = 3: must be 1 with RFF-DOKL, whose measures add up over all rounds"):
+    with pytest.raises(BadInput, match=r"^every = 3: must be 1 with RFF-DOKL, whose measures add up over all rounds"):
         catalogue.find_study("online").execute(rounds=7, features=5, every=3)
     # A study's own flag of that name comes first.
     assert [each.default for each in catalogue.find_study("neural").flags if each.name == "every"] == [10]
