@@ -345,6 +345,7 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
+        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
@@ -373,6 +374,9 @@ class Network:
             ends between two samples. Sampling does not affect the agents. With ``sample``, rounds get no rows of their
             own, and a sample at the end of a round shows the state before the next round opens, as the row of that
             round would. Default: a row for each round.
+        every : int
+            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
+            many models may cost more than their rounds.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
@@ -422,14 +426,17 @@ class Network:
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
         result = self.result_of(agents, probes, progress)
+        result.every = check.integer("every", every, low=1)
         if workers != 1 or dask is not None:
             if given:
                 raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
-            return self.play_in_workers(settings, result, workers, dask)
-        backend = BACKEND.get() if transport is None else None
-        return (
-            self.play(settings, result, transport, clock, speed) if backend is None else backend(self, settings, result)
-        )
+            run = self.play_in_workers(settings, result, workers, dask)
+        elif transport is None and (backend := BACKEND.get()) is not None:
+            run = backend(self, settings, result)
+        else:
+            run = self.play(settings, result, transport, clock, speed)
+        run.complete()
+        return run
 
     def play_in_workers(self, settings: Settings, result: Run, workers: int, dask: str | None = None) -> Run:
         """Run with validated ``settings`` over several processes, as `play` does in one."""
@@ -470,6 +477,7 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
+        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,

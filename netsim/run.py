@@ -38,6 +38,8 @@ class Run:
         Simulated time at the end, in seconds.
     air : AirtimeLog or None
         The counts and the airtime log of a `netsim.Radio`.
+    every : int
+        Rows are those of the first round, of each ``every``-th and of the last.
     sampled : bool
         Whether the rows of `rounds` are samples, not rounds.
     watch : Watch or None
@@ -69,6 +71,9 @@ class Run:
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
+        # Which rounds have a row, how many rounds there were, and the last one if it has none.
+        self.every, self._ended = 1, 0
+        self._without_row: tuple[int, float, tuple[int, ...]] | None = None
 
     def report_to(self, progress: Progress) -> None:
         """Call ``progress`` with the number of each row, unless the run has a callback of its own."""
@@ -77,11 +82,31 @@ class Run:
     def add_row(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
     ) -> None:
-        """Add a round's row; raise NetsimError if a probe fails, returns a non-number or duplicates a column.
+        """Add a round's row, unless ``every`` leaves it out.
 
+        Raises NetsimError if a probe fails, returns a non-number or duplicates a column.
         If ``measure`` is False, no probe is called and the probes' columns are NaN in this row. ``parts`` has, of each
         probe that is measured in parts, what its ``local`` returned in each worker.
         """
+        self._ended += 1
+        if number % self.every and number > 1:
+            self._without_row = number, time, totals
+        else:
+            self._without_row = None
+            self._add(number, time, totals, measure, parts)
+        self.ledger.mark(self._ended, number)
+        if self._progress is not None:
+            self._progress(number)
+
+    def complete(self) -> None:
+        """Add the row of the last round, if ``every`` has left it out; the agents are as they were at its end."""
+        if self._without_row is not None:
+            self._add(*self._without_row)
+            self._without_row = None
+
+    def _add(
+        self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
+    ) -> None:
         measured: dict[str, float] = {}
         for i, probe in enumerate(self._probes if measure else ()):
             local = parts[i] if parts and is_split(probe) else None
@@ -91,10 +116,7 @@ class Run:
                 raise BadInput(f"probe column {min(clash)!r}: must not duplicate an existing column")
             measured |= columns
         self._rows.append((number, time, *totals))
-        self.ledger.mark(len(self._rows), number)
         self._measured.append(measured)
-        if self._progress is not None:
-            self._progress(number)
 
     def _measure(self, probe: Any, number: int, parts: Sequence[Any] | None) -> Mapping[str, float]:
         try:

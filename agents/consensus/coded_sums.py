@@ -7,7 +7,6 @@ that missed up to ``reach`` of its last frames. One that missed more finds it ou
 frame.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +111,9 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # q and S after each of the last rounds, the newest last; at first all that is known is that they were 0.
-        self._past: deque[tuple[Integers, Integers]] = deque([(self._q, self._q)], maxlen=way.reach + 1)
+        # q and S after each of the last rounds, in a ring whose last row is `_newest`; q = 0 before it began.
+        self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
+        self._newest = 0
         self._names = list(agent.neighbors)
         self._lost: set[int] = set()
         self._missed = np.zeros(len(self._places), dtype=np.int64)
@@ -140,7 +140,7 @@ class CodedSharing(SummedSharing):
         if times:
             self._q, self._of = self._q << times, self._of << times
             self.total, self.totals = self.total << times, self.totals << times
-            self._past = deque([(q << times, total << times) for q, total in self._past], maxlen=self._past.maxlen)
+            self._past <<= times
 
     def _listens_in(self, round_number: int) -> bool:
         listens = super()._listens_in(round_number)
@@ -173,18 +173,24 @@ class CodedSharing(SummedSharing):
         if whole:
             widths = [width_of(int(np.abs(part).max())) for part in parts]
         else:
-            past, totals = (np.stack(each) for each in zip(*self._past, strict=True))
-            ages = np.arange(len(past), 0, -1)[:, None]
+            past, totals = self._past
             widths = [width_of(int(np.abs(q - past).max()))]
             if with_sum:
-                widths.append(width_of(int(np.abs(total - totals - ages * past).max())))
+                widths.append(width_of(int(np.abs(total - totals - (self._ages + 1) * past).max())))
         if max(widths) > MOST_WIDTH:
             raise BadInput(f"vector = sums of {max(widths)} bits: must need at most {MOST_WIDTH}")
         return Residues.of(parts, [max(1, widths[0]), *widths[1:]], whole=whole)
 
     def _stay(self, rho: float) -> None:
         self.total = self.total + self._q
-        self._past.append((self._q, self.total))
+        self._newest = (self._newest + 1) % self._past.shape[1]
+        self._past[0, self._newest], self._past[1, self._newest] = self._q, self.total
+
+    @property
+    def _ages(self) -> Integers:
+        """Rounds since each row of the past was the newest, shape (reach + 1, 1)."""
+        count = self._past.shape[1]
+        return np.asarray((self._newest - np.arange(count)) % count)[:, None]
 
     def _guess(self, rho: float) -> None:
         self.totals += self._of
@@ -214,8 +220,10 @@ class CodedSharing(SummedSharing):
             self.totals[place] = found[1]
         else:
             # In the rounds missed since q was heard it went, for all one knows, half the way; in this one all of it.
-            moved = 0.5 * (self._missed[place] + 1.0) * (found[0] - guesses[0])
-            self.totals[place] += np.rint(moved).astype(np.int64)
+            moved = found[0] - guesses[0]
+            if self._missed[place] > 1:
+                moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
+            self.totals[place] += moved
         self._missed[place] = 0
         self._of[place] = found[0]
         self.copies.table[place] = self._state_of(found[0])
@@ -228,5 +236,5 @@ class CodedSharing(SummedSharing):
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
-        self._past.clear()
-        self._past.append((self._q, self.total))
+        # As if q had always been what it is now, so that a row of any age leads to the same S.
+        self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

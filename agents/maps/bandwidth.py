@@ -1,6 +1,7 @@
 """Bandwidths: the median heuristic, and a grid that is cross-validated."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,6 +60,7 @@ def median_sigmas(
     kernels: Sequence[Kernel] | Kernel = "gaussian",
     form: Form = "cos",
     seed: int = 0,
+    medians: dict[Any, float] | None = None,
 ) -> list[float]:
     """Return a bandwidth for each layer of a deep map: the median distance of what goes into the layer.
 
@@ -72,17 +74,23 @@ def median_sigmas(
         Multiples of the medians, one for each layer; 1 by default.
     widths, kernels, form, seed
         As `netsim.agents.maps.deep.fourier_layers` is then given them.
+    medians : dict, optional
+        Keeps the median distances for further calls with the same inputs: maps whose lower layers are the same share
+        them.
     """
     points = check.finite_array("x", x)
     chosen = [kernels] * len(widths) if isinstance(kernels, str) else kernels
     factors = [1.0] * len(widths) if times is None else times
-    sigmas = [factors[0] * median_distance(points, seed=seed) if first is None else first]
+    known = {} if medians is None else medians
+    sigmas = [] if first is None else [first]
     while len(sigmas) < len(widths):
         count = len(sigmas)
-        below = fourier_layers(
-            points.shape[1], widths[:count], sigmas=sigmas, kernels=chosen[:count], form=form, seed=seed
-        )
-        sigmas.append(factors[count] * median_distance(Deep(below)(points), seed=seed))
+        kinds, key = chosen[:count], (*widths[:count], *sigmas, *chosen[:count], form, seed)
+        if key not in known:
+            shape = points.shape[1], widths[:count]
+            layers = fourier_layers(*shape, sigmas=sigmas, kernels=kinds, form=form, seed=seed) if count else []
+            known[key] = median_distance(Deep(layers)(points) if layers else points, seed=seed)
+        sigmas.append(factors[count] * known[key])
     return sigmas
 
 
@@ -138,8 +146,10 @@ def cross_validated(
         features = feature_map(inputs)
         for part in parts:
             rest = np.setdiff1d(np.arange(count), part)
-            values, vectors = eigh(features[rest].T @ features[rest] / len(rest), driver="evd")
-            cross = vectors.T @ (features[rest].T @ targets[rest]) / len(rest)
+            kept = features[rest]
+            # Not kept.T @ kept, for which numpy calls another routine, with other roundings.
+            values, vectors = eigh(kept.T @ features[rest] / len(rest), driver="evd")
+            cross = vectors.T @ (kept.T @ targets[rest]) / len(rest)
             held = features[part] @ vectors
             for column, regularizer in enumerate(lambdas):
                 shrunk = cross / (np.maximum(values, 0.0) + regularizer).reshape(-1, *[1] * (cross.ndim - 1))

@@ -87,7 +87,7 @@ def consensus_error(thetas: NDArray[np.float64]) -> float:
     if np.ndim(thetas) < 2 or not len(thetas):
         raise BadInput(f"thetas.shape = {np.shape(thetas)}: must be (N, D) or (N, D, C) with N at least 1")
     with np.errstate(over="ignore", invalid="ignore"):
-        apart = thetas - np.mean(thetas, axis=0)
+        apart = thetas - np.add.reduce(thetas) / len(thetas)
         return float(np.vdot(apart, apart) / len(thetas))
 
 

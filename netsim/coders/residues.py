@@ -6,6 +6,7 @@ unwrapping). A worse guess gives a wrong integer, which the checksum detects.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 from zlib import crc32
 
@@ -68,9 +69,13 @@ class Residues(Coded):
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
         """Return for each part the integers nearest to its guess; None if the checksum does not match."""
         found = []
-        for part, width, guess in zip(self._parts(), self.widths, guesses, strict=True):
-            half, near = 1 << width >> 1, np.zeros_like(guess) if self.whole else guess
-            found.append(near + ((part - near + half) & (1 << width) - 1) - half)
+        for part, width, guess in zip(self._parts, self.widths, guesses, strict=True):
+            half = 1 << width >> 1
+            least = np.full_like(guess, -half) if self.whole else guess - half
+            integers = part - least
+            integers &= (1 << width) - 1
+            integers += least
+            found.append(integers)
         return found if _checksum(found) == self.checksum else None
 
     def check(self) -> None:
@@ -119,9 +124,11 @@ class Residues(Coded):
 
     def decode(self) -> Vector:
         """Return the residues, not the integers, one row per part."""
-        return np.array(self._parts(), dtype=np.float64).reshape(self.shape)
+        return np.array(self._parts, dtype=np.float64).reshape(self.shape)
 
+    @cached_property
     def _parts(self) -> list[Integers]:
+        # Once for all receivers.
         start, count, parts = 0, self.shape[1], []
         for width in self.widths:
             part = np.zeros(count, dtype=np.int64)
@@ -151,5 +158,5 @@ def _bytes(count: int, bits: int) -> int:
 def _checksum(parts: Sequence[Integers]) -> int:
     check = 0
     for part in parts:
-        check = crc32(part.astype("<i8", copy=False).tobytes(), check)
+        check = crc32(np.ascontiguousarray(part, dtype="<i8"), check)
     return check & 0xFFFF

@@ -64,6 +64,9 @@ class Parameter:
 AT = Parameter("at", str, True, None, "A fault at a time (s) of each run: TIME WHAT NODE …; see docs/faults.md.")
 """The parameter of every study that appends faults in words (`netsim.faults.words`) to its networks' own."""
 
+EVERY = Parameter("every", int, True, None, "Measure the first round, each of this many, and the last; by default all.")
+"""The parameter of every study that says in which rounds models are measured, unless it has one of that name itself."""
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -84,8 +87,9 @@ class Scenario:
 
     @property
     def flags(self) -> tuple[Parameter, ...]:
-        """Its parameters, and that of every study: `AT`."""
-        return (*self.parameters, AT)
+        """Its parameters, and those of every study: `AT` and `EVERY`."""
+        own = {parameter.name for parameter in self.parameters}
+        return (*self.parameters, AT, *(() if EVERY.name in own else (EVERY,)))
 
     @property
     def idle(self) -> dict[str, tuple[str, Any]]:
@@ -104,14 +108,17 @@ class Scenario:
     def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Return a study for `play`; raises BadInput for an unknown parameter.
 
-        Among the parameters may be ``at``: faults in words, which its runs have besides their networks' own.
+        Among the parameters may be ``at``, faults in words, which its runs have besides their networks' own, and
+        ``every``, the rounds from one that is measured to the next.
         """
         from netsim.faults.words import joined
         from netsim.studies.study import Study
         from netsim.util import check
 
         at = parameters.pop(AT.name, None)
-        more = {AT.name: joined(at)} if at else {}
+        more: dict[str, Any] = {AT.name: joined(at)} if at else {}
+        if EVERY in self.flags and (every := parameters.pop(EVERY.name, None)) is not None:
+            more[EVERY.name] = check.integer(EVERY.name, every, low=1)
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
@@ -150,6 +157,8 @@ class Scenario:
         from netsim.studies import script
 
         at = arguments.pop(AT.name, None)
+        if EVERY in self.flags:
+            study.every = arguments.pop(EVERY.name, 1)
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.

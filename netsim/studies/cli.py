@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,10 +66,10 @@ def _made(*flags: _Flags) -> list[click.Parameter]:
     ]
 
 
-def _options(scenario: Scenario) -> list[click.Parameter]:
+def _options(parameters: Iterable[catalogue.Parameter]) -> list[click.Parameter]:
     """Return the options that stand for a scenario's parameters."""
     options: list[click.Parameter] = []
-    for parameter in scenario.parameters:
+    for parameter in parameters:
         flag = "--" + parameter.name.replace("_", "-")
         switch = parameter.kind is bool
         options.append(
@@ -144,7 +144,13 @@ def _run_command(scenario: Scenario) -> click.Command:
         if check and not _check(scenario, parameters, folder, workers, reporter):
             click.get_current_context().exit(1)
 
-    options = [*_options(scenario), _at(), *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS)]
+    shared = [each for each in scenario.flags if each is catalogue.EVERY]
+    options = [
+        *_options(scenario.parameters),
+        _at(),
+        *_options(shared),
+        *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS),
+    ]
     if "check" not in {each.name for each in scenario.parameters}:
         # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
         options.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
@@ -285,7 +291,11 @@ def _lab_command(scenario: Scenario) -> click.Command:
     browser = _made((("--no-browser", bool, False, "Only print the address."),))
     title = scenario.function.__doc__ and scenario.title
     return click.Command(
-        scenario.name, callback=call, params=[*_options(scenario), _at(), *browser], help=title, short_help=title
+        scenario.name,
+        callback=call,
+        params=[*_options(scenario.parameters), _at(), *browser],
+        help=title,
+        short_help=title,
     )
 
 

@@ -80,6 +80,9 @@ class Study:
         fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
     lost : dict
         How runs without results ended, by algorithm, as those of a model that outgrew its coder.
+    every : int
+        Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Refused for a
+        probe with ``may_skip = False``, whose row depends on those before it.
     begin : callable
         Called before the first run.
     partial : dict or None
@@ -115,6 +118,7 @@ class Study:
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
         self.session: ViewServer | None = None
+        self.every = 1
         self._failed: tuple[str, BaseException] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
@@ -144,6 +148,8 @@ class Study:
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name not yet used in this study")
         check.fits("rounds", rounds, rounds * _ROW, "one row per round")
+        if self.every > 1 and not all(getattr(probe, "may_skip", True) for probe in probes):
+            raise check.refuse("every", self.every, f"1 with {algorithm}, whose measures add up over all rounds")
         if not self.runs:
             self.begin()
         if papers := _papers_of(agents):
@@ -156,7 +162,9 @@ class Study:
                 # Only the run tells how long rounds are that wait for agents that compute.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
                 with self._live_view(algorithm, network, length):
-                    run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
+                    run = network.run(
+                        agents, probes, sample=sample, every=self.every, trace=self._trace, progress=progress
+                    )
             except BaseException as error:
                 self._failed = algorithm, error
                 raise

@@ -247,8 +247,9 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise refuse(name, value, "an array of real numbers") from None
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = np.argwhere(~finite)
         where = f"[{', '.join(str(int(i)) for i in bad[0])}]" if array.ndim else ""
         raise BadInput(f"{name}{where} = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
     return array
@@ -275,6 +276,8 @@ def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) 
 
 def measured(value: Any) -> float | None:
     """Return a probe's value as an int or float (True becomes 1.0), or None if it is not a real number."""
+    if type(value) is float:
+        return value
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
     # float64 columns cannot represent larger integers exactly.

@@ -163,12 +163,17 @@ class MovingTruth:
         # A drifting truth at the start of each stretch so far (one vector in _STRETCH rounds), and the last stretches.
         self._starts = [first]
         self._stretches: dict[int, Vector] = {}
+        # The first round of the last block of truths that was asked for, and these.
+        self._block: tuple[int, Vector] = (0, first)
 
     def truth(self, t: int) -> Vector:
         """Return θ°_t of round t = 1 … ``rounds``, shape (D,); raises BadInput for another t."""
         check.integer("t", t, low=1, high=self.rounds)
-        result: Vector = self._truths(t, t + 1)[0]
-        return result
+        first = t - (t - 1) % BLOCK
+        if first != self._block[0]:
+            # Whoever measures asks for one round after the other.
+            self._block = first, self._truths(first, min(first + BLOCK, self.rounds + 1))
+        return self._block[1][t - first].copy()
 
     def streams(self) -> list[Samples]:
         """Return new iterators of (φ of shape (D,), y), one an agent; each time the same samples."""

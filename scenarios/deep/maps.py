@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -53,13 +53,20 @@ class Shape:
         """Length of a feature vector."""
         return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
 
-    def sigmas(self, sample: Array, times: Sequence[float], seed: int) -> list[float]:
-        """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs."""
-        return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed)
+    def sigmas(
+        self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
+    ) -> list[float]:
+        """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs.
 
-    def build(self, sample: Array, times: Sequence[float], seed: int) -> FeatureMap:
+        ``medians`` keeps these distances for further maps of the same sample.
+        """
+        return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed, medians=medians)
+
+    def build(
+        self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
+    ) -> FeatureMap:
         """Return the map, its bandwidths as `sigmas` gives them for a sample of inputs, shape (n, d)."""
-        sigmas = self.sigmas(sample, times, seed)
+        sigmas = self.sigmas(sample, times, seed, medians)
         layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
         return composed(self.method, layers)
 
@@ -122,12 +129,12 @@ def choose_times(
     if loss is not None:
         target, regularizer = signs(target, loss.classes), ridge_regularizer(loss, regularizer)
     rows = np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
-    parts = []
+    parts, medians = [], dict[Any, float]()
     for method in dict.fromkeys(shape.method for shape in candidates):
         known = sorted((shape for shape in candidates if shape.method == method), key=lambda shape: shape.features)
         for number, shape in enumerate(known):
             if not number or shape.features <= _MOST_FEATURES:
-                parts.append(_tried(study, shape, inputs[rows], target[rows], regularizer, seed))
+                parts.append(_tried(study, shape, inputs[rows], target[rows], regularizer, seed, medians))
                 best = parts[-1].iloc[int(np.argmin(parts[-1]["error"]))]
             chosen[shape.name] = (float(best["first"]), *[float(best["later"])] * (len(shape.widths) - 1))
     study.tables["tuning"] = pd.concat(parts, ignore_index=True)
@@ -137,7 +144,15 @@ def choose_times(
     return chosen
 
 
-def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> pd.DataFrame:
+def _tried(
+    study: Study,
+    shape: Shape,
+    inputs: Array,
+    targets: Array,
+    regularizer: float,
+    seed: int,
+    medians: dict[Any, float],
+) -> pd.DataFrame:
     """Return the cross-validated error of each point of the grid."""
     grid = list(itertools.product(FIRST, LATER)) if len(shape.widths) > 1 else [(first, np.nan) for first in FIRST]
     score = squared_error if targets.ndim == 1 else misclassified
@@ -147,7 +162,8 @@ def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularize
     with study.progress(f"tune {shape.name}", count) as progress:
         for draw in range(count):
             own = draw_seed(seed, draw)
-            maps = [shape.build(inputs, (first, *[later] * (len(shape.widths) - 1)), own) for first, later in grid]
+            steps = [(first, *[later] * (len(shape.widths) - 1)) for first, later in grid]
+            maps = [shape.build(inputs, each, own, medians) for each in steps]
             found = cross_validated(maps, inputs, targets, [regularizer], score=score, folds=folds, seed=own)
             errors += found[:, 0] / count
             progress(draw + 1)

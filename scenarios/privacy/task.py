@@ -164,6 +164,7 @@ class PrivacyTask:
                 return {"test_mse": np.nan}
             return {"test_mse": float(np.mean(np.square(entry.predict(agents) - self.truth)))}
 
+        test_error.may_skip = False  # type: ignore[attr-defined]
         return test_error
 
     def best(self) -> float:

@@ -142,7 +142,7 @@ class BatchTask(Task):
         return ModelProbe(self._columns, self.graph, self._ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
-        thetas = np.stack(models["theta"])
+        thetas = np.array(models["theta"])
         return {"train_mse": self._train(thetas), "test_mse": self._test(thetas)} | residuals(models)
 
     @property

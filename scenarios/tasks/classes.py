@@ -161,7 +161,7 @@ class ClassTask(Task):
         return ModelProbe(self._columns, self.graph, ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
-        return self.measures(np.stack(models["theta"])) | residuals(models)
+        return self.measures(np.array(models["theta"])) | residuals(models)
 
     def optimum(self) -> Array:
         """Return the model that a centre would learn, shape (D, C)."""

@@ -10,6 +10,7 @@ from netsim.agents.consensus.edges import EdgeSharing
 from netsim.agents.consensus.push import Push
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.measures.metrics import consensus_error
+from netsim.core import Copies
 from netsim.util.typing import Array
 
 __all__ = ["AgentProbe", "ModelProbe", "Readings", "models_of", "residuals"]
@@ -21,6 +22,8 @@ Readings = dict[str, Sequence[Any]]
 class AgentProbe:
     """Base of probes that workers measure in parts: `read` reads agents one by one, `measure` computes the columns.
 
+    ``may_skip`` says whether it may be called in some rounds only, because a row does not depend on those before it.
+
     Whoever measures has the values of all agents in their order, so that sums are those of one process to the last
     digit.
 
@@ -29,6 +32,8 @@ class AgentProbe:
     names : iterable
         The names of all agents, in their order.
     """
+
+    may_skip = False
 
     def __init__(self, names: Iterable[Any]) -> None:
         self.names = list(names)
@@ -76,6 +81,8 @@ class ModelProbe(AgentProbe):
         As in `models_of`.
     """
 
+    may_skip = True
+
     def __init__(self, measure: Callable[[Readings], Mapping[str, float]], names: Iterable[Any], ideal: bool) -> None:
         super().__init__(names)
         self._measure, self._ideal = measure, ideal
@@ -109,15 +116,14 @@ def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
     """
     parts = [agent.imbalance() if isinstance(agent, SharingAgent | Push) else {} for agent in agents.values()]
     duals, tracking = ([part.get(f"{name}_residual") for part in parts] for name in ("dual", "tracking"))
-    sent = {name: None if ideal or not _has_copies(agent) else agent.sharing.own for name, agent in agents.items()}
-    copies = [
-        [] if sent[name] is None else [_copy(sent, other, copy) for other, copy in agent.sharing.copies.items()]
-        for name, agent in agents.items()
-    ]
     thetas = [agent.theta for agent in agents.values()]
     weights = [agent.weight if isinstance(agent, Push) else None for agent in agents.values()]
     found: Readings = {"name": list(agents), "theta": thetas, "dual": duals, "tracking": tracking, "weight": weights}
-    return found | {"own": list(sent.values()), "copies": copies}
+    sharings = {} if ideal else {name: agent.sharing for name, agent in agents.items() if _has_copies(agent)}
+    sent = {name: each.own for name, each in sharings.items()}
+    with np.errstate(over="ignore", invalid="ignore"):
+        copies = {name: _apart(each.copies, sent) for name, each in sharings.items()}
+    return found | {"own": [sent.get(name) for name in agents], "copies": [copies.get(name, []) for name in agents]}
 
 
 def _has_copies(agent: Any) -> bool:
@@ -125,9 +131,20 @@ def _has_copies(agent: Any) -> bool:
     return isinstance(sharing := vars(agent).get("sharing"), Sharing) and not isinstance(sharing, EdgeSharing)
 
 
-def _copy(sent: Mapping[Any, Any], name: Any, copy: Array) -> Any:
-    """Return how far a copy is from the state, or, if that is elsewhere, the name and the copy, which may change."""
-    return float(np.linalg.norm(copy - sent[name])) if name in sent else (name, copy.copy())
+def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
+    """Return the distance of each copy from its state or, if the state is elsewhere, the name and the copy."""
+    names = [name for name, _ in copies.items()]
+    if not names or not sent.keys() >= set(names):
+        # A copy may change before it is sent.
+        return [
+            float(np.linalg.norm(copy - sent[name])) if name in sent else (name, copy.copy())
+            for name, copy in copies.items()
+        ]
+    # All at once: a call of `norm` for each took longer than all else that is measured.
+    states = np.concatenate([sent[name] for name in names])
+    apart = (copies.table.reshape(states.shape) - states).reshape(len(names), -1)
+    distances: list[Any] = np.sqrt(np.vecdot(apart, apart)).tolist()
+    return distances
 
 
 def residuals(models: Readings) -> dict[str, float]:
@@ -136,18 +153,20 @@ def residuals(models: Readings) -> dict[str, float]:
     consensus_error; dual_residual, of methods with duals, and tracking_residual, of gradient tracking: the largest
     element of what should add up to zero; least_weight, of push-sum; copy_error, if states were sent.
     """
-    columns = {"consensus_error": consensus_error(np.stack(models["theta"]))}
+    columns = {"consensus_error": consensus_error(np.array(models["theta"]))}
     for name in ("dual", "tracking"):
         parts = [part for part in models.get(name, ()) if part is not None]
         if parts:
-            columns[f"{name}_residual"] = float(np.abs(np.sum(parts, axis=0)).max())
+            columns[f"{name}_residual"] = float(np.abs(np.add.reduce(parts)).max())
     weights = [weight for weight in models.get("weight", ()) if weight is not None]
     if weights:
         columns["least_weight"] = min(weights)
     sent = dict(zip(models["name"], models["own"], strict=True))
     if any(own is not None for own in sent.values()):
         errors = (
-            each if isinstance(each, float) else _copy(sent, *each) for copies in models["copies"] for each in copies
+            each if isinstance(each, float) else float(np.linalg.norm(each[1] - sent[each[0]]))
+            for copies in models["copies"]
+            for each in copies
         )
         columns["copy_error"] = max(errors, default=0.0)
     return columns

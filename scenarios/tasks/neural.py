@@ -228,6 +228,8 @@ class NeuralTask(Task):
 class _NeuralProbe(ModelProbe):
     """A probe of one run, which counts its rounds."""
 
+    may_skip = False
+
     def __init__(self, task: NeuralTask) -> None:
         super().__init__(self._columns, task.graph, task.ideal)
         self._task, self._number = task, 0
@@ -240,7 +242,7 @@ class _NeuralProbe(ModelProbe):
         self._number += 1
         task = self._task
         due = task.is_due(self._number)
-        measured = task.measures(np.stack(models["theta"])) if due else dict.fromkeys(task.columns, np.nan)
+        measured = task.measures(np.array(models["theta"])) if due else dict.fromkeys(task.columns, np.nan)
         return measured | residuals(models)
 
 

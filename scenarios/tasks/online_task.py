@@ -41,6 +41,8 @@ Tracking = Callable[[Array, int], float]
 TRIAL = 500
 """Rounds of a run that tunes, at most."""
 
+_TIMED = 200  # rounds whose steps are timed, at most
+
 
 # --- streams ----------------------------------------------------------------------------------------------------------
 
@@ -362,15 +364,16 @@ class OnlineTask(Task):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(readings["squared_error"]) / sum(counts)}
         self._lost = np.array(readings["loss"])
-        features, targets = np.stack(readings["features"]), np.array(readings["target"])
-        losses = self._lost - before
+        features, targets = np.array(readings["features"]), np.array(readings["target"])
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = float(np.sum(self._lost - before))
         self._targets += len(targets), targets.sum(), targets @ targets
-        self._static.add(features, targets, losses=losses)
-        self._dynamic.add(features, targets, losses=losses)
+        self._static.take(features, targets, lost)
+        self._dynamic.take(features, targets, lost)
         columns["static_regret"] = self._static.value if counts[0] in self._checked else np.nan
         columns["dynamic_regret"] = self._dynamic.value
         if self._tracking is not None:
-            columns["tracking_error"] = self._tracking(np.stack(readings["theta"]), counts[0])
+            columns["tracking_error"] = self._tracking(np.array(readings["theta"]), counts[0])
         return columns | residuals(readings)
 
 
@@ -445,7 +448,6 @@ class OnlineStudy:
 
     def __post_init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.step_seconds: dict[str, float] = {}
 
     @classmethod
     def of(cls, study: Study, data: str, stream: TableStream, setting: Setting, channel: Channel, seeds: Seeds) -> Self:
@@ -507,10 +509,6 @@ class OnlineStudy:
         study, rounds, start = self.study, self.main.rounds, time.perf_counter()
         task = self.main.task()
         agents = method.made(study, method.name, task, rounds)
-        steps = _Stopwatch()
-        for agent in agents.values():
-            if hasattr(agent, "local_step"):
-                agent.local_step = steps.timed(agent.local_step)
         with may_diverge() as outcome:
             check_took_part(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
         if outcome.error is not None:
@@ -518,8 +516,22 @@ class OnlineStudy:
             study.lost[method.name] = outgrown(outcome.error)
             study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
             return
-        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
+        self.seconds[method.name] = time.perf_counter() - start
         study.constant = task.constant
+
+    def step_seconds(self, method: Method) -> float:
+        """Return the processor's seconds for the steps of all agents and rounds, as they are in the first rounds.
+
+        Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
+        """
+        rounds, steps = min(self.main.rounds, _TIMED), _Stopwatch()
+        agents = method.agents(self.main.task(), rounds)
+        for agent in agents.values():
+            if hasattr(agent, "local_step"):
+                agent.local_step = steps.timed(agent.local_step)
+        with may_diverge():
+            self.main.network.run(agents)
+        return steps.seconds * self.main.rounds / rounds
 
     def notes(self) -> Iterator[str]:
         """Yield notes on each run: frames that did not arrive, silence, clipped elements."""

@@ -83,7 +83,7 @@ class OwnTask(Task):
         return ModelProbe(self._columns, self.graph, self._ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
-        return self._measured(np.stack(models["theta"])) | residuals(models)
+        return self._measured(np.array(models["theta"])) | residuals(models)
 
     def _measured(self, models: Array, *more: Any) -> dict[str, float]:
         """Return what the file measures of models; BadInput if the first column is no number, and the models are."""

@@ -94,7 +94,7 @@ class OwnStreams(OwnTask):
         if not all(counts):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         running = {"running_loss": sum(readings["loss"]) / sum(counts)}
-        own = self._measured(np.stack(readings["theta"]), max(counts)) if self._measures else {}
+        own = self._measured(np.array(readings["theta"]), max(counts)) if self._measures else {}
         return running | own | residuals(readings)
 
 

@@ -133,6 +133,8 @@ class LibraryField:
     mote's own model and, on average, the others' predict of its reading.
     """
 
+    may_skip = False
+
     def __init__(self, readings: Readings, features: Array) -> None:
         self._readings, self._features = readings, features
         self._models = np.zeros(features.shape[1:])

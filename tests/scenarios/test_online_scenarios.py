@@ -187,7 +187,7 @@ def test_dokl_by_a_dense_solve_is_dokl_and_takes_longer_steps() -> None:
     np.testing.assert_allclose(by["DOKL dense"], by["DOKL"], rtol=1e-9)
     times = study.tables["running_time"].set_index("algorithm")
     assert (times["step_seconds"] > 0).all()
-    assert (times["step_seconds"] < times["seconds"]).all()
+    assert times.loc["DOKL dense", "step_seconds"] > times.loc["DOKL", "step_seconds"]
 
 
 @pytest.mark.parametrize("name", ["online", "dynamic"])

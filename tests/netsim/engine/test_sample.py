@@ -13,12 +13,12 @@ import pytest
 
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, testing, topology
 from netsim.core.records import CAUSES
-from netsim.studies import Study
+from netsim.studies import Study, catalogue
 from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
 from tests.command import python
 from tests.fuzzers.networks import check_sampled
-from tests.parts import message_of, on_loop
+from tests.parts import averaging, message_of, on_loop, spread
 
 
 class Beacon(Agent):
@@ -342,3 +342,27 @@ def test_a_study_can_have_its_rows_so() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks_do_not_notice(seed: int) -> None:
     check_sampled(seed)
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("every", "rounds"), [(1, [*range(1, 11)]), (4, [1, 4, 8, 10]), (5, [1, 5, 10]), (99, [1, 10])]
+)
+def test_rows_of_some_rounds_are_those_of_all(every: int, rounds: list[int], workers: int) -> None:
+    def rows(every: int) -> list[list[float]]:
+        network, agents = averaging(Link(loss=0.2))
+        return network.run(agents, [spread], every=every, workers=workers).rounds.values.tolist()
+
+    assert rows(every) == [row for row in rows(1) if row[0] in rounds]
+
+
+def test_every_is_a_flag_of_every_study() -> None:
+    study = catalogue.find_study("coke").execute(rounds=7, agents=4, features=5, algorithms="DKLA,COKE", every=3)
+    assert study.rounds["round"].tolist() == [1, 3, 6, 7] * 2
+    assert study.settings["every"] == 3
+    with pytest.raises(BadInput, match=r"^every = 0: must be"):
+        catalogue.find_study("coke").execute(every=0)
+    with pytest.raises(BadInput, match=r"^every = 3: must be 1 with RFF-DOKL, whose measures add up over all rounds"):
+        catalogue.find_study("online").execute(rounds=7, features=5, every=3)
+    # A study's own flag of that name comes first.
+    assert [each.default for each in catalogue.find_study("neural").flags if each.name == "every"] == [10]
