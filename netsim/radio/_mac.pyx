@@ -3,8 +3,8 @@
 """The compiled twin of a radio's events, signals and MAC layer: what happens for each frame on a shared medium.
 
 Each class has a twin in Python, in `events.py`, `signals.py`, `sinr.py` or `mac.py`, which defines it and documents it: events,
-draws, counts and energies are the same with either. A law test compares them. Energy, sleep, budgets and unusual models
-of links stay in Python; they are called where there are any.
+draws, counts and energies are the same with either. A law test compares them. Batteries, budgets and unusual models of
+links stay in Python; they are called where there are any.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from netsim.core import records
 from netsim.links.latency import Uniform
 from netsim.links.loss import Bernoulli
 from netsim.radio.airtime import Counts
-from netsim.radio.energy import Meter
+from netsim.radio.energy import Meter, Schedule
 from netsim.radio.phy import key_on
 from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter
@@ -29,7 +29,7 @@ from netsim.util import draws
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport INFINITY, ceil, exp, nextafter
+from libc.math cimport INFINITY, ceil, exp, fabs, floor, nextafter
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
@@ -703,6 +703,169 @@ cdef class Emission:
     cdef readonly list reached
 
 
+# --- sleep and energy -------------------------------------------------------------------------------------------------
+
+cdef class FastSchedule:
+    """What `netsim.radio.energy.Schedule` computes for each frame; the rest is inherited from it."""
+
+    cdef public double period, offset
+    cdef double _awake, _shortest
+    cdef double[::1] starts, lengths
+
+    def __init__(self, double period, windows, double offset):
+        super().__init__(period, windows, offset)
+        self._awake, self._shortest = self.awake, self.shortest
+        self.starts, self.lengths = np.array(windows, dtype=np.float64).T.copy()
+
+    cdef double rounding(self, double time) noexcept:
+        cdef double ulp = nextafter(fabs(time), INFINITY) - fabs(time)
+        return min(1e-9 * self.period, max(1e-3 * self._shortest, 4 * ulp))
+
+    cdef double number(self, double time) noexcept:
+        """Return the number of the period at a time (s)."""
+        return floor((time - self.offset + self.rounding(time)) / self.period)
+
+    cpdef bint is_awake(self, double time) noexcept:
+        cdef double phase = max(0.0, time - self.offset - self.number(time) * self.period)
+        cdef double rounding = self.rounding(time)
+        cdef Py_ssize_t i
+        for i in range(self.starts.shape[0]):
+            if self.starts[i] - rounding <= phase < self.starts[i] + self.lengths[i] - rounding:
+                return True
+        return False
+
+    cpdef double next_awake(self, double time) noexcept:
+        cdef double number = self.number(time), phase
+        cdef Py_ssize_t i
+        if self.is_awake(time):
+            return time
+        phase = max(0.0, time - self.offset - number * self.period)
+        for i in range(self.starts.shape[0]):
+            if self.starts[i] > phase:
+                return number * self.period + self.offset + self.starts[i]
+        return (number + 1) * self.period + self.offset + self.starts[0]
+
+    cpdef double awake_seconds(self, double start, double end) noexcept:
+        return self.until(end) - self.until(start)
+
+    cdef double until(self, double time) noexcept:
+        cdef double number = self.number(time), total = 0.0
+        cdef double phase = max(0.0, time - self.offset - number * self.period)
+        cdef Py_ssize_t i
+        for i in range(self.starts.shape[0]):
+            total += min(max(phase - self.starts[i], 0.0), self.lengths[i])
+        return number * self._awake + total
+
+
+class CompiledSchedule(FastSchedule, Schedule):
+    """A `Schedule` of which what is asked for each frame is compiled."""
+
+
+@cython.final
+cdef class Reception:
+    """A frame that a node hears; see `netsim.radio.energy.Reception`."""
+
+    cdef public double start, end, watts
+
+
+cdef struct Spent:
+    # Seconds in each state, and joules of bits.
+    double sent, received, listened, slept, bits
+
+
+cdef class FastMeter:
+    """What `netsim.radio.energy.Meter` computes for each frame heard; the rest is inherited from it."""
+
+    cdef public double _bit_energy, _since, sends_until, _hears_until, _bit_watts, transmit_watts, _more_watts
+    cdef public double _more_energy, committed, allowance, died_at, dies_at, last_frame
+    cdef public bint _on, _listening
+    cdef public list _heard
+    cdef public dict _part_seconds
+    cdef Spent spent
+    cdef double receive_watts, receive_bit
+    cdef FastSchedule schedule
+
+    def __init__(self, energy, FastSchedule schedule):
+        super().__init__(energy, schedule)
+        self.schedule, self.receive_watts, self.receive_bit = schedule, energy.receive, energy.receive_bit
+
+    @property
+    def _seconds(self):
+        return self.spent.sent, self.spent.received, self.spent.listened, self.spent.slept
+
+    @_seconds.setter
+    def _seconds(self, seconds):
+        self.spent.sent, self.spent.received, self.spent.listened, self.spent.slept = seconds
+
+    cdef Spent lately(self, double now) except *:
+        cdef Spent more
+        cdef double since = self._since, sent, received, awake = 0.0
+        cdef Reception each
+        if not self._on or now <= since:
+            more.sent = more.received = more.listened = more.slept = more.bits = 0.0
+            return more
+        sent = min(max(self.sends_until, since), now)
+        received = min(max(self._hears_until, sent), now)
+        if self._listening:
+            awake = now - received if self.schedule is None else self.schedule.awake_seconds(received, now)
+        more.bits = self._bit_watts * (sent - since)
+        if self.receive_bit:
+            for each in self._heard:
+                if each.end > sent:
+                    more.bits += each.watts * (min(each.end, now) - sent)
+        more.sent, more.received, more.listened = sent - since, received - sent, awake
+        more.slept = max(0.0, now - received - awake)
+        return more
+
+    def _lately(self, double now):
+        cdef Spent more = self.lately(now)
+        return more.sent, more.received, more.listened, more.slept, more.bits
+
+    cdef int advance(self, double now) except -1:
+        cdef Spent more
+        if now > self._since:
+            more = self.lately(now)
+            self.spent.sent += more.sent
+            self.spent.received += more.received
+            self.spent.listened += more.listened
+            self.spent.slept += more.slept
+            self._bit_energy += more.bits
+            self._more_energy += self._more_watts * more.sent
+            if self._part_seconds:
+                self._part_seconds = self.part_seconds(now)
+            self._since = now
+        return 0
+
+    def _advance(self, double now):
+        self.advance(now)
+
+    cpdef Reception receive(self, double start, double end, int64_t bits):
+        cdef Reception reception = Reception.__new__(Reception)
+        cdef double joules = self.receive_bit * bits, more
+        self.advance(start)
+        reception.start, reception.end = start, end
+        if joules and end > start:
+            reception.watts = joules / (end - start)
+        elif joules:
+            self._bit_energy += joules
+        if start < self._hears_until:
+            self._heard = [each for each in self._heard if (<Reception>each).end > start]
+            self._heard.append(reception)
+        else:
+            self._heard = [reception]
+        more = end - max(start, self._hears_until, self.sends_until)
+        if more > 0:
+            joules += self.receive_watts * more
+        if end > self._hears_until:
+            self._hears_until = end
+        self.committed += joules
+        return reception
+
+
+class CompiledMeter(FastMeter, Meter):
+    """A `Meter` of which what happens for each frame heard is compiled."""
+
+
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 ACCESS = ("aloha", "slotted_aloha", "csma")
@@ -718,7 +881,9 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    cdef readonly object medium, name, wiring, inbox, schedule, meter
+    cdef readonly object medium, name, wiring, inbox
+    cdef readonly FastSchedule schedule
+    cdef readonly FastMeter meter
     cdef readonly int64_t number
     # The number of its first link.
     cdef int64_t first
@@ -788,8 +953,10 @@ cdef class Mac:
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
         cycle, energy = radio.cycle_of(name), radio.energy_of(name)
-        self.schedule = None if cycle is None else cycle.of(name, clock)
-        self.meter = None if energy is None else Meter(energy, self.schedule)
+        if cycle is not None:
+            schedule = cycle.of(name, clock)
+            self.schedule = CompiledSchedule(schedule.period, schedule.windows, schedule.offset)
+        self.meter = None if energy is None else CompiledMeter(energy, self.schedule)
         self.down, self.subscribers, self.bursts = set(), {}, Bursts()
         self.on = True
         self.links, self.deaf, self.sensers, self.distances, self.link_index_of = [], [], [], [], {}
