@@ -352,7 +352,7 @@ class DutyCycle:
 class Schedule:
     """One node's times of waking and sleeping: a `DutyCycle`'s, with the ``offset`` (s) at which a period begins.
 
-    `_mac.pyx` has a compiled twin of what is asked for each frame. ``windows`` are the start (s) of each time awake in a
+    What is asked for each frame is compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in a
     period, and its length (s), in order.
     """
 
