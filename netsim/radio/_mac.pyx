@@ -480,7 +480,7 @@ cdef class SinrReceiver(Receiver):
         cdef Signal each
         cdef int64_t i
         cdef list others = None
-        cdef RadioLink link
+        cdef NeighbourLink link
         cdef double begin, end, length, log_success = 0.0, total, joined, share, sinr
         for i in range(self.count):
             each = <Signal>self.signals[i]
@@ -490,7 +490,7 @@ cdef class SinrReceiver(Receiver):
                         others = []
                     others.append(each)
         if others is None:
-            link = <RadioLink>signal.link
+            link = <NeighbourLink>signal.link
             if signal.power != link.clear_power or signal.floor != link.clear_floor:
                 link.clear_success = self.log_success(signal.power / signal.floor)
                 link.clear_power, link.clear_floor = signal.power, signal.floor
@@ -652,21 +652,27 @@ cdef struct Draws:
     int64_t count
 
 
-@cython.final
 cdef class RadioLink:
     """A node that a sender's transmissions reach; see `netsim.radio.mac.RadioLink`."""
 
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # For fading; and the last power and noise floor with which it was received undisturbed, with ln(1 − BER) there.
+    # For fading.
     cdef object key
+
+
+@cython.final
+cdef class NeighbourLink(RadioLink):
+    """A link to a neighbour, which may receive; apart, as a transmission may reach a thousand nodes that are none."""
+
+    # The last power and noise floor with which it was received undisturbed, with ln(1 − BER) there.
     cdef double clear_power, clear_floor, clear_success
     # Draws of reception, for frames and for acknowledgements.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # Of a neighbour that may receive: where frames go, and what becomes of them on the way, and of acknowledgements;
-    # where a model is not usual, a `Path`.
+    # Where frames go, and what becomes of them on the way, and of acknowledgements; where a model is not usual, a
+    # `Path`.
     cdef ArrivalQueue arrivals
     cdef Draws draws, ack_draws
     cdef object path, ack_path
@@ -902,12 +908,12 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # The link by the number of each node that its transmissions reach, or reached.
+    # The link by the number of each node that its transmissions reach, or reached; None until a power changes.
     cdef dict reached
     # With a `Phy`, and what that asks.
     cdef bint has_phy, concurs
     cdef object fading
-    # Of each stream of the links' draws, their keys.
+    # Of each stream of the links' draws, their keys, shape (links,).
     cdef dict keys
     # The settings of the radio and of the transmitter.
     cdef object radio, link, transmitter
@@ -940,7 +946,7 @@ cdef class Mac:
         phy = radio.phy
         if phy is not None:
             streams += ("reception", "ack reception")
-        self.keys = {name: draws.stream_keys(medium.seed, wiring.keys, name).tolist() for name in streams}
+        self.keys = {name: draws.stream_keys(medium.seed, wiring.keys, name) for name in streams}
         self.has_phy = phy is not None
         self.fading = None if phy is None or phy.fading is None else phy.gain
         self.concurs = phy is not None and phy.concurrent_s > 0.0
@@ -960,7 +966,6 @@ cdef class Mac:
         self.down, self.subscribers, self.bursts = set(), {}, Bursts()
         self.on = True
         self.links, self.deaf, self.sensers, self.distances, self.link_index_of = [], [], [], [], {}
-        self.reached = {}
         self.transmitter = Transmitter(link, medium.round_period)
         self.access = ACCESS.index(radio.access)
         self.acknowledges, self.ack_kind = radio.acks, medium.ack_kind
@@ -978,8 +983,10 @@ cdef class Mac:
 
     def reach(self, Mac mac, int index, double power, double delay):
         """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
-        link = self.reached[mac.number] = self.link_to(mac, index, power, delay)
+        link = self.link_to(mac, index, power, delay)
         self.links.append(link)
+        if self.reached is not None:
+            self.reached[mac.number] = link
 
     def reach_deaf(self, Mac mac, int index):
         """Let a neighbour's link lose everything."""
@@ -987,7 +994,10 @@ cdef class Mac:
 
     def set_power(self, Mac mac, double power):
         """Let later transmissions reach a node with this power (mW); 0: too little to matter."""
-        cdef RadioLink link = self.reached.get(mac.number)
+        cdef RadioLink link
+        if self.reached is None:
+            self.reached = {(<RadioLink>each).mac.number: each for each in self.links}
+        link = self.reached.get(mac.number)
         if link is None:
             if power > 0.0:
                 self.reach(mac, -1, power, 0.0)
@@ -1050,22 +1060,28 @@ cdef class Mac:
     # --- building -----------------------------------------------------------------------------------------------------
 
     cdef RadioLink link_to(self, Mac mac, int index, double power, double delay):
-        cdef RadioLink link = RadioLink.__new__(RadioLink)
+        cdef RadioLink link = NeighbourLink.__new__(NeighbourLink) if index >= 0 else RadioLink.__new__(RadioLink)
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if self.fading is not None:
             # One for both directions, which fade alike.
             ends = sorted([draws.name_key(each) for each in (self.name, mac.name)])
             link.key = int(draws.link_keys(*[np.array([each], dtype=np.uint64) for each in ends])[0])
-        if index >= 0 and self.has_phy:
+        if index >= 0:
+            self.set_up(<NeighbourLink>link)
+        return link
+
+    cdef int set_up(self, NeighbourLink link) except -1:
+        """Set where a neighbour's frames go, and the draws of the link."""
+        cdef int index = link.index
+        if self.has_phy:
             link.chance_key = self.keys["reception"][index]
             link.ack_chance_key = self.keys["ack reception"][index]
-        if index >= 0:
-            self.link_index_of[mac.number] = index
-            link.arrivals = self.wiring.inboxes[index].arrivals
-            link.path = self.draw(&link.draws, index, "")
-            if self.acknowledges:
-                link.ack_path = self.draw(&link.ack_draws, index, "ack ")
-        return link
+        self.link_index_of[link.mac.number] = index
+        link.arrivals = self.wiring.inboxes[index].arrivals
+        link.path = self.draw(&link.draws, index, "")
+        if self.acknowledges:
+            link.ack_path = self.draw(&link.ack_draws, index, "ack ")
+        return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
         """Set up a link's draws; return a path instead where its models are not usual, else None."""
@@ -1278,6 +1294,9 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
+        # An acknowledgement may have begun within the tolerance of times.
+        if self.emission is not None and self.emission.end <= now:
+            self.emission = None
         if not self.is_present(pending):
             return 0
         pending.since = now
@@ -1389,14 +1408,14 @@ cdef class Mac:
             signal.link, signal.power = <void*>link, link.power * gain
             signal.bits, signal.channel, signal.content = bits, channel, content
             if is_target:
-                arrival = link.cross(end, bits, is_ack, &lost)
+                arrival = (<NeighbourLink>link).cross(end, bits, is_ack, &lost)
                 if may_lose and self.bursts.loses(link.index):
                     lost = True
                 signal.start, signal.end, signal.lost = now + (arrival - end), arrival, lost
                 if self.down and link.index in self.down:
                     signal.cause = LINK_DOWN
                 if self.has_phy:
-                    signal.draw = link.chance(is_ack)
+                    signal.draw = (<NeighbourLink>link).chance(is_ack)
                 if together is None or arrival != last:
                     together, last = arrivals.setdefault(arrival, []), arrival
                 together.append(signal)
@@ -1465,15 +1484,15 @@ cdef class Mac:
     cdef int arrive(self, Event event, double now) except -1:
         """End a fragment, sent at a turn, at the neighbours that its signals reach now."""
         cdef Signal signal
-        cdef RadioLink link
+        cdef NeighbourLink link
         self.in_burst = self.bursts.matter
         for signal in event.signals:
-            link = <RadioLink>signal.link
+            link = <NeighbourLink>signal.link
             cause = link.mac.receiver.fate(signal, now) if link.mac.inbox.up else RECEIVER_DOWN
             self.arrived(event, signal, link, cause, now)
         return 0
 
-    cdef int arrived(self, Event event, Signal signal, RadioLink link, int cause, double now) except -1:
+    cdef int arrived(self, Event event, Signal signal, NeighbourLink link, int cause, double now) except -1:
         """Record that a neighbour received a fragment, or the cause of its failure."""
         cdef PendingFrame pending = event.pending
         cdef Event answer
@@ -1494,7 +1513,7 @@ cdef class Mac:
                 self.ended(pending, link.index, now, cause)
         return 0
 
-    cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, RadioLink link, double now) except -1:
+    cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, NeighbourLink link, double now) except -1:
         """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
         cdef int cause = 0
         if index < pending.received:
@@ -1505,7 +1524,7 @@ cdef class Mac:
         pending.received += not cause
         return cause
 
-    cdef int deliver(self, PendingFrame pending, Signal signal, RadioLink link, double now) except -1:
+    cdef int deliver(self, PendingFrame pending, Signal signal, NeighbourLink link, double now) except -1:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at
