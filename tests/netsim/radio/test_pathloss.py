@@ -214,8 +214,11 @@ def test_received_powers_are_a_mapping_that_cannot_be_changed() -> None:
     model = LogDistance(shadowing=3.0)
     found = model.powers(places, seed=2)
     alone = {(a, b): model.powers_between([(a, b)], places, seed=2)[a, b] for a in places for b in places if a != b}
-    assert found == alone and dict(found) == alone == dict(found.items())
-    assert list(found) == list(alone) and len(found) == 6 and list(found.values()) == list(alone.values())
+    assert found == alone
+    assert dict(found) == alone == dict(found.items())
+    assert list(found) == list(alone)
+    assert len(found) == 6
+    assert list(found.values()) == list(alone.values())
     assert all(type(power) is float for power in found.values())
     for missing in [("a", "a"), ("a", "z"), "a", ("a",), ("a", 7, "c"), 3, (["a"], 7)]:
         assert missing not in found
@@ -227,11 +230,12 @@ def test_a_network_is_the_same_with_powers_as_a_dict() -> None:
     places = {number: (40.0 * number, 0.0) for number in range(5)}
     powers = LogDistance(shadowing=3.0).powers(places)
     one, other = (Radio(phy=Phy(), powers=given) for given in (powers, dict(powers)))
-    assert one.powers is powers and one.powers == other.powers
+    assert one.powers is powers
+    assert one.powers == other.powers
     with pytest.raises(BadInput, match=r"^powers\[\('a', 'b'\)\] = 300"):
         Radio(
             phy=Phy(),
-            powers=LogDistance(transmit_power=150.0, reference_loss=-150.0).powers({"a": (0.0,), "b": (0.5,)}),
+            powers=LogDistance(reference_loss=-300.0).powers({"a": (0.0,), "b": (0.5,)}),
         )
     with pytest.raises(BadInput, match=r"^powers: pair = \(4, 4\): must be two nodes of the network's"):
         Network(nx.path_graph(4), Link(rate=250e3), medium=one)
