@@ -13,7 +13,10 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 from statistics import median
 
 import networkx as nx
@@ -55,35 +58,59 @@ class Beacon(Agent):
             await asyncio.sleep(10.0)
 
 
-def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int = 1) -> dict[str, float]:
-    """Return how much faster than real time motes on a square run by SINR; 30 m reach a neighbour.
-
-    Times are CPU time, each the median of some runs.
-    """
+def motes_network(nodes: int, degree: float, to_all: bool) -> Network:
+    """Return motes on a square that hear each other by SINR; 30 m reach a neighbour."""
     side = math.sqrt(nodes * math.pi * 30.0**2 / degree)
     places = draws.generator(1, nodes, "places").uniform(0.0, side, (nodes, 2)).tolist()
     model = LogDistance(exponent=3.0)
-    near = model.audible(dict(enumerate(map(tuple, places))), -model.path_loss(30.0))
-    powers = model.powers(dict(enumerate(map(tuple, places)))) if to_all else None
-    if powers is None:
-        powers = {(a, b): -model.path_loss(math.dist(places[a], places[b])) for a, b in near.edges}
+    positions = dict(enumerate(map(tuple, places)))
+    near = model.audible(positions, -model.path_loss(30.0))
+    powers = model.powers(positions) if to_all else model.powers_between(near.edges, positions)
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(near.edges)
-    network = Network(graph, Link(rate=250e3, header_bits=136), medium=Radio(phy=Phy(), powers=powers), seed=1)
+    return Network(graph, Link(rate=250e3, header_bits=136), medium=Radio(phy=Phy(), powers=powers), seed=1)
+
+
+def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int = 1) -> dict[str, float]:
+    """Return how much faster than real time motes run, and what they take.
+
+    Times are CPU time, each the median of some runs.
+    """
+    begin = time.process_time()
+    network = motes_network(nodes, degree, to_all)
+    built = time.process_time() - begin
 
     def cpu(until: float) -> float:
         begin = time.process_time()
-        network.run({node: Beacon() for node in graph}, until=until)
+        network.run({node: Beacon() for node in network.graph}, until=until)
         return time.process_time() - begin
 
     start, whole = (median(cpu(until) for _ in range(repeats)) for until in (1e-3, seconds))
+    assert isinstance(network.medium, Radio)
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        kilobytes = fresh.submit(memory, nodes, degree, seconds, to_all).result()
     return {
-        "neighbours": 2 * graph.number_of_edges() / nodes,
-        "hearers": len(powers) / nodes,
+        "neighbours": 2 * network.graph.number_of_edges() / nodes,
+        "hearers": len(network.medium.powers or ()) / nodes,
+        "build_s": built,
         "start_s": start,
         "times_real_time": seconds / (whole - start),
+        "kilobytes_a_mote": kilobytes / nodes,
     }
+
+
+def memory(nodes: int, degree: float, seconds: float, to_all: bool) -> int:
+    """Return by how many kB the peak of this process grows as motes are built and run; on Linux."""
+    before = peak()
+    network = motes_network(nodes, degree, to_all)
+    network.run({node: Beacon() for node in network.graph}, until=seconds)
+    return peak() - before
+
+
+def peak() -> int:
+    """Return the most memory (kB) of this process so far; getrusage would count that of its parent before it began."""
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
 def in_python(task: Callable[[], Run]) -> Run:

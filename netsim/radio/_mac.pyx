@@ -3,8 +3,8 @@
 """The compiled twin of a radio's events, signals and MAC layer: what happens for each frame on a shared medium.
 
 Each class has a twin in Python, in `events.py`, `signals.py`, `sinr.py` or `mac.py`, which defines it and documents it: events,
-draws, counts and energies are the same with either. A law test compares them. Energy, sleep, budgets and unusual models
-of links stay in Python; they are called where there are any.
+draws, counts and energies are the same with either. A law test compares them. Batteries, budgets and unusual models of
+links stay in Python; they are called where there are any.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from netsim.core import records
 from netsim.links.latency import Uniform
 from netsim.links.loss import Bernoulli
 from netsim.radio.airtime import Counts
-from netsim.radio.energy import Meter
+from netsim.radio.energy import Meter, Schedule
 from netsim.radio.phy import key_on
 from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter
@@ -29,7 +29,7 @@ from netsim.util import draws
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport INFINITY, ceil, exp, nextafter
+from libc.math cimport INFINITY, ceil, exp, fabs, floor, nextafter
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
@@ -480,7 +480,7 @@ cdef class SinrReceiver(Receiver):
         cdef Signal each
         cdef int64_t i
         cdef list others = None
-        cdef RadioLink link
+        cdef NeighbourLink link
         cdef double begin, end, length, log_success = 0.0, total, joined, share, sinr
         for i in range(self.count):
             each = <Signal>self.signals[i]
@@ -490,7 +490,7 @@ cdef class SinrReceiver(Receiver):
                         others = []
                     others.append(each)
         if others is None:
-            link = <RadioLink>signal.link
+            link = <NeighbourLink>signal.link
             if signal.power != link.clear_power or signal.floor != link.clear_floor:
                 link.clear_success = self.log_success(signal.power / signal.floor)
                 link.clear_power, link.clear_floor = signal.power, signal.floor
@@ -652,21 +652,27 @@ cdef struct Draws:
     int64_t count
 
 
-@cython.final
 cdef class RadioLink:
     """A node that a sender's transmissions reach; see `netsim.radio.mac.RadioLink`."""
 
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # For fading; and the last power and noise floor with which it was received undisturbed, with ln(1 − BER) there.
+    # For fading.
     cdef object key
+
+
+@cython.final
+cdef class NeighbourLink(RadioLink):
+    """A link to a neighbour, which may receive; apart, as a transmission may reach a thousand nodes that are none."""
+
+    # The last power and noise floor with which it was received undisturbed, with ln(1 − BER) there.
     cdef double clear_power, clear_floor, clear_success
     # Draws of reception, for frames and for acknowledgements.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # Of a neighbour that may receive: where frames go, and what becomes of them on the way, and of acknowledgements;
-    # where a model is not usual, a `Path`.
+    # Where frames go, and what becomes of them on the way, and of acknowledgements; where a model is not usual, a
+    # `Path`.
     cdef ArrivalQueue arrivals
     cdef Draws draws, ack_draws
     cdef object path, ack_path
@@ -703,6 +709,169 @@ cdef class Emission:
     cdef readonly list reached
 
 
+# --- sleep and energy -------------------------------------------------------------------------------------------------
+
+cdef class FastSchedule:
+    """What `netsim.radio.energy.Schedule` computes for each frame; the rest is inherited from it."""
+
+    cdef public double period, offset
+    cdef double _awake, _shortest
+    cdef double[::1] starts, lengths
+
+    def __init__(self, double period, windows, double offset):
+        super().__init__(period, windows, offset)
+        self._awake, self._shortest = self.awake, self.shortest
+        self.starts, self.lengths = np.array(windows, dtype=np.float64).T.copy()
+
+    cdef double rounding(self, double time) noexcept:
+        cdef double ulp = nextafter(fabs(time), INFINITY) - fabs(time)
+        return min(1e-9 * self.period, max(1e-3 * self._shortest, 4 * ulp))
+
+    cdef double number(self, double time) noexcept:
+        """Return the number of the period at a time (s)."""
+        return floor((time - self.offset + self.rounding(time)) / self.period)
+
+    cpdef bint is_awake(self, double time) noexcept:
+        cdef double phase = max(0.0, time - self.offset - self.number(time) * self.period)
+        cdef double rounding = self.rounding(time)
+        cdef Py_ssize_t i
+        for i in range(self.starts.shape[0]):
+            if self.starts[i] - rounding <= phase < self.starts[i] + self.lengths[i] - rounding:
+                return True
+        return False
+
+    cpdef double next_awake(self, double time) noexcept:
+        cdef double number = self.number(time), phase
+        cdef Py_ssize_t i
+        if self.is_awake(time):
+            return time
+        phase = max(0.0, time - self.offset - number * self.period)
+        for i in range(self.starts.shape[0]):
+            if self.starts[i] > phase:
+                return number * self.period + self.offset + self.starts[i]
+        return (number + 1) * self.period + self.offset + self.starts[0]
+
+    cpdef double awake_seconds(self, double start, double end) noexcept:
+        return self.until(end) - self.until(start)
+
+    cdef double until(self, double time) noexcept:
+        cdef double number = self.number(time), total = 0.0
+        cdef double phase = max(0.0, time - self.offset - number * self.period)
+        cdef Py_ssize_t i
+        for i in range(self.starts.shape[0]):
+            total += min(max(phase - self.starts[i], 0.0), self.lengths[i])
+        return number * self._awake + total
+
+
+class CompiledSchedule(FastSchedule, Schedule):
+    """A `Schedule` of which what is asked for each frame is compiled."""
+
+
+@cython.final
+cdef class Reception:
+    """A frame that a node hears; see `netsim.radio.energy.Reception`."""
+
+    cdef public double start, end, watts
+
+
+cdef struct Spent:
+    # Seconds in each state, and joules of bits.
+    double sent, received, listened, slept, bits
+
+
+cdef class FastMeter:
+    """What `netsim.radio.energy.Meter` computes for each frame heard; the rest is inherited from it."""
+
+    cdef public double _bit_energy, _since, sends_until, _hears_until, _bit_watts, transmit_watts, _more_watts
+    cdef public double _more_energy, committed, allowance, died_at, dies_at, last_frame
+    cdef public bint _on, _listening
+    cdef public list _heard
+    cdef public dict _part_seconds
+    cdef Spent spent
+    cdef double receive_watts, receive_bit
+    cdef FastSchedule schedule
+
+    def __init__(self, energy, FastSchedule schedule):
+        super().__init__(energy, schedule)
+        self.schedule, self.receive_watts, self.receive_bit = schedule, energy.receive, energy.receive_bit
+
+    @property
+    def _seconds(self):
+        return self.spent.sent, self.spent.received, self.spent.listened, self.spent.slept
+
+    @_seconds.setter
+    def _seconds(self, seconds):
+        self.spent.sent, self.spent.received, self.spent.listened, self.spent.slept = seconds
+
+    cdef Spent lately(self, double now) except *:
+        cdef Spent more
+        cdef double since = self._since, sent, received, awake = 0.0
+        cdef Reception each
+        if not self._on or now <= since:
+            more.sent = more.received = more.listened = more.slept = more.bits = 0.0
+            return more
+        sent = min(max(self.sends_until, since), now)
+        received = min(max(self._hears_until, sent), now)
+        if self._listening:
+            awake = now - received if self.schedule is None else self.schedule.awake_seconds(received, now)
+        more.bits = self._bit_watts * (sent - since)
+        if self.receive_bit:
+            for each in self._heard:
+                if each.end > sent:
+                    more.bits += each.watts * (min(each.end, now) - sent)
+        more.sent, more.received, more.listened = sent - since, received - sent, awake
+        more.slept = max(0.0, now - received - awake)
+        return more
+
+    def _lately(self, double now):
+        cdef Spent more = self.lately(now)
+        return more.sent, more.received, more.listened, more.slept, more.bits
+
+    cdef int advance(self, double now) except -1:
+        cdef Spent more
+        if now > self._since:
+            more = self.lately(now)
+            self.spent.sent += more.sent
+            self.spent.received += more.received
+            self.spent.listened += more.listened
+            self.spent.slept += more.slept
+            self._bit_energy += more.bits
+            self._more_energy += self._more_watts * more.sent
+            if self._part_seconds:
+                self._part_seconds = self.part_seconds(now)
+            self._since = now
+        return 0
+
+    def _advance(self, double now):
+        self.advance(now)
+
+    cpdef Reception receive(self, double start, double end, int64_t bits):
+        cdef Reception reception = Reception.__new__(Reception)
+        cdef double joules = self.receive_bit * bits, more
+        self.advance(start)
+        reception.start, reception.end = start, end
+        if joules and end > start:
+            reception.watts = joules / (end - start)
+        elif joules:
+            self._bit_energy += joules
+        if start < self._hears_until:
+            self._heard = [each for each in self._heard if (<Reception>each).end > start]
+            self._heard.append(reception)
+        else:
+            self._heard = [reception]
+        more = end - max(start, self._hears_until, self.sends_until)
+        if more > 0:
+            joules += self.receive_watts * more
+        if end > self._hears_until:
+            self._hears_until = end
+        self.committed += joules
+        return reception
+
+
+class CompiledMeter(FastMeter, Meter):
+    """A `Meter` of which what happens for each frame heard is compiled."""
+
+
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 ACCESS = ("aloha", "slotted_aloha", "csma")
@@ -718,7 +887,9 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    cdef readonly object medium, name, wiring, inbox, schedule, meter
+    cdef readonly object medium, name, wiring, inbox
+    cdef readonly FastSchedule schedule
+    cdef readonly FastMeter meter
     cdef readonly int64_t number
     # The number of its first link.
     cdef int64_t first
@@ -737,12 +908,12 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # The link by the number of each node that its transmissions reach, or reached.
+    # The link by the number of each node that its transmissions reach, or reached; None until a power changes.
     cdef dict reached
     # With a `Phy`, and what that asks.
     cdef bint has_phy, concurs
     cdef object fading
-    # Of each stream of the links' draws, their keys.
+    # Of each stream of the links' draws, their keys, shape (links,).
     cdef dict keys
     # The settings of the radio and of the transmitter.
     cdef object radio, link, transmitter
@@ -775,7 +946,7 @@ cdef class Mac:
         phy = radio.phy
         if phy is not None:
             streams += ("reception", "ack reception")
-        self.keys = {name: draws.stream_keys(medium.seed, wiring.keys, name).tolist() for name in streams}
+        self.keys = {name: draws.stream_keys(medium.seed, wiring.keys, name) for name in streams}
         self.has_phy = phy is not None
         self.fading = None if phy is None or phy.fading is None else phy.gain
         self.concurs = phy is not None and phy.concurrent_s > 0.0
@@ -788,12 +959,13 @@ cdef class Mac:
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
         cycle, energy = radio.cycle_of(name), radio.energy_of(name)
-        self.schedule = None if cycle is None else cycle.of(name, clock)
-        self.meter = None if energy is None else Meter(energy, self.schedule)
+        if cycle is not None:
+            schedule = cycle.of(name, clock)
+            self.schedule = CompiledSchedule(schedule.period, schedule.windows, schedule.offset)
+        self.meter = None if energy is None else CompiledMeter(energy, self.schedule)
         self.down, self.subscribers, self.bursts = set(), {}, Bursts()
         self.on = True
         self.links, self.deaf, self.sensers, self.distances, self.link_index_of = [], [], [], [], {}
-        self.reached = {}
         self.transmitter = Transmitter(link, medium.round_period)
         self.access = ACCESS.index(radio.access)
         self.acknowledges, self.ack_kind = radio.acks, medium.ack_kind
@@ -811,8 +983,10 @@ cdef class Mac:
 
     def reach(self, Mac mac, int index, double power, double delay):
         """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
-        link = self.reached[mac.number] = self.link_to(mac, index, power, delay)
+        link = self.link_to(mac, index, power, delay)
         self.links.append(link)
+        if self.reached is not None:
+            self.reached[mac.number] = link
 
     def reach_deaf(self, Mac mac, int index):
         """Let a neighbour's link lose everything."""
@@ -820,7 +994,10 @@ cdef class Mac:
 
     def set_power(self, Mac mac, double power):
         """Let later transmissions reach a node with this power (mW); 0: too little to matter."""
-        cdef RadioLink link = self.reached.get(mac.number)
+        cdef RadioLink link
+        if self.reached is None:
+            self.reached = {(<RadioLink>each).mac.number: each for each in self.links}
+        link = self.reached.get(mac.number)
         if link is None:
             if power > 0.0:
                 self.reach(mac, -1, power, 0.0)
@@ -883,22 +1060,28 @@ cdef class Mac:
     # --- building -----------------------------------------------------------------------------------------------------
 
     cdef RadioLink link_to(self, Mac mac, int index, double power, double delay):
-        cdef RadioLink link = RadioLink.__new__(RadioLink)
+        cdef RadioLink link = NeighbourLink.__new__(NeighbourLink) if index >= 0 else RadioLink.__new__(RadioLink)
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if self.fading is not None:
             # One for both directions, which fade alike.
             ends = sorted([draws.name_key(each) for each in (self.name, mac.name)])
             link.key = int(draws.link_keys(*[np.array([each], dtype=np.uint64) for each in ends])[0])
-        if index >= 0 and self.has_phy:
+        if index >= 0:
+            self.set_up(<NeighbourLink>link)
+        return link
+
+    cdef int set_up(self, NeighbourLink link) except -1:
+        """Set where a neighbour's frames go, and the draws of the link."""
+        cdef int index = link.index
+        if self.has_phy:
             link.chance_key = self.keys["reception"][index]
             link.ack_chance_key = self.keys["ack reception"][index]
-        if index >= 0:
-            self.link_index_of[mac.number] = index
-            link.arrivals = self.wiring.inboxes[index].arrivals
-            link.path = self.draw(&link.draws, index, "")
-            if self.acknowledges:
-                link.ack_path = self.draw(&link.ack_draws, index, "ack ")
-        return link
+        self.link_index_of[link.mac.number] = index
+        link.arrivals = self.wiring.inboxes[index].arrivals
+        link.path = self.draw(&link.draws, index, "")
+        if self.acknowledges:
+            link.ack_path = self.draw(&link.ack_draws, index, "ack ")
+        return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
         """Set up a link's draws; return a path instead where its models are not usual, else None."""
@@ -1111,6 +1294,9 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
+        # An acknowledgement may have begun within the tolerance of times.
+        if self.emission is not None and self.emission.end <= now:
+            self.emission = None
         if not self.is_present(pending):
             return 0
         pending.since = now
@@ -1222,14 +1408,14 @@ cdef class Mac:
             signal.link, signal.power = <void*>link, link.power * gain
             signal.bits, signal.channel, signal.content = bits, channel, content
             if is_target:
-                arrival = link.cross(end, bits, is_ack, &lost)
+                arrival = (<NeighbourLink>link).cross(end, bits, is_ack, &lost)
                 if may_lose and self.bursts.loses(link.index):
                     lost = True
                 signal.start, signal.end, signal.lost = now + (arrival - end), arrival, lost
                 if self.down and link.index in self.down:
                     signal.cause = LINK_DOWN
                 if self.has_phy:
-                    signal.draw = link.chance(is_ack)
+                    signal.draw = (<NeighbourLink>link).chance(is_ack)
                 if together is None or arrival != last:
                     together, last = arrivals.setdefault(arrival, []), arrival
                 together.append(signal)
@@ -1298,15 +1484,15 @@ cdef class Mac:
     cdef int arrive(self, Event event, double now) except -1:
         """End a fragment, sent at a turn, at the neighbours that its signals reach now."""
         cdef Signal signal
-        cdef RadioLink link
+        cdef NeighbourLink link
         self.in_burst = self.bursts.matter
         for signal in event.signals:
-            link = <RadioLink>signal.link
+            link = <NeighbourLink>signal.link
             cause = link.mac.receiver.fate(signal, now) if link.mac.inbox.up else RECEIVER_DOWN
             self.arrived(event, signal, link, cause, now)
         return 0
 
-    cdef int arrived(self, Event event, Signal signal, RadioLink link, int cause, double now) except -1:
+    cdef int arrived(self, Event event, Signal signal, NeighbourLink link, int cause, double now) except -1:
         """Record that a neighbour received a fragment, or the cause of its failure."""
         cdef PendingFrame pending = event.pending
         cdef Event answer
@@ -1327,7 +1513,7 @@ cdef class Mac:
                 self.ended(pending, link.index, now, cause)
         return 0
 
-    cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, RadioLink link, double now) except -1:
+    cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, NeighbourLink link, double now) except -1:
         """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
         cdef int cause = 0
         if index < pending.received:
@@ -1338,7 +1524,7 @@ cdef class Mac:
         pending.received += not cause
         return cause
 
-    cdef int deliver(self, PendingFrame pending, Signal signal, RadioLink link, double now) except -1:
+    cdef int deliver(self, PendingFrame pending, Signal signal, NeighbourLink link, double now) except -1:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at

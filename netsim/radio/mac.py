@@ -251,7 +251,7 @@ class Mac:
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
-        # The node's most recent emission.
+        # The node's emission, as long as it lasts at least.
         self.emission: Emission | None = None
         # The nodes its transmissions reach, neighbours on links that lose everything, receivers that sense its carrier,
         # link index by neighbour number, and distances (m) to neighbours if energy depends on them.
@@ -503,6 +503,10 @@ class Mac:
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
+        # What is over has no use, and at most a signal at each other node. An acknowledgement may have begun within the
+        # tolerance of times.
+        if self.emission is not None and self.emission.end <= now:
+            self.emission = None
         if not self._is_present(pending):
             return
         pending.since = now

@@ -86,7 +86,8 @@ class Medium:
             by_edges = list(understand) if radio.phy is None else []
             sensers = by_edges if radio.sensing is None else _neighbours_of(radio.sensing, mac.name)
             mac.sensers = [by_name[name].receiver for name in sensers]
-            for name, power in disturbed.get(mac.name, ()):
+            # Taken out, as there may be a million of them.
+            for name, power in disturbed.pop(mac.name, ()):
                 if name not in understand:
                     mac.reach(by_name[name], -1, power, 0.0)
             if mac.meter is not None and mac.meter.energy.amplifier:
@@ -102,12 +103,14 @@ class Medium:
                 others = _neighbours_of(radio.interference, name)
                 found[name] = [(other, radio.power(name, other)) for other in others]
             return found
+        weakest = radio.weakest_dbm
         for (sender, receiver), level in radio.powers.items():
-            if sender != receiver and level >= radio.weakest_dbm:
+            if level >= weakest and sender != receiver:
                 found.setdefault(sender, []).append((receiver, 10.0 ** (level / 10.0)))
         # The order in which powers are given does not matter.
+        numbers = {name: mac.number for name, mac in self._macs.items()}
         for others in found.values():
-            others.sort(key=lambda each: self._macs[each[0]].number)
+            others.sort(key=lambda each: numbers[each[0]])
         return found
 
     def set_powers(self, powers: Mapping[tuple[Hashable, Hashable], float], now: float) -> None:

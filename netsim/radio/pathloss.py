@@ -18,6 +18,7 @@ from netsim.errors import BadInput
 from netsim.links.link import Link
 from netsim.links.measured import Measured, from_reception
 from netsim.radio.phy import doubt_power
+from netsim.radio.powers import Powers
 from netsim.radio.walls import Walls
 from netsim.util import check, draws
 from netsim.util.typing import Array
@@ -97,10 +98,10 @@ class LogDistance:
         ratio = max(distance / self.reference_distance, 1.0)
         return self.reference_loss + 10.0 * self.exponent * math.log10(ratio)
 
-    def powers(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
+    def powers(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> Mapping[tuple[Any, Any], float]:
         """Return the power (dBm) with which each is received by each other: {(sender, receiver): dBm}.
 
-        Shadowing is a function of the seed and the names of the two ends.
+        Shadowing is a function of the seed and the names of the two ends. The mapping is read-only (`Powers`).
         """
         return self._powers(_places(positions), check.integer("seed", seed, low=0))
 
@@ -112,7 +113,7 @@ class LogDistance:
         Time and memory grow with these pairs. Of a pair within rounding of the level neither may reach it.
         """
         level, seed = check.finite("level", level), check.integer("seed", seed, low=0)
-        return self._powers(_places(positions), seed, level)
+        return dict(self._powers(_places(positions), seed, level).items())
 
     def powers_between(
         self, pairs: Iterable[tuple[Any, Any]], positions: "Positions | nx.Graph[Any]", *, seed: int = 0
@@ -204,7 +205,7 @@ class LogDistance:
 
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
-    def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> dict[tuple[Any, Any], float]:
+    def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
         """Return the powers of all pairs of which one direction reaches ``level`` dBm, both directions, in order."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
@@ -230,9 +231,7 @@ class LogDistance:
             powers += list(self._exactly(at, points, i, j, shadows))
         senders, receivers = (np.concatenate([part[end] for part in ends]) for end in (0, 1))
         order = np.lexsort((receivers, senders))
-        pairs = zip(senders[order].tolist(), receivers[order].tolist(), strict=True)
-        found = np.concatenate(powers)[order].tolist()
-        return {(names[a], names[b]): power for (a, b), power in zip(pairs, found, strict=True)}
+        return Powers(names, senders[order], receivers[order], np.concatenate(powers)[order])
 
     def _slack(self, level: float) -> float:
         """Return by how much (dB) a power near a level may be off if it is computed in another way."""
@@ -275,7 +274,7 @@ class LogDistance:
 
     def _received(self, powers: Mapping[tuple[Any, Any], float]) -> dict[tuple[Any, Any], float]:
         """Return the probabilities with which frames are received with these powers (dBm)."""
-        power = np.fromiter(powers.values(), float, len(powers))
+        power = np.array([each for _, each in powers.items()])
         if self.fading:
             from scipy.special import ndtr
 
@@ -360,7 +359,9 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        stop = min(start + max(1, _BLOCK // int(ends[start] - start)), len(points))
+        # Each row of a block has a column for what is near any of its rows: many rows need still more columns.
+        near = int(ends[start] - start)
+        stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]
         with np.errstate(over="ignore"):
             squares = sum((a[:, None] - b[None, :]) ** 2 for a, b in zip(here.T, there.T, strict=True))

@@ -1,8 +1,9 @@
 """A shared medium's settings: access, reception, acknowledgements, energy."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import networkx as nx
@@ -11,6 +12,7 @@ from netsim.errors import BadInput
 from netsim.links.link import Link
 from netsim.radio.energy import DutyCycle, Energy
 from netsim.radio.phy import USUAL_RECEIVED_DBM, WEAKEST, Phy, doubt_power
+from netsim.radio.powers import Powers
 from netsim.util import check
 
 __all__ = ["Airtime", "LoRaAirtime", "Radio"]
@@ -243,12 +245,10 @@ class Radio:
         if self.powers is not None:
             if not isinstance(self.powers, Mapping):
                 raise check.refuse("powers", self.powers, "a mapping {(sender, receiver): dBm}")
-            limits = {"low": -MOST_DBM, "high": MOST_DBM}
-            powers = {ends: check.number(f"powers[{ends}]", each, **limits) for ends, each in self.powers.items()}
-            check.put(self, powers=powers)
-            if powers:
-                ends = max(powers, key=powers.__getitem__)
-                doubt_power(f"powers[{ends}]", powers[ends], USUAL_RECEIVED_DBM)
+            check.put(self, powers=_checked_powers(self.powers))
+            if self.powers:
+                ends, power = max(self.powers.items(), key=itemgetter(1))
+                doubt_power(f"powers[{ends}]", power, USUAL_RECEIVED_DBM)
 
     def _check_phy(self, phy: Phy) -> None:
         if not isinstance(phy, Phy):
@@ -279,7 +279,11 @@ class Radio:
         for node in (node for cycle in self._cycles for node in cycle.offsets):
             if node not in graph:
                 raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
-        for ends in self.powers if self.phy is not None and self.powers is not None else ():
+        powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
+        if isinstance(powers, Powers):
+            # Each name once is enough.
+            powers = zip(powers.names, powers.names, strict=True)
+        for ends in powers:
             if not (isinstance(ends, tuple) and len(ends) == 2 and ends[0] in graph and ends[1] in graph):
                 raise check.refuse("powers: pair", ends, "two nodes of the network's graph")
         self._check_energy(graph)
@@ -371,3 +375,15 @@ class Radio:
         """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
         # A frame that is stronger by exactly this many dB is received, however the powers are rounded.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
+
+
+def _checked_powers(powers: Mapping[Any, Any]) -> Mapping[Any, float]:
+    """Return received powers (dBm) as floats, or raise BadInput."""
+    if isinstance(powers, Powers) and bool((abs(powers.dbm) <= MOST_DBM).all()):
+        return powers
+    found = dict(powers.items())
+    for ends, power in found.items():
+        # There may be a million: the usual number is not worth a check's name.
+        if type(power) is not float or not -MOST_DBM <= power <= MOST_DBM:
+            found[ends] = check.number(f"powers[{ends}]", power, low=-MOST_DBM, high=MOST_DBM)
+    return found

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from netsim import BadInput, Link, loss
+from netsim import BadInput, Link, Network, Radio, loss
 from netsim.links.measured import from_reception
-from netsim.radio import LogDistance, within
+from netsim.radio import LogDistance, Phy, within
 from netsim.util import draws
 
 Places = dict[Any, tuple[float, ...]]
@@ -207,3 +207,35 @@ def test_losses_may_come_in_blocks() -> None:
 def test_positions_have_a_number_at_least() -> None:
     with pytest.raises(BadInput, match=r"positions\[0\] = \(\): must be a number at least"):
         within({0: (), 1: ()}, 1.0)
+
+
+def test_received_powers_are_a_mapping_that_cannot_be_changed() -> None:
+    places = {"a": (0.0, 0.0), 7: (30.0, 0.0), "c": (0.0, 400.0)}
+    model = LogDistance(shadowing=3.0)
+    found = model.powers(places, seed=2)
+    alone = {(a, b): model.powers_between([(a, b)], places, seed=2)[a, b] for a in places for b in places if a != b}
+    assert found == alone
+    assert dict(found) == alone == dict(found.items())
+    assert list(found) == list(alone)
+    assert len(found) == 6
+    assert list(found.values()) == list(alone.values())
+    assert all(type(power) is float for power in found.values())
+    for missing in [("a", "a"), ("a", "z"), "a", ("a",), ("a", 7, "c"), 3, (["a"], 7)]:
+        assert missing not in found
+    with pytest.raises(ValueError, match="read-only"):
+        found.dbm[0] = 0.0  # type: ignore[attr-defined]
+
+
+def test_a_network_is_the_same_with_powers_as_a_dict() -> None:
+    places = {number: (40.0 * number, 0.0) for number in range(5)}
+    powers = LogDistance(shadowing=3.0).powers(places)
+    one, other = (Radio(phy=Phy(), powers=given) for given in (powers, dict(powers)))
+    assert one.powers is powers
+    assert one.powers == other.powers
+    with pytest.raises(BadInput, match=r"^powers\[\('a', 'b'\)\] = 300"):
+        Radio(
+            phy=Phy(),
+            powers=LogDistance(reference_loss=-300.0).powers({"a": (0.0,), "b": (0.5,)}),
+        )
+    with pytest.raises(BadInput, match=r"^powers: pair = \(4, 4\): must be two nodes of the network's"):
+        Network(nx.path_graph(4), Link(rate=250e3), medium=one)

@@ -1,6 +1,7 @@
 """A radio's compiled twin gives the run of the Python one that defines it: events, draws, records, energies."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from netsim.errors import NetsimError
 from netsim.faults import Crash, Jitter, LinkDown, Straggler
 from netsim.links import Budget
 from netsim.radio import DutyCycle, Phy, medium
+from netsim.radio.energy import Meter, Schedule
 from tests.fuzzers.networks import digest, whole_digest
 from tests.fuzzers.radios import RadioCase
 
@@ -57,6 +59,90 @@ def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_o
         patch.setattr(VirtualSelector, "is_alone", lambda self: False)
         slow = RadioCase(seed).play(trace=True)
     assert story(fast.run) == story(slow.run)
+
+
+def random_schedule(rng: np.random.Generator) -> Schedule:
+    """Return a schedule of one to four windows, some of which touch, or fill the period."""
+    period = float(rng.choice([1.0, 0.7, 3600.0, rng.uniform(1e-3, 1e3)]))
+    edges = period * np.sort(
+        rng.choice(np.linspace(0.0, 1.0, 21), 2 * rng.integers(1, 5), replace=bool(rng.integers(2)))
+    )
+    pairs = edges.reshape(-1, 2).tolist()
+    windows = tuple((start, end - start) for start, end in pairs if end > start) or ((0.0, period),)
+    return Schedule(period, windows, float(rng.choice([0.0, rng.uniform(0, period)])))
+
+
+@compiled_only
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**50))
+def test_both_schedules_give_the_same_times(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slow = random_schedule(rng)
+    fast = medium.COMPILED.CompiledSchedule(slow.period, slow.windows, slow.offset)  # type: ignore[union-attr]
+    edges = [slow.offset + start + more for start, seconds in slow.windows for more in (0.0, seconds)]
+    for edge in edges:
+        time = edge + slow.period * float(rng.integers(0, 10 ** int(rng.integers(1, 9))))
+        time += float(rng.choice([0.0, -1e-9 * slow.period, 1e-9 * slow.period, rng.uniform(0, slow.period)]))
+        for each in (math.nextafter(time, -math.inf), time, math.nextafter(time, math.inf)):
+            assert fast.is_awake(each) is slow.is_awake(each)
+            assert fast.next_awake(each) == slow.next_awake(each)
+            assert fast.awake_seconds(edge, each) == slow.awake_seconds(edge, each)
+
+
+@compiled_only
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**50))
+def test_both_meters_count_the_same_joules(seed: int) -> None:
+    """Random programs of frames heard, sent and cut short, of switches, states and looks at the battery."""
+    rng = np.random.default_rng(seed)
+    watts = dict(zip(("transmit", "receive", "listen", "sleep"), rng.uniform(0, 4, 4).tolist(), strict=True))
+    bit, battery = float(rng.choice([0.0, 1e-3])), float(rng.choice([5.0, 1e3]))
+    parts = {"mcu": {"sleep": 0.1, "active": 1.0}} if rng.integers(2) else {}
+    energy = Energy(**watts, transmit_bit=1e-4, receive_bit=bit, battery=battery, states=parts)
+    schedule = random_schedule(rng) if rng.integers(2) else None
+    twins = medium.COMPILED
+    assert twins is not None
+    cycle = None if schedule is None else twins.CompiledSchedule(schedule.period, schedule.windows, schedule.offset)
+    meters = Meter(energy, schedule), twins.CompiledMeter(energy, cycle)
+    now, heard = 0.0, list[Any]()
+    for _ in range(30):
+        # Some things happen at one instant, some within its tolerance, some as another ends.
+        now = float(
+            rng.choice([now, now + 1e-9, now + 2e-9, max(now, meters[0].busy_until), now + rng.uniform(0, 0.5)])
+        )
+        end, bits, what = (
+            now + float(rng.choice([0.0, 0.125, rng.uniform(0, 1)])),
+            int(rng.integers(1, 999)),
+            rng.integers(10),
+        )
+        if what < 4:
+            heard.append([meter.receive(now, end, bits) for meter in meters])
+        elif what < 6 and now >= meters[0].sends_until:
+            assert len({meter.transmit(now, end, bits, 1.0, 2.0) for meter in meters}) == 1
+        elif what == 6 and heard:
+            for meter, reception in zip(meters, heard[rng.integers(len(heard))], strict=True):
+                meter.hears_no_more(reception, now)
+        else:
+            on, state = bool(rng.integers(2)), ("sleep", "active")[rng.integers(2)]
+            for meter in meters:
+                if what == 7:
+                    meter.switch(on, now)
+                elif what == 8:
+                    meter.listen(on, now)
+                elif parts:
+                    meter.enter("mcu", state, now)
+                else:
+                    meter.spend("adc", 1e-3, now)
+        asked = now + float(rng.choice([0.0, rng.uniform(0, 2)]))
+        slow, fast = (
+            [
+                *(meter.seconds(asked), meter.used(asked), meter.columns(asked), meter.committed, meter.busy_until),
+                *(meter.empty_at(now), meter.idle_until(now, 0.1), meter.uncommitted(now)),
+                [(each.start, each.end, each.watts) for each in meter._heard],
+            ]
+            for meter in meters
+        )
+        assert repr(fast) == repr(slow)
 
 
 class Busy(Agent):
