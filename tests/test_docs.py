@@ -23,7 +23,7 @@ TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.
 SLOW = ("choosing.md", "loss.md", "sweeps.md")
-# What makes the longest examples short, by page: fewer rounds, fewer seeds. Their numbers are those of `pytest -m slow`.
+# What makes the longest examples short, by page: fewer rounds, fewer seeds. `pytest -m slow` has their numbers.
 SHORT = {
     "algorithms.md": {
         "kind(costs[i], 600, ": "kind(costs[i], 20, ",
