@@ -134,9 +134,9 @@ def test_without_steps_sgp_is_push_sum() -> None:
     assert np.ptp(weights[-1]) > 0.5
 
 
-@pytest.mark.parametrize("rounds", [2500, slow(9000)])
+@pytest.mark.parametrize("rounds", [3500, slow(9000)])
 def test_push_diging_reaches_the_optimum_and_sgp_a_bias(rounds: int) -> None:
-    network = Network(UNEVEN) if rounds == 2500 else changing(SCHEDULES["in turn"], rounds)[0]
+    network = Network(UNEVEN) if rounds == 3500 else changing(SCHEDULES["in turn"], rounds)[0]
     task = Task(network.graph)
     models, _, _ = follow(network, {i: PushDIGing(task.problems[i], rounds, eta=0.03) for i in task.graph})
     np.testing.assert_allclose(models[-1], np.tile(task.optimum, (len(task.graph), 1)), atol=1e-8)
@@ -195,7 +195,7 @@ def test_lost_mass_makes_the_weights_vanish_and_running_sums_keep_them(kind: Any
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
 def test_with_running_sums_push_diging_reaches_the_optimum(share: float) -> None:
     task = Task(UNEVEN)
-    agents = {i: PushDIGing(task.problems[i], 3500, eta=0.02, running_sums=True) for i in UNEVEN}
+    agents = {i: PushDIGing(task.problems[i], 6000, eta=0.02, running_sums=True) for i in UNEVEN}
     models, _, _ = follow(Network(UNEVEN, Link(loss=share), seed=1), agents)
     np.testing.assert_allclose(models[-1], np.tile(task.optimum, (5, 1)), atol=1e-7)
 

@@ -110,7 +110,7 @@ def test_the_largest_part_of_a_graph_is_taken_unless_all_are_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize("form", files.FORMATS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_a_program_writes_in_a_format_is_read_back(form: str, seed: int) -> None:
     files.check_whole(np.random.default_rng(seed), form)
@@ -118,7 +118,7 @@ def test_what_a_program_writes_in_a_format_is_read_back(form: str, seed: int) ->
 
 @pytest.mark.parametrize("first", [0, *map(slow, range(200, 4_000, 200))])
 def test_hostile_files_are_read_or_refused_in_one_line(first: int) -> None:
-    for seed in range(first, first + 200):
+    for seed in range(first, first + (200 if first else 60)):
         files.check_one(np.random.default_rng(seed))
 
 
