@@ -22,7 +22,7 @@ from netsim.scenarios.packet_loss.report import (
 from netsim.scenarios.packet_loss.work import REMEDIES
 from netsim.studies import Study, catalogue, tune
 
-SMALL = {"agents": 6, "edges": 9, "rounds": 100, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
+SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
