@@ -85,7 +85,7 @@ def test_only_who_waits_for_an_acknowledgement_hears_it_asleep() -> None:
     assert states(run) == [[1, 1, 1, 1, 4 + 3 + 2 + 0.5], [1, 1, 1, 1, 4 + 3 + 2 + 0.5], [0, 0, 0, 4, 2]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.booleans()), max_size=12),
     st.sampled_from([None, (7.0, 3.0), (4.0, 4.0), (11.0, 1.0)]),
@@ -408,7 +408,7 @@ class AtRandom(Agent):
         await asyncio.sleep(100)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**30), st.booleans(), st.booleans())
 def test_the_books_of_random_programs_balance(seed: int, cycled: bool, dies: bool) -> None:
     battery = 8.0 if dies else None

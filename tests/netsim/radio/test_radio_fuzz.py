@@ -13,7 +13,7 @@ from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**50))
 def test_laws_hold_on_random_radios(seed: int) -> None:
     check_seed(seed)

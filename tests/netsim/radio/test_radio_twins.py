@@ -38,7 +38,7 @@ def in_python(play: Callable[[], Any]) -> Any:
 
 
 @compiled_only
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**50), st.booleans())
 def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -> None:
     fast = RadioCase(seed).play(trace=trace)
@@ -48,7 +48,7 @@ def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -
         assert whole_digest(fast) == whole_digest(slow)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**50))
 def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(seed: int) -> None:
     fast = RadioCase(seed).play(trace=True)
