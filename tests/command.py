@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from netsim import core
 from netsim.studies.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +19,9 @@ MAIN = "from netsim.studies.cli import main; main()"
 
 DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
 """What numpy, pandas, networkx and asyncio warn of before they change it: an error in tests, the command's too."""
+
+OTHER = {"python": "", "compiled": "python"}[core.NAME]
+"""The value of NETSIM_CORE with which a process has the core that this one has not."""
 
 Done = subprocess.CompletedProcess[str]
 

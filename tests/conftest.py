@@ -24,10 +24,12 @@ LONGEST = (
     "test_sweep_whole",
     "test_sockets_brokers",
     "test_sockets_hostile",
+    "test_tune",
+    "test_frontier",
     "test_packet_loss",
     "test_models",
-    "test_survival",
-    "test_projections",
+    "test_workers",
+    "test_server",
     "test_deep_scenarios",
 )
 """The files that take longest, slow or quick, the longest first."""

@@ -8,7 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,17 @@ TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.
 SLOW = ("choosing.md", "loss.md", "sweeps.md")
+# What makes the longest examples short, by page: fewer rounds, fewer seeds. `pytest -m slow` has their numbers.
+SHORT = {
+    "algorithms.md": {
+        "kind(costs[i], 600, ": "kind(costs[i], 20, ",
+        "LTADMM(halves[i], 700, ": "LTADMM(halves[i], 30, ",
+        "kind(halves[i], 600, ": "kind(halves[i], 30, ",
+        "ADPSGD(halves[i], 1500, ": "ADPSGD(halves[i], 100, ",
+    },
+    "compute.md": {"for seed in range(10)]": "for seed in range(2)]"},
+}
+NUMBER = re.compile(r"(less than )?\d[\d.e+-]*")
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
 _TRIES = {"sockets.md": 3}
 # It opens a pseudo-terminal, which a bare chroot does not have.
@@ -41,7 +52,7 @@ def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.Capture
             os.close(end)
     for left in reversed(range(_TRIES.get(page.name, 1))):
         try:
-            run_examples(page, capsys)
+            run_examples(page, capsys, SHORT.get(page.name, {}))
         except AssertionError:
             if not left:
                 raise
@@ -49,15 +60,29 @@ def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.Capture
             break
 
 
-def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [ROOT / "docs" / name for name in SHORT], ids=lambda page: page.name)
+def test_examples_run_in_full_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_examples(page, capsys, {})
+
+
+def run_examples(page: Path, capsys: pytest.CaptureFixture[str], shorter: Mapping[str, str]) -> None:
+    """Run a page's blocks; of one that is made shorter only the words that it prints are those shown."""
     namespace: dict[str, object] = {"__name__": page.stem}
-    printed = ""
+    printed, pattern = "", re.compile("|".join(map(re.escape, shorter)) or "(?!)")
+    unused = set(shorter)
+    short = False
     for language, text in BLOCK.findall(page.read_text()):
         if language == "python":
+            unused -= (found := set(pattern.findall(text)))
+            short = bool(found)
+            text = pattern.sub(lambda match: shorter[match[0]], text)
             exec(compile(text, f"{page.name}", "exec"), namespace)
             printed = capsys.readouterr().out
         elif language == "text":
-            assert printed == text
+            printed, shown = (NUMBER.sub("#", each) if short else each for each in (printed, text))
+            assert printed == shown
+    assert not unused, "the page no longer has it"
 
 
 @pytest.mark.parametrize("coder", ["TopK(10)", "Float(32)", "Exact()"])

@@ -111,14 +111,14 @@ def test_frames_are_those_of_the_drawn() -> None:
 
 
 def test_scaffold_finds_the_optimum_and_fedavg_a_place_beside_it() -> None:
-    ends = {kind: play(kind, rounds=1500)[0][-1] for kind in (FedAvg, SCAFFOLD)}
+    ends = {kind: play(kind, rounds=600)[0][-1] for kind in (FedAvg, SCAFFOLD)}
     assert np.abs(ends[SCAFFOLD] - BEST).max() < 1e-8
     assert np.abs(ends[FedAvg] - BEST).max() > 1e-3
 
 
 def test_lost_answers_bias_scaffold_unless_states_are_sent_again() -> None:
-    biased, apart, _ = play(SCAFFOLD, Link(loss=0.1), 2000)
-    exact, _, _ = play(SCAFFOLD, Link(loss=0.1), 2000, resends_state=True)
+    biased, apart, _ = play(SCAFFOLD, Link(loss=0.1), 900)
+    exact, _, _ = play(SCAFFOLD, Link(loss=0.1), 900, resends_state=True)
     assert np.abs(biased[-1] - BEST).max() > 1e-4
     assert np.abs(apart[-1]).max() > 1e-4
     assert np.abs(exact[-1] - BEST).max() < 1e-8
@@ -184,10 +184,10 @@ def test_ad_psgd_equals_its_recursion(seconds: float, spread: float) -> None:
 
 
 def test_a_gradient_takes_its_time() -> None:
-    _, run = follow(rounds=400, seconds=0.5, spread=0.8)
+    _, run = follow(rounds=200, seconds=0.5, spread=0.8)
     steps = [agent.steps for agent in run.agents.values()]
     # The mean number of steps; their standard deviation is some 3 % of it.
-    assert np.mean(steps) == pytest.approx(800, rel=0.05)
+    assert np.mean(steps) == pytest.approx(400, rel=0.05)
     agents = {i: ADPSGD(PROBLEMS[i], 100, eta=ETA, seconds=3.0 if i == 0 else 1.0, spread=0.0) for i in GRAPH}
     Network(GRAPH).run(agents)
     assert agents[0].steps in (33, 34)
@@ -195,11 +195,11 @@ def test_a_gradient_takes_its_time() -> None:
 
 
 def test_slow_links_and_lost_frames_cost_ad_psgd_little() -> None:
-    ideal, _ = follow(rounds=1500)
+    ideal, _ = follow(rounds=400)
     far = np.linalg.norm(ideal[-1] - BEST, axis=1).mean()
     assert 1e-3 < far < 0.5
     for link in (Link(latency=0.4), Link(loss=0.1), Link(latency=0.4, loss=0.3)):
-        models, run = follow(link, rounds=1500, patience=1.0)
+        models, run = follow(link, rounds=400, patience=1.0)
         assert np.linalg.norm(models[-1] - BEST, axis=1).mean() < 2 * far
         # A frame may cross the end of a round.
         assert run.ledger.table([])["late"].item() == 0

@@ -172,10 +172,10 @@ def test_a_client_of_ef21_has_the_models_that_the_server_sent() -> None:
 # --- what they are for ------------------------------------------------------------------------------------------------
 
 REACH: dict[str, tuple[type[Any], dict[str, Any], int]] = {
-    "EXTRA": (EXTRA, {"eta": 0.2}, 1500),
-    "DIGing": (DIGing, {"eta": 0.05}, 2500),
-    "DIGing, sums": (DIGing, {"eta": 0.05, "running_sums": True}, 2500),
-    "LEAD, 2 bits": (LEAD, {"eta": 0.2, "gamma": 0.7, "coder": Uniform(2)}, 2000),
+    "EXTRA": (EXTRA, {"eta": 0.2}, 600),
+    "DIGing": (DIGing, {"eta": 0.05}, 1700),
+    "DIGing, sums": (DIGing, {"eta": 0.05, "running_sums": True}, 1700),
+    "LEAD, 2 bits": (LEAD, {"eta": 0.2, "gamma": 0.7, "coder": Uniform(2)}, 800),
     "BEER, 4 bits": (BEER, {"eta": 0.08, "gamma": 0.6, "coder": Uniform(4)}, 1500),
     "EXTRA, 4 bits": (EXTRA, {"eta": 0.1, "coder": Uniform(4)}, 2500),
 }
@@ -194,7 +194,7 @@ def test_with_steps_of_one_size_they_reach_the_optimum(method: str) -> None:
 @pytest.mark.parametrize("coder", [slow(TopK(1)), Uniform(2), Sign()], ids=["top 1", "2 bits", "signs"])
 def test_over_a_star_they_reach_the_optimum(kind: Any, coder: Any) -> None:
     at = Setting("star")
-    models = at.run(kind, rounds=1500, eta=0.1, coder=coder)
+    models = at.run(kind, rounds=700, eta=0.1, coder=coder)
     best = centralised(at.task.problems, LAMBDA)
     np.testing.assert_allclose(models[-1], np.tile(best, (len(at.W), 1)), rtol=0, atol=1e-6)
 
@@ -202,7 +202,7 @@ def test_over_a_star_they_reach_the_optimum(kind: Any, coder: Any) -> None:
 def test_dpsgd_ends_beside_the_optimum_where_costs_differ() -> None:
     at = Setting("ring")
     best = centralised(at.task.problems, LAMBDA)
-    apart = [float(np.abs(at.run(DPSGD, rounds=2000, eta=eta)[-1] - best).max()) for eta in (0.1, 0.02)]
+    apart = [float(np.abs(at.run(DPSGD, rounds=700, eta=eta)[-1] - best).max()) for eta in (0.1, 0.02)]
     assert apart[0] > 2 * apart[1] > 1e-3
 
 
@@ -210,7 +210,7 @@ def test_pg_extra_finds_the_sparse_optimum() -> None:
     """At it the gradients sum to −N · weight · sign of each element that is not zero, and to less at one that is."""
     at = Setting("ring")
     weight = 0.05
-    models = at.run(PGEXTRA, rounds=3000, eta=0.1, nonsmooth=L1(weight))
+    models = at.run(PGEXTRA, rounds=1500, eta=0.1, nonsmooth=L1(weight))
     theta = models[-1, 0]
     np.testing.assert_allclose(models[-1], np.tile(theta, (len(at.W), 1)), rtol=0, atol=1e-7)
     slopes = at.gradient(models[-1]).sum(axis=0)
@@ -250,7 +250,7 @@ def test_models_may_be_matrices(method: str) -> None:
     problems = class_problems(graph)
     weights = topology.metropolis_weights(graph)
     own = [{} if kind in (EF21, EF21P) else {"weights": dict(enumerate(row))} for row in weights]
-    agents = {i: kind(problems[i], 600, **given, **own[i]) for i in graph}
+    agents = {i: kind(problems[i], 500, **given, **own[i]) for i in graph}
     Network(graph, seed=1).run(agents)
     best = centralised_classes(problems, 0.5)
     np.testing.assert_allclose(np.stack([a.theta for a in agents.values()]), [best] * 5, rtol=0, atol=1e-6)
@@ -260,7 +260,7 @@ def test_models_may_be_matrices(method: str) -> None:
 def test_states_may_travel_in_float32(method: str) -> None:
     kind, given = MATRICES[method]
     at = Setting("star")
-    models = at.run(kind, rounds=2500, **{**given, "coder": Float(32)})
+    models = at.run(kind, rounds=900, **{**given, "coder": Float(32)})
     best = centralised(at.task.problems, LAMBDA)
     np.testing.assert_allclose(models[-1], np.tile(best, (len(at.W), 1)), rtol=0, atol=1e-4)
     ledger = at.result.ledger

@@ -174,7 +174,7 @@ def test_the_limit_satisfies_the_optimality_conditions(gram: Callable[[Any, Any]
 def test_every_order_reaches_the_limit_and_never_moves_away(order: str, link: Link, medium: Any) -> None:
     ensemble = chain()
     # By contention some agents are done long before others, who then go on without them.
-    sweeps = 200 if order == "contention" else 90
+    sweeps = 130 if order == "contention" else 90
     watched = watch(ensemble, order, sweeps, link, medium=medium, timeout=0.1)
     away = np.array([turn.distance for turn in watched.turns])
     goal = limit(ensemble)

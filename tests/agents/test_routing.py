@@ -156,7 +156,7 @@ def test_one_copy_of_each_reading_counts_although_acknowledgements_are_lost(prot
 
 @BOTH
 def test_a_full_queue_says_so(protocol: type[Collector]) -> None:
-    run = collect(protocol, topology.path(3), 120.0, every=0.01, queue=3)
+    run = collect(protocol, topology.path(3), 80.0, every=0.01, queue=3)
     reasons = [reason for each in run.agents.values() for reason in each.lost.values()]
     assert reasons.count("queue full") > 100
     agents = run.agents
@@ -171,7 +171,7 @@ def test_a_full_queue_says_so(protocol: type[Collector]) -> None:
 
 
 def test_ctp_costs_are_the_sums_of_etx() -> None:
-    run = collect(CTP, topology.path(5), 2000.0, loss=0.1, every=2.0)
+    run = collect(CTP, topology.path(5), 1000.0, loss=0.1, every=2.0)
     costs = [run.agents[node].cost for node in range(5)]
     assert costs[0] == 0
     # 1/0.81 a hop, and some percent for the small windows.
@@ -248,7 +248,7 @@ def test_rpl_gives_up_its_rank_where_the_root_is_gone() -> None:
 def test_rpl_joins_far_below_its_lowest_rank_only_in_a_new_version() -> None:
     ring = nx.cycle_graph(12)
     cut = [LinkDown(0, 1, at=300.0)]
-    assert collect(RPL, ring, 1500.0, faults=cut).agents[1].parent is None
+    assert collect(RPL, ring, 1000.0, faults=cut).agents[1].parent is None
 
     class Root(reporting(RPL, 10.0)):  # type: ignore[misc]
         async def work(self) -> None:
@@ -257,7 +257,7 @@ def test_rpl_joins_far_below_its_lowest_rank_only_in_a_new_version() -> None:
 
     network = Network(ring, LINK, medium=RADIO, seed=3, faults=cut)
     agents: Any = {node: (Root if node == 0 else reporting(RPL, 10.0))(is_sink=node == 0) for node in ring}
-    network.run(agents, until=1500.0)
+    network.run(agents, until=1000.0)
     assert {each.version for each in agents.values()} == {1}
     assert agents[1].parent == 2
     assert agents[1].rank >= 12 * 256

@@ -127,7 +127,7 @@ def test_edge_duals_follow_from_which_frames_arrived(method: str) -> None:
     np.testing.assert_allclose(np.array(watch.thetas), thetas, rtol=0, atol=1e-11)
 
 
-def long_run(way: Duals, lost: float, rounds: int = 3000, **given: Any) -> tuple[float, Watch]:
+def long_run(way: Duals, lost: float, rounds: int = 1200, **given: Any) -> tuple[float, Watch]:
     """Return how far the last models are from the centralised optimum, and what was seen."""
     watch, _ = run_of(lambda i: DKLA(problem(i), rounds, rho=RHO, duals=way, **given), Link(loss=lost))
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
@@ -169,7 +169,7 @@ def arrived_but(dead: Sequence[tuple[int, int]], rounds: int) -> lossy.Arrived:
 def test_one_link_dead_one_way_takes_accumulated_duals_and_running_sums_to_the_zero_model(way: Duals) -> None:
     """At rest Σ_n (θ̂_i − copy of θ̂_n) = 0 at every agent; with one copy at zero only zero models solve that."""
     best = np.abs(centralised([problem(i) for i in GRAPH], SHARE * AGENTS)).max()
-    assert np.abs(with_dead(way, [DEAD], 2000)).max() < 1e-6 * best
+    assert np.abs(with_dead(way, [DEAD], 1000)).max() < 1e-6 * best
     rounds = 60
     if isinstance(way, RunningSums):
         thetas, _ = survival.running_sums(BATCH, A, SIZE, RHO, arrived_but([DEAD], rounds))
@@ -254,7 +254,7 @@ def crashed(make: Callable[[int], Any], at: float, link: Link, seed: int = 1) ->
 @pytest.mark.parametrize("way", [RunningSums(), EdgeDuals()], ids=["sums", "edges"])
 @pytest.mark.parametrize("lost", [0.0, 0.3])
 def test_after_a_loss_of_state_the_agents_find_the_optimum_again(way: Duals, at: float, lost: float) -> None:
-    watch, _ = crashed(lambda i: DKLA(problem(i), 3000, rho=RHO, duals=way), at, Link(loss=lost))
+    watch, _ = crashed(lambda i: DKLA(problem(i), 1200, rho=RHO, duals=way), at, Link(loss=lost))
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     jump = np.abs(watch.thetas[299][2] - watch.thetas[300][2]).max()
     assert jump > 1e-3
@@ -299,13 +299,13 @@ def test_after_a_crash_the_agents_find_the_optimum_again(way: Duals, keeps_state
             return super().local_step()
 
     played: dict[Any, list[int]] = {}
-    agents = {i: Watched(problem(i), 3000, rho=RHO, duals=way) for i in GRAPH}
+    agents = {i: Watched(problem(i), 1500, rho=RHO, duals=way) for i in GRAPH}
     faults = [Crash(2, at=300.5, until=340.2, keeps_state=keeps_state), Crash(0, at=600.0, until=600.5)]
     run = Network(GRAPH, Link(loss=0.1), seed=1, faults=faults).run(agents)
-    assert len(run.rounds) == 3000
+    assert len(run.rounds) == 1500
     # Down within round 301, and back within round 341: the next is its own.
-    assert played[2] == [*range(1, 302), *range(342, 3001)]
-    assert played[0] == [*range(1, 601), *range(602, 3001)]
+    assert played[2] == [*range(1, 302), *range(342, 1501)]
+    assert played[0] == [*range(1, 601), *range(602, 1501)]
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     error = max(np.abs(agent.theta - best).max() for agent in agents.values())
     # A grid of a finite step ends within some steps.

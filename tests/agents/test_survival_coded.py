@@ -96,14 +96,14 @@ def test_who_was_away_too_long_finds_out_and_asks() -> None:
 def test_the_models_end_within_the_grid_of_the_optimum(lost: float) -> None:
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     for step in (1e-2, 1e-4):
-        books, _, _ = run_of(CodedSums(step=step, halvings=4, halve_every=40), Link(loss=lost), 1500)
+        books, _, _ = run_of(CodedSums(step=step, halvings=4, halve_every=40), Link(loss=lost), 700)
         assert np.abs(np.mean(books.thetas[-200:], axis=(0, 1)) - best).max() < 10 * step
     # Without a remedy they end elsewhere altogether: tests.agents.test_survival.
 
 
 def test_one_that_lost_its_state_is_understood_again() -> None:
     way = CodedSums(step=1e-4, halvings=5, halve_every=30)
-    agents = {i: DKLA(problem(i), 1500, rho=RHO, duals=way) for i in GRAPH}
+    agents = {i: DKLA(problem(i), 900, rho=RHO, duals=way) for i in GRAPH}
     books = Books()
     network = Network(GRAPH, Link(loss=0.2), seed=3)
     for at in (100.0, 400.25):

@@ -155,20 +155,20 @@ def test_dpsgd_ends_where_it_ends_without_loss() -> None:
 
 @pytest.mark.parametrize(("method", "column"), [("EXTRA", "dual_residual"), ("DIGing", "tracking_residual")])
 def test_extra_and_diging_agree_on_another_model_once_frames_are_lost(method: str, column: str) -> None:
-    ideal, run = play(PLAIN[method], Link(), 800)
+    ideal, run = play(PLAIN[method], Link(), 500)
     assert set(run.agents[0].imbalance()) == {column}
     assert ideal.apart < 1e-6
     assert ideal.residual < 1e-12
-    biased, _ = play(PLAIN[method], Link(loss=0.1), 800)
+    biased, _ = play(PLAIN[method], Link(loss=0.1), 500)
     assert biased.apart > 1e-3
     assert biased.residual > 1e-4
-    acknowledged, _ = play(PLAIN[method], Link(loss=0.1, reliability=Reliability("ack", tries=40)), 800)
+    acknowledged, _ = play(PLAIN[method], Link(loss=0.1, reliability=Reliability("ack", tries=40)), 500)
     assert acknowledged.apart < 1e-6
 
 
 @pytest.mark.parametrize("lost", [0.1, 0.3])
 def test_diging_with_running_sums_is_exact_whatever_is_lost(lost: float) -> None:
-    seen, _ = play(PLAIN["sums"], Link(loss=lost), 2500)
+    seen, _ = play(PLAIN["sums"], Link(loss=lost), 1200)
     assert seen.apart < 1e-7
     assert seen.residual < 1e-7
 
@@ -176,8 +176,8 @@ def test_diging_with_running_sums_is_exact_whatever_is_lost(lost: float) -> None
 @pytest.mark.parametrize("method", CODED_ONES)
 def test_one_percent_ruins_coded_differences(method: str) -> None:
     """The bounds are those of the docstrings: CHOCO moves, LEAD and BEER end nowhere near the optimum."""
-    ideal, _ = play(CODED_ONES[method], Link(), 800)
-    ruined, run = play(CODED_ONES[method], Link(loss=0.01), 800)
+    ideal, _ = play(CODED_ONES[method], Link(), 500)
+    ruined, run = play(CODED_ONES[method], Link(loss=0.01), 500)
     assert copies_apart(run) > 1e-2
     if method == "CHOCO":
         moved = np.linalg.norm(ruined.models[-1] - ideal.models[-1], axis=1).max()
@@ -214,13 +214,13 @@ def test_what_a_client_cannot_answer_ends_the_run() -> None:
 
 @pytest.mark.parametrize("method", OVER_STAR)
 def test_over_a_star_lost_differences_move_the_limit_and_repaired_ones_do_not(method: str) -> None:
-    ideal, _ = play(OVER_STAR[method], Link(), 1200, star=True)
+    ideal, _ = play(OVER_STAR[method], Link(), 600, star=True)
     assert ideal.apart < 1e-6
-    moved, run = play(OVER_STAR[method], Link(loss=0.1), 1200, star=True)
+    moved, run = play(OVER_STAR[method], Link(loss=0.1), 600, star=True)
     assert moved.apart > 1e-3
     assert copies_apart(run) > 1e-3
     for way in (Reliability("ack", tries=40), Reliability("nack"), Reliability("keyframe", every=30)):
-        repaired, _ = play(OVER_STAR[method], Link(loss=0.1, reliability=way), 1200, star=True)
+        repaired, _ = play(OVER_STAR[method], Link(loss=0.1, reliability=way), 600, star=True)
         assert repaired.apart < 1e-6
 
 
@@ -233,7 +233,7 @@ def test_what_is_lost_in_the_direction_that_is_not_coded_costs_only_time(
         for a, b in [*STAR.edges, *((b, a) for a, b in STAR.edges)]
         if (a if direction[0] == 0 else b) == 0
     }
-    agents = {i: OVER_STAR[method](i, 2500) for i in STAR}
+    agents = {i: OVER_STAR[method](i, 1200) for i in STAR}
     Network(STAR, links=links, seed=4).run(agents)
     assert np.linalg.norm(agents[0].theta - BEST) < 1e-6 * np.linalg.norm(BEST)
 

@@ -14,7 +14,7 @@ from netsim.core import Copies
 from netsim.links import Reliability
 from tests.agents.test_lossy import AGENTS, GEOMETRIC, GRAPH, RHO, SHARE, problem, row
 
-ROUNDS = 600
+ROUNDS = 500
 LOSSY = {"free": 0.3, "burst": loss.gilbert_elliott(0.2, burst=3)}
 
 ADMM: dict[str, Callable[[int], DKLA]] = {

@@ -44,6 +44,7 @@ from netsim.engine import driver
 from netsim.errors import NetsimError
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
+from tests.parts import slow
 
 METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL, DPSGD, EXTRA]
 
@@ -255,19 +256,19 @@ def check(seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> str:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *map(slow, range(4, 8))])
 def test_all_ways_leave_the_same_behind(method: type[SharingAgent], seed: int) -> None:
     check(seed, [method], is_plain=True)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, slow(2), slow(3)])
 def test_on_any_network(method: type[SharingAgent], seed: int) -> None:
     check(seed, [method], is_plain=False)
 
 
 @pytest.mark.parametrize("method", OWN, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, slow(3), slow(4)])
 def test_a_users_method_never_gets_its_parents_steps(method: type[SharingAgent], seed: int) -> None:
     check(seed, [method], is_plain=True)
 
@@ -302,7 +303,7 @@ def another_class(agent: Any) -> None:
 
 @pytest.mark.parametrize("mend", [own_step, own_update, deafness, own_words, another_class])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("time", [3.0, 3.5])
+@pytest.mark.parametrize("time", [3.0, slow(3.5)])
 def test_an_agent_may_get_methods_of_its_own_during_a_run(
     method: type[SharingAgent], mend: Callable[[Any], None], time: float
 ) -> None:

@@ -164,7 +164,7 @@ def test_all_methods_begin_without_diverging() -> None:
     tasks = [RegressionTask(place, seed=0) for place in places]
     for name, method in METHODS.items():
         task = tasks[method.over_star]
-        run = Network(task.graph, seed=0).run(method.agents(task, 200), [task.measure])
+        run = Network(task.graph, seed=0).run(method.agents(task, 100), [task.measure])
         assert run.rounds["suboptimality"].iloc[-1] < 0.5, name
 
 

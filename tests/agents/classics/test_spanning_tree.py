@@ -52,7 +52,7 @@ def minimum(graph: "nx.Graph[Any]") -> set[tuple[Any, Any]]:
 LATENCIES = [latency.constant(0.01), latency.uniform(1e-3, 1.0), latency.exponential(0.1), latency.pareto(1e-3, 1.1)]
 
 
-@pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 150), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(25, 150), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("delay", LATENCIES, ids=["constant", "uniform", "exponential", "pareto"])
 def test_the_tree_is_that_of_networkx_and_costs_no_more_than_the_paper_says(delay: Any, seeds: range) -> None:
     for seed in seeds:
@@ -69,7 +69,7 @@ def test_the_tree_is_that_of_networkx_and_costs_no_more_than_the_paper_says(dela
 
 
 def test_nodes_may_wake_at_different_times() -> None:
-    for seed in range(20):
+    for seed in range(8):
         graph = weighted(seed)
         network = Network(graph, Link(latency=LATENCIES[1], fifo=True), seed=seed)
         assert branches(network.run(team(graph, Late))) == minimum(graph)
@@ -107,7 +107,7 @@ def test_the_messages_of_two_nodes_are_those_of_the_paper() -> None:
 def test_a_link_that_reorders_may_spoil_it() -> None:
     # The paper assumes FIFO links: without, on some seed a node ends in a wrong state, or a message in an error.
     wrong = 0
-    for seed in range(20):
+    for seed in range(8):
         graph = weighted(seed)
         try:
             run = Network(graph, Link(latency=LATENCIES[1]), seed=seed).run(team(graph))

@@ -24,8 +24,8 @@ class Full(netsim.RoundAgent):
 def test_agents_of_former_runs_are_collected() -> None:
     ring = topology.ring(4)
     former = []
-    for _ in range(60):
+    for _ in range(30):
         agents = {name: Full() for name in ring}
         former.append(weakref.ref(agents[0]))
         Network(ring).run(agents)
-    assert sum(agent() is not None for agent in former) < 60
+    assert sum(agent() is not None for agent in former) < 30

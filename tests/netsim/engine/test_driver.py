@@ -15,6 +15,7 @@ from netsim.engine import driver
 from netsim.errors import NetsimError
 from netsim.faults import Crash, Faults
 from tests.fuzzers.networks import a_network, digest, pick
+from tests.parts import slow
 
 
 class Noted(netsim.RoundAgent):
@@ -120,7 +121,7 @@ def some_agents(rng: np.random.Generator, names: Sequence[Any], kinds: Sequence[
     return {name: kinds[rng.integers(len(kinds))](int(rng.integers(7)), float(rng.random())) for name in names}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(20), *map(slow, range(20, 40))])
 def test_a_run_is_the_same_driven_or_not(seed: int) -> None:
     def run(is_driven: bool) -> tuple[Any, ...]:
         rng = np.random.default_rng(seed)

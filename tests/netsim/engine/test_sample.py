@@ -16,7 +16,7 @@ from netsim.core.records import CAUSES
 from netsim.studies import Study, catalogue
 from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
-from tests.command import python
+from tests.command import OTHER, python
 from tests.fuzzers.networks import check_sampled
 from tests.parts import averaging, message_of, on_loop, spread
 
@@ -289,14 +289,14 @@ def test_on_the_wall_clock_rows_come_about_when_they_are_due() -> None:
 
 
 def test_rows_are_the_same_with_either_core() -> None:
-    code = (
-        "from tests.netsim.engine.test_sample import LINKS, beacons, rounders, ROUND_LINKS\n"
-        "import netsim.core, hashlib\n"
-        "text = ''.join(beacons(link, sample=0.17).rounds.to_csv() for link in LINKS)\n"
-        "text += ''.join(rounders(link, sample=0.17).rounds.to_csv() for link in ROUND_LINKS)\n"
-        "print(hashlib.sha256(text.encode()).hexdigest())"
-    )
-    assert python(code) == python(code, NETSIM_CORE="python") != ""
+    there = python("from tests.netsim.engine.test_sample import all_rows; print(all_rows())", NETSIM_CORE=OTHER)
+    assert there == f"{all_rows()}\n"
+
+
+def all_rows() -> str:
+    """Return the rows of all links."""
+    text = "".join(beacons(link, sample=0.17).rounds.to_csv() for link in LINKS)
+    return text + "".join(rounders(link, sample=0.17).rounds.to_csv() for link in ROUND_LINKS)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

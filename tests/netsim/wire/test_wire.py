@@ -27,6 +27,7 @@ from netsim.wire.payloads import MOST_NESTED
 from tests.command import python
 from tests.fuzzers import wire
 from tests.fuzzers.wire import same
+from tests.parts import slow
 
 
 @pytest.mark.parametrize(
@@ -484,7 +485,7 @@ def test_a_frame_with_an_array_in_place_of_a_field_is_no_frame(place: int) -> No
 # --- random payloads and bytes, a few seconds of them; `tests.fuzzers.wire` goes on as long as one likes -------------
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *map(slow, range(1, 4))])
 def test_hostile_bytes_give_wire_errors_or_payloads(block: int) -> None:
     for seed in range(1000 * block, 1000 * (block + 1)):
         try:
