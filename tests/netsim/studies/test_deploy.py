@@ -321,7 +321,7 @@ def test_agents_are_dealt_evenly() -> None:
 
 # --- the papers' algorithms -------------------------------------------------------------------------------------------
 
-HOW = ("--processes", 4, "--agents", 8, "--rounds", 8)
+HOW = ("--processes", 2, "--agents", 8, "--rounds", 8)
 HARD = ("--loss", 0.1, "--latency", 0.05, "--rate", "1e6")
 GOSSIP = "omkl --algorithms gossip --repeats 1 --topologies path --eta 0.1 --gamma 0.09"
 STUDIES = {

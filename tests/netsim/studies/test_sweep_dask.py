@@ -24,6 +24,7 @@ from netsim.studies.sweeps.point import Limits, SweepRun
 from tests.command import ROOT, call
 from tests.netsim.studies.test_sweep import STUDY
 from tests.netsim.studies.test_sweep import files as all_files
+from tests.parts import forked_workers
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
@@ -44,7 +45,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
     """A LocalCluster looks some time after a worker died, and ends it for good if it is just being started again."""
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}):
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), forked_workers():
         yield
 
 
