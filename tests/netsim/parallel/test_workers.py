@@ -432,6 +432,21 @@ def test_measured_delays_are_a_latency() -> None:
     assert one.ledger.table().equals(several.ledger.table())
 
 
+def working(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    """Return the processes that work for a command, once each has run some rounds: half a second of the processor."""
+    children: list[str] = []
+    while len(children) < count or min(map(used, children)) < 0.5:
+        time.sleep(0.05)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return children
+
+
+def used(process: str) -> float:
+    """Return the processor seconds of a process."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
@@ -449,12 +464,7 @@ def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
         str(tmp_path / "run"),
     ]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        children: list[str] = []
-        while len(children) < 2:
-            time.sleep(0.1)
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        # They run some rounds.
-        time.sleep(5)
+        children = working(process, 2)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else 143), err
@@ -538,11 +548,7 @@ def test_netsim_run_names_a_stopped_worker_and_ends_at_ctrl_c(tmp_path: Path) ->
     words = [sys.executable, "-c", "from netsim.studies.cli import main; main()", "run", "coke", "--rounds", "100000"]
     words += ["--workers", "3", "--latency", "0.01", "--out", str(tmp_path / "run")]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        children: list[str] = []
-        while len(children) < 3:
-            time.sleep(0.1)
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        time.sleep(5)
+        children = working(process, 3)
         os.kill(int(children[1]), signal.SIGSTOP)
         assert process.stderr is not None
         for line in process.stderr:
