@@ -74,7 +74,7 @@ def files() -> set[Path]:
     """Return the files of the tree, without those of caches, builds and environments, all of which git ignores."""
     found: set[Path] = set()
     for folder, inner, names in os.walk(ROOT):
-        inner[:] = [each for each in inner if not each.startswith((".", "__pycache__")) and each != "build"]
+        inner[:] = [each for each in inner if not each.startswith((".", "__pycache__", "build", "site"))]
         found |= {Path(folder, name) for name in names if not name.startswith(".") and not name.endswith(".so")}
     return found
 
