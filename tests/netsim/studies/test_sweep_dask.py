@@ -170,7 +170,7 @@ def test_what_a_worker_killed_from_outside_ran_is_begun_again(study: str, tmp_pa
         os.kill(worker, signal.SIGKILL)
 
     log = tmp_path / "log"
-    words: dict[str, Any] = {"seed": range(4), "slow": 4.0, "log": str(log)}
+    words: dict[str, Any] = {"seed": range(4), "slow": 1.5, "log": str(log)}
     with local(2) as cluster:
         with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
             worker = next(iter(client.run(os.getpid).values()))
