@@ -154,17 +154,23 @@ def wait_for(folder: Path, parts: int) -> None:
 
 
 def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "deployment"
-    planned(folder, study, rounds=40)
-    running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
-    wait_for(folder, 3)
-    os.kill(running["p1"].pid, signal.SIGKILL)
-    running["p1"].communicate()
-    time.sleep(3.0)
-    again = start(folder, "p1")
-    for process in (running["p0"], running["p2"], again):
-        _, output = process.communicate(timeout=120)
-        assert process.returncode == 0, output
+    # On a busy machine a process may take longer to come back than the others take to end.
+    for count in (40, 120, 400):
+        folder = tmp_path / f"{count} rounds"
+        planned(folder, study, rounds=count)
+        running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
+        wait_for(folder, 3)
+        os.kill(running["p1"].pid, signal.SIGKILL)
+        running["p1"].communicate()
+        time.sleep(3.0)
+        again = start(folder, "p1")
+        for process in (running["p0"], running["p2"]):
+            _, output = process.communicate(timeout=300)
+            assert process.returncode == 0, output
+        _, output = again.communicate(timeout=120)
+        if again.returncode == 0:
+            break
+    assert again.returncode == 0, output
     done = here("gather", folder, "--out", "run", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     plan = Plan.read(folder)
@@ -178,7 +184,7 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     assert (ledger["offered"] + ledger["duplicated"] == ends).all()
     assert ledger["missing"].sum() > 0
     rounds = load(tmp_path / "run")["rounds"]
-    assert len(rounds) == 40
+    assert len(rounds) == count
     # Whoever comes back takes part from the next round on: frames from there on are delivered again.
     grown = rounds["delivered"].diff().iloc[-8:]
     assert grown.max() == rounds["delivered"].iloc[0]
