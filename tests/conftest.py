@@ -21,6 +21,10 @@ LONGEST = (
     "test_docs",
     "test_lessons",
     "test_deploy",
+    "test_workers",
+    "test_grading",
+    "test_against_ns3",
+    "test_conditions",
     "test_sweep_whole",
     "test_sockets_brokers",
     "test_sockets_hostile",
@@ -34,6 +38,16 @@ LONGEST = (
 )
 """The files that take longest, slow or quick, the longest first."""
 
+APART = (
+    "::test_examples_run",
+    "::test_an_algorithm_is_the_simulations",
+    "test_against_ns3.py::",
+    "test_conditions.py::",
+    "test_grading.py::",
+    "test_neural.py::",
+)
+"""Tests that share nothing with the others of their file, which would end last as a whole."""
+
 
 # The same examples in each run, so that a failure is the change's; benchmarks.soak draws new ones for as long as asked.
 settings.register_profile("same", derandomize=True)
@@ -42,15 +56,15 @@ settings.load_profile("same")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give workers whole files, but of the documentation a page: the file with all its examples would end last."""
+    """Give workers whole files, but single tests of those in `APART`."""
     from xdist.scheduler import LoadFileScheduling
 
-    class ByFileOrPage(LoadFileScheduling):
+    class ByFileOrTest(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
-            return nodeid if "::test_examples_run" in nodeid else scope
+            return nodeid if any(each in nodeid for each in APART) else scope
 
-    return ByFileOrPage(config, log) if config.getvalue("dist") == "loadfile" else None
+    return ByFileOrTest(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,7 +76,7 @@ def files() -> set[Path]:
     """Return the files of the tree, without those of caches, builds and environments, all of which git ignores."""
     found: set[Path] = set()
     for folder, inner, names in os.walk(ROOT):
-        inner[:] = [each for each in inner if not each.startswith((".", "__pycache__")) and each != "build"]
+        inner[:] = [each for each in inner if not each.startswith((".", "__pycache__", "build", "site"))]
         found |= {Path(folder, name) for name in names if not name.startswith(".") and not name.endswith(".so")}
     return found
 

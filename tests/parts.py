@@ -1,6 +1,7 @@
 """What tests share: runs on one loop and in several parts, errors in one line, and servers for datagrams."""
 
 import asyncio
+import multiprocessing
 import os
 import shutil
 import socket
@@ -50,6 +51,21 @@ def pseudo_terminal() -> tuple[int, int]:
         return os.openpty()
     except OSError as error:
         pytest.skip(f"no pseudo-terminal can be opened: {error}")
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Let Dask fork its workers from a process that has imported what they need, which takes a spawned one 2 s."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        needed = ["netsim.parallel.cluster", "netsim.scenarios.coke", "netsim.studies.sweeps.cluster"]
+        get_mp_context().set_forkserver_preload(["distributed", "matplotlib.pyplot", "pandas", *needed])
+        yield
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:

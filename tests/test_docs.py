@@ -166,7 +166,7 @@ def test_the_workflow_of_a_forge_covers_what_is_promised() -> None:
 def test_ci_runs_the_steps_of_check() -> None:
     steps = re.search(r"steps=\((.*)\)", (ROOT / "check").read_text().partition("if [ ${#steps")[2])
     assert steps
-    (called,) = re.findall(r"^\./check (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    (called,) = re.findall(r"^begin \./check (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     # The tests are those of the README's command.
     assert {*called.split(), "tests"} == {*steps[1].split(), "site"}
 
@@ -198,7 +198,7 @@ echo nor this
 PYTHON = """#!/bin/sh
 mkdir -p .venv/bin
 for name in pip python; do
-    printf '#!/bin/sh\\necho "'$name' $* in $PWD" >> "$LOG"\\n' > .venv/bin/$name
+    printf '#!/bin/sh\\necho "'$name' $* in $PWD" >> "$LOG"\\nexit ${'$name':-0}\\n' > .venv/bin/$name
     chmod +x .venv/bin/$name
 done
 """
@@ -206,7 +206,10 @@ done
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Return what runs .ci/run in a repository of its own: status, what was noted, its errors."""
+    """Return what runs .ci/run in a repository of its own: status, what was noted, its errors.
+
+    Further arguments are the statuses with which its steps end.
+    """
     if sys.platform == "win32" or not shutil.which("git"):
         pytest.skip("needs git and a POSIX shell")
     room, tools, log = tmp_path / "room", tmp_path / "tools", tmp_path / "log"
@@ -216,8 +219,8 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
     for script in ("run", "commands"):
         shutil.copy(ROOT / ".ci" / script, room / ".ci" / script)
     stubs = {
-        room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\n',
-        room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\n',
+        room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\nexit ${PYTHONS:-0}\n',
+        room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\necho what it says\nexit ${CHECK:-0}\n',
         tools / "python3": PYTHON,
         # Or it would be installed.
         tools / "mosquitto": "",
@@ -230,12 +233,15 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
     (room / ".venv").mkdir()
     subprocess.run(["git", "init", "-q", room], check=True)
 
-    def run(run: str, test: str) -> tuple[int, list[str], str]:
+    def run(run: str, test: str, **statuses: str) -> tuple[int, list[str], str]:
         (room / "README.md").write_text(README_OF_A_TRIAL.format(run=run, test=test))
         words: Any = {"cwd": room, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
-        done = subprocess.run(["bash", ".ci/run"], env=os.environ | {"LOG": str(log), "PATH": path}, **words)
-        return done.returncode, log.read_text().splitlines() if log.exists() else [], done.stderr
+        done = subprocess.run(["bash", ".ci/run"], env=os.environ | {"LOG": str(log), "PATH": path} | statuses, **words)
+        # What runs beside the others prints at the end, also if they fail.
+        noted = log.read_text().splitlines()
+        assert ("what it says\n" in done.stdout) == any(line.startswith("check ") for line in noted)
+        return done.returncode, noted, done.stderr
 
     return run
 
@@ -246,7 +252,10 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
     status, noted, errors = trial(note.format("run"), note.format("test"))
     assert (status, errors) == (0, "")
-    run, test, pythons, install, check, slow = noted
+    # Two run beside the others, one of them from the beginning.
+    pythons, check = (next(line for line in noted if line.startswith(name)) for name in ("pythons", "check"))
+    run, test, install, slow = (line for line in noted if line not in (pythons, check))
+    assert noted.index(check) > noted.index(install)
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
     # Nothing was there but what is kept.
@@ -267,7 +276,7 @@ def test_ci_gives_what_the_first_installation_compiled_to_the_next_ones(
     found = 'echo "found $(echo $(find build netsim -type f | sort))" >> "$LOG"'
     status, noted, errors = trial(f"{compiled} && touch netsim/core/other.py", found)
     assert (status, errors) == (0, "")
-    assert noted[0] == "found build/core-x/stamp netsim/core/_core.so"
+    assert "found build/core-x/stamp netsim/core/_core.so" in noted
     room = tmp_path / "room"
     assert (room / "netsim" / "core" / "_core.so").is_file()
     assert not (room / "build" / "other").exists()
@@ -277,13 +286,25 @@ def test_ci_gives_what_the_first_installation_compiled_to_the_next_ones(
 def test_ci_fails_where_a_command_of_the_readme_does(
     trial: Callable[..., tuple[int, list[str], str]], fails: str
 ) -> None:
-    commands = {"run": "true", "test": "true"} | {fails: "exit 7"}
-    assert trial(**commands)[:2] == (7, [])
+    status, noted, _ = trial(**{"run": "true", "test": "true"} | {fails: "echo it >> $LOG; exit 7"})
+    assert status == 7
+    assert [line for line in noted if not line.startswith("pythons")] == ["it"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "named"), [("CHECK", "./check"), ("PYTHONS", "tests/pythons"), ("pip", None), ("python", None)]
+)
+def test_ci_fails_where_a_step_does(
+    trial: Callable[..., tuple[int, list[str], str]], fails: str, named: str | None
+) -> None:
+    status, _, errors = trial("true", "true", **{fails: "7"})
+    assert status == 7
+    assert errors == (f".ci/run: {named} failed (status 7)\n" if named else "")
 
 
 def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int, list[str], str]]) -> None:
-    status, noted, errors = trial("true", "")
-    assert (status, noted) == (1, [])
+    status, _, errors = trial("echo it >> $LOG", "")
+    assert status == 1
     assert errors == ".ci/run: README.md has no commands under '## Test it'\n"
 
 

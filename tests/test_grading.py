@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     copy = Path(shutil.copytree(FOLDER, tmp_path / "grading"))
     conftest = (copy / "conftest.py").read_text()
     assert "SECONDS = 10\n" in conftest
-    (copy / "conftest.py").write_text(conftest.replace("SECONDS = 10\n", "SECONDS = 3\n"))
+    (copy / "conftest.py").write_text(conftest.replace("SECONDS = 10\n", "SECONDS = 1\n"))
     return copy
 
 
@@ -78,7 +78,7 @@ def test_the_page_has_every_submission() -> None:
 @pytest.mark.parametrize(
     ("text", "remark"),
     [
-        ("while True:\n    pass\n", "The file cannot be imported: TooLong: took more than 3 s of the processor"),
+        ("while True:\n    pass\n", "The file cannot be imported: TooLong: took more than 1 s of the processor"),
         ("import sys\nsys.exit(0)\n", "The file cannot be imported: SystemExit: 0"),
         ("def (:\n", "The file cannot be imported: SyntaxError: invalid syntax"),
         ("import os\nos._exit(0)\n", "The grading was cut off."),
@@ -137,7 +137,7 @@ def test_a_loop_that_catches_every_exception_is_ended(folder: Path) -> None:
     endless = good.replace("    async def run(self):\n", f"    async def run(self):\n{loop}")
     found, _ = graded(folder, written(folder, endless))
     assert found["score"] == 1
-    assert found["tests"][0]["output"].startswith("took more than 3 s of the processor")
+    assert found["tests"][0]["output"].startswith("took more than 1 s of the processor")
 
 
 @pytest.mark.slow
@@ -168,17 +168,17 @@ def test_a_class_is_graded_into_a_table(folder: Path) -> None:
 def test_a_submission_that_sleeps_is_ended(folder: Path) -> None:
     grade = (folder / "grade.py").read_text()
     assert "SECONDS = 120\n" in grade
-    (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", "SECONDS = 30\n"))
     (folder / "class" / "ann").mkdir(parents=True)
     (folder / "class" / "ann" / "broadcast.py").write_text("import time\ntime.sleep(1000)\n")
-    subprocess.run(
-        [sys.executable, "grade.py", "class", "marks.csv"],
-        cwd=folder,
-        env=environment(PYTHONPATH=str(ROOT)),
-        check=True,
-    )
-    with (folder / "marks.csv").open() as file:
-        (row,) = csv.DictReader(file)
+    # Where the machine is too slow to come to the submission, it is given longer.
+    for seconds in (5, 15, 60):
+        (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", f"SECONDS = {seconds}\n"))
+        command = [sys.executable, "grade.py", "class", "marks.csv"]
+        subprocess.run(command, cwd=folder, env=environment(PYTHONPATH=str(ROOT)), check=True)
+        with (folder / "marks.csv").open() as file:
+            (row,) = csv.DictReader(file)
+        if row["remark"] != "There is no result.":
+            break
     assert (row["student"], row["marks"], row["remark"]) == ("ann", "0", "The grading was cut off.")
 
 

@@ -1,17 +1,21 @@
 """The lessons and their answers: each has its parts, and executed anew prints what is committed."""
 
 import base64
+import os
 import re
 import runpy
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from tests.command import ROOT
+from tests.kernels import forked_kernels
 
 nbformat = pytest.importorskip("nbformat", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
 pytest.importorskip("nbclient", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
@@ -44,8 +48,19 @@ def test_there_are_lessons() -> None:
     assert LESSONS
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Start kernels in less time where processes are forked."""
+    if sys.platform != "linux":
+        yield
+        return
+    with forked_kernels(tmp_path_factory.mktemp("kernels")) as path, mock.patch.dict(os.environ, JUPYTER_PATH=path):
+        yield
+
+
 @pytest.mark.slow
 @by_lesson
+@pytest.mark.usefixtures("kernels")
 def test_a_lesson_prints_what_is_committed(path: Path, tool: dict[str, Any]) -> None:
     files = tool["notebooks"](path)
     committed = [tool["texts"](tool["normalised"](nbformat.read(file, as_version=4))) for file in files]
@@ -133,6 +148,7 @@ def test_links_of_a_lesson_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kernels")
 def test_figures_of_a_lesson_are_written_for_slides(tmp_path: Path) -> None:
     tool = str(ROOT / "docs" / "lessons" / "_figures.py")
     subprocess.run([sys.executable, tool, str(tmp_path / 'a "b"'), "01_flooding"], check=True, capture_output=True)

@@ -31,7 +31,8 @@ _THRESHOLD = 50_000
 # New objects per agent before a collection: more than wiring makes, and than a round has under way.
 _OBJECTS_PER_AGENT = 50
 
-# New objects, of runs and between them, before all are collected, unless a quarter of what the process holds is more.
+# New objects, of runs and between them, before all are collected, unless the process holds more. A collection at each
+# quarter of what it holds took a fifth of the time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -82,7 +83,7 @@ def _collect_now_and_then() -> None:
     if _new > _most_new and _freezes and gc.isenabled():
         gc.collect()
         gc.freeze()
-        _new, _most_new = 0, max(_NEW, gc.get_freeze_count() // 4)
+        _new, _most_new = 0, max(_NEW, gc.get_freeze_count())
         gc.unfreeze()
 
 

@@ -171,7 +171,7 @@ def test_without_the_matrix_one_line_says_what_is_missing(monkeypatch: pytest.Mo
 @needs_data
 def test_the_real_matrix() -> None:
     study = catalogue.find_study("intel_lab").execute(algorithms="DKLA", remedies="coded-sums,edge-duals", rounds=600)
-    assert study.notes[0].startswith("53 motes, 202 links, mean reception 0.50.")
+    assert any(note.startswith("53 motes, 202 links, mean reception 0.50.") for note in study.notes)
     table = ends(study)
     assert table.loc["DKLA real", "MSE / ideal"] > 5
     assert table.loc["DKLA edge-duals", "MSE / ideal"] < 1.05

@@ -382,7 +382,7 @@ def test_one_node_reaches_the_rate_that_the_standards_times_allow() -> None:
 @pytest.mark.parametrize(("nodes", "kbit"), [(2, 131.3), (5, 132.7), (10, 120.6), (20, 99.3), (50, 48.4)])
 def test_saturated_nodes_are_those_of_ns3(nodes: int, kbit: float) -> None:
     """Medians of seven runs of ns-3 3.37."""
-    got = [ring(nodes, 10.0, seed) for seed in range(7)]
+    got = [ring(nodes, 10.0, seed) for seed in range(3)]
     assert np.median(got) == pytest.approx(kbit, rel=0.03)
 
 

@@ -22,6 +22,7 @@ from netsim import NetsimError
 from netsim.distributed.journal import ROW, entries
 from netsim.studies.deploy.plan import Connection, Host, Plan, hosts_in, local_hosts
 from netsim.studies.folder import load
+from tests.command import Done, call
 from tests.parts import addresses, mosquitto, program, relaxed
 
 # Processes that meet over real sockets, and wait in real time.
@@ -77,6 +78,11 @@ def netsim(*words: object, cwd: Path, **more: Any) -> "subprocess.CompletedProce
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **more)
 
 
+def here(*words: object, cwd: Path) -> Done:
+    """Call the command in this process: these start no others."""
+    return call(*map(str, words), cwd=cwd)
+
+
 def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
     flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
     done = subprocess.CompletedProcess[str]([], 1)
@@ -91,7 +97,7 @@ def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path
     relaxed(deploy, tmp_path / "all").rename(tmp_path / "real")
     assert "The same as in the simulation, to the last bit: all rows and the trace hash of 2 runs" in done.stdout
     assert "4 processes over udp: row 24 of 24" in done.stderr
-    assert netsim("run", *flags, "--trace", "--out", "sim", cwd=tmp_path).returncode == 0
+    assert here("run", *flags, "--trace", "--out", "sim", cwd=tmp_path).returncode == 0
     real, sim = (load(tmp_path / name) for name in ("real", "sim"))
     assert real["summary"]["trace_hash"] == sim["summary"]["trace_hash"]
     pd.testing.assert_frame_equal(real["rounds"].drop(columns="missing")[sim["rounds"].columns], sim["rounds"])
@@ -101,10 +107,10 @@ def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path
     assert processes["dropped"].isna().all()
     assert (processes["clock_offset_s"].abs() < 0.05).all()
     # What looks at a run folder looks at this one, too.
-    shown = netsim("show", "real", cwd=tmp_path)
+    shown = here("show", "real", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert netsim("replay", "real", cwd=tmp_path).returncode == 0
-    refused = netsim("verify", "real", cwd=tmp_path)
+    assert here("replay", "real", cwd=tmp_path).returncode == 0
+    refused = here("verify", "real", cwd=tmp_path)
     assert refused.returncode == 2
     assert "must be of a simulation" in refused.stderr
 
@@ -148,18 +154,24 @@ def wait_for(folder: Path, parts: int) -> None:
 
 
 def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "deployment"
-    planned(folder, study, rounds=40)
-    running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
-    wait_for(folder, 3)
-    os.kill(running["p1"].pid, signal.SIGKILL)
-    running["p1"].communicate()
-    time.sleep(3.0)
-    again = start(folder, "p1")
-    for process in (running["p0"], running["p2"], again):
-        _, output = process.communicate(timeout=120)
-        assert process.returncode == 0, output
-    done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
+    # On a busy machine a process may take longer to come back than the others take to end.
+    for count in (40, 120, 400):
+        folder = tmp_path / f"{count} rounds"
+        planned(folder, study, rounds=count)
+        running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
+        wait_for(folder, 3)
+        os.kill(running["p1"].pid, signal.SIGKILL)
+        running["p1"].communicate()
+        time.sleep(3.0)
+        again = start(folder, "p1")
+        for process in (running["p0"], running["p2"]):
+            _, output = process.communicate(timeout=300)
+            assert process.returncode == 0, output
+        _, output = again.communicate(timeout=120)
+        if again.returncode == 0:
+            break
+    assert again.returncode == 0, output
+    done = here("gather", folder, "--out", "run", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     plan = Plan.read(folder)
     killed = plan.host("p1").address
@@ -172,7 +184,7 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     assert (ledger["offered"] + ledger["duplicated"] == ends).all()
     assert ledger["missing"].sum() > 0
     rounds = load(tmp_path / "run")["rounds"]
-    assert len(rounds) == 40
+    assert len(rounds) == count
     # Whoever comes back takes part from the next round on: frames from there on are delivered again.
     grown = rounds["delivered"].diff().iloc[-8:]
     assert grown.max() == rounds["delivered"].iloc[0]
@@ -199,7 +211,7 @@ def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path
     for name in ("p1", "p2"):
         _, output = running[name].communicate(timeout=120)
         assert running[name].returncode == 0, output
-    done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
+    done = here("gather", folder, "--out", "run", cwd=tmp_path)
     assert f"Process {plan.host('p0').address} was killed" in done.stdout
     assert len(load(tmp_path / "run")["rounds"]) == 20
 
@@ -221,7 +233,7 @@ def test_hosts_elsewhere_get_the_commands_to_run(study: Path, tmp_path: Path) ->
     (tmp_path / "hosts.toml").write_text(
         '[hosts.a]\naddress = "192.0.2.1:9000"\nagents = [0, 1]\n[hosts.b]\naddress = "192.0.2.2:9000"\n'
     )
-    done = netsim("deploy", "averages.py", "--rounds", 5, "--nodes", "hosts.toml", "--out", "plan", cwd=tmp_path)
+    done = here("deploy", "averages.py", "--rounds", 5, "--nodes", "hosts.toml", "--out", "plan", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "on a (192.0.2.1:9000): netsim node plan --host a" in done.stdout
     assert "netsim gather plan" in done.stdout
@@ -247,7 +259,7 @@ def test_hosts_elsewhere_get_the_commands_to_run(study: Path, tmp_path: Path) ->
     ],
 )
 def test_bad_flags_end_in_a_line(study: Path, tmp_path: Path, flags: tuple[object, ...], expected: str) -> None:
-    done = netsim("deploy", "averages.py", "--rounds", 3, *flags, cwd=tmp_path)
+    done = here("deploy", "averages.py", "--rounds", 3, *flags, cwd=tmp_path)
     assert done.returncode == 2
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
@@ -266,7 +278,7 @@ def test_what_cannot_be_reached_is_reported_before_any_work(study: Path, tmp_pat
             flags = ("--processes", 2, "--transport", "mqtt", "--broker", closed)
             asked.append((flags, f"broker = '{closed}': cannot be reached (Connection refused)"))
         for words, expected in asked:
-            done = netsim("deploy", "averages.py", "--rounds", 3, *words, cwd=tmp_path)
+            done = here("deploy", "averages.py", "--rounds", 3, *words, cwd=tmp_path)
             assert done.returncode == 2
             assert done.stderr.startswith(f"netsim: {expected}")
             assert done.stderr.count("\n") == 1
@@ -282,7 +294,7 @@ def test_without_aiomqtt_it_is_reported_before_any_work(study: Path, tmp_path: P
 
 
 def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:
-    done = netsim("deploy", "aloha", "--processes", 2, cwd=tmp_path)
+    done = here("deploy", "aloha", "--processes", 2, cwd=tmp_path)
     assert done.returncode == 2
     assert "must have wires, or a radio without collisions, to be deployed" in done.stderr
 
@@ -321,7 +333,7 @@ def test_agents_are_dealt_evenly() -> None:
 
 # --- the papers' algorithms -------------------------------------------------------------------------------------------
 
-HOW = ("--processes", 4, "--agents", 8, "--rounds", 8)
+HOW = ("--processes", 2, "--agents", 8, "--rounds", 8)
 HARD = ("--loss", 0.1, "--latency", 0.05, "--rate", "1e6")
 GOSSIP = "omkl --algorithms gossip --repeats 1 --topologies path --eta 0.1 --gamma 0.09"
 STUDIES = {

@@ -24,6 +24,7 @@ from netsim.studies.sweeps.point import Limits, SweepRun
 from tests.command import ROOT, call
 from tests.netsim.studies.test_sweep import STUDY
 from tests.netsim.studies.test_sweep import files as all_files
+from tests.parts import forked_workers
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
@@ -44,7 +45,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
     """A LocalCluster looks some time after a worker died, and ends it for good if it is just being started again."""
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}):
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), forked_workers():
         yield
 
 
@@ -169,7 +170,7 @@ def test_what_a_worker_killed_from_outside_ran_is_begun_again(study: str, tmp_pa
         os.kill(worker, signal.SIGKILL)
 
     log = tmp_path / "log"
-    words: dict[str, Any] = {"seed": range(4), "slow": 4.0, "log": str(log)}
+    words: dict[str, Any] = {"seed": range(4), "slow": 1.5, "log": str(log)}
     with local(2) as cluster:
         with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
             worker = next(iter(client.run(os.getpid).values()))

@@ -47,12 +47,12 @@ def entries(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @posix
-def test_killed_at_twenty_random_moments_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Path) -> None:
+def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Path) -> None:
     words: dict[str, Any] = {"loss": [0.0, 0.2], "seed": range(20), "slow": 0.05, "fail": 7}
     sweep(study, out=tmp_path / "whole", jobs=2, **words)
     flags = ["sweep", study, "--loss", "0,0.2", "--seed", "0:20", "--slow", "0.05", "--fail", "7", "--jobs", "2"]
     rng, out = np.random.default_rng(11), tmp_path / "out"
-    for number in range(20):
+    for number in range(10):
         before = len(entries(out / "points"))
         process = started([*flags, "--out", "out"], tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # From the first it writes, or from one point on: whatever the machine's pace, it is somewhere in its work.

@@ -146,20 +146,20 @@ def same_in_python(make: Any, seed: int) -> None:
     assert found.startswith(plain)
 
 
-@pytest.mark.parametrize("first", [0, slow(2), slow(3), slow(4)])
+@pytest.mark.parametrize("first", [0, slow(1), slow(2)])
 def test_networks_end_the_same_with_the_twins(first: int) -> None:
     for seed in range(100 * first, 100 * first + (20 if first else 8)):
         same_in_python(Case, seed)
         same_in_python(RatedCase, seed)
 
 
-@pytest.mark.parametrize("first", [0, slow(1), slow(2), slow(3)])
+@pytest.mark.parametrize("first", [0, slow(1)])
 def test_networks_with_faults_end_the_same_with_the_twins(first: int) -> None:
     for seed in range(100 * first, 100 * first + (15 if first else 6)):
         same_in_python(lambda seed: faulty(RatedCase(seed), seed, COUNTS), seed)
 
 
-@pytest.mark.parametrize("first", [0, slow(1), slow(2), slow(3)])
+@pytest.mark.parametrize("first", [0, slow(1)])
 def test_reliable_links_end_the_same_with_the_twins(first: int) -> None:
     for seed in range(100 * first, 100 * first + (15 if first else 6)):
         same_in_python(lambda seed: reliable(RatedCase(seed), seed, with_faults=seed % 3 == 0), seed)

@@ -1,0 +1,68 @@
+"""Kernels for notebooks, forked from a process that has imported what the lessons need: that takes each two seconds."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Not pyplot: as a kernel imports it, it sets up how figures are shown.
+_MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "tests.parts")
+
+# Jupyter starts this in place of a kernel. It sends the kernel's file and folder to the fork server, and ends with it.
+_STARTER = """
+import os, signal, socket, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(sys.argv[1])
+    server.sendall(f"{sys.argv[2]}\\n{os.getcwd()}\\n".encode())
+    server.recv(1)
+"""
+
+
+@contextmanager
+def forked_kernels(folder: Path) -> Iterator[str]:
+    """Start the fork server with its socket in ``folder``; yield the value of JUPYTER_PATH with which it is used."""
+    address = str(folder / "socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        command = [sys.executable, "-c", f"from {__name__} import serve; serve({listening.fileno()})"]
+        server = subprocess.Popen(command, cwd=Path(__file__).parents[1], pass_fds=[listening.fileno()])
+    kernel = folder / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    starter = [sys.executable, "-S", "-E", "-c", _STARTER, address, "{connection_file}"]
+    kernel.write_text(json.dumps({"argv": starter, "display_name": "Python 3", "language": "python"}))
+    try:
+        yield str(folder)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def serve(number: int) -> None:
+    """Fork a kernel for each connection to the socket of this number."""
+    # As a kernel sets them: matplotlib reads the one, and by the other it ends with the process that made it.
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())
+    for name in _MODULES:
+        __import__(name)
+    # A kernel that has ended is not waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(fileno=number) as listening:
+        while True:
+            # The kernel keeps its end of the connection, which closes when it ends.
+            connection, _ = listening.accept()
+            file, folder, _ = connection.recv(10_000).decode().split("\n")
+            if os.fork() == 0:
+                break
+            connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(folder)
+    from ipykernel import kernelapp
+
+    kernelapp.launch_new_instance(argv=["-f", file])
