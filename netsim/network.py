@@ -45,10 +45,11 @@ class Options(TypedDict, total=False):
 
 
 class Clock(TypedDict, total=False):
-    """The clock options of `Network.run`."""
+    """The options of `Network.run` that few runs have: the clock's, and which rounds have rows."""
 
     clock: ClockName
     speed: float
+    every: int
 
 
 Agents = Mapping[Any, Agent]
@@ -357,7 +358,6 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
-        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
@@ -385,9 +385,6 @@ class Network:
             ends between two samples. Sampling does not affect the agents. With ``sample``, rounds get no rows of their
             own, and a sample at the end of a round shows the state before the next round opens, as the row of that
             round would. Default: a row for each round.
-        every : int
-            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
-            many models may cost more than their rounds.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
@@ -411,6 +408,9 @@ class Network:
             "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
             See ``clock``; default 1.
+        every : int
+            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
+            many models may cost more than their rounds. Default: 1.
 
         Raises
         ------
@@ -430,9 +430,10 @@ class Network:
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
         settings = self._settings_of(until, sample, trace, blas_threads)
+        every = check.integer("every", clock.pop("every", 1), low=1)
         clock_and_speed = _checked_clock(clock, transport)
         result = self.result_of(agents, probes, progress)
-        result.every = check.integer("every", every, low=1)
+        result.every = every
         if workers != 1 or dask is not None:
             if transport is not None or clock:
                 other = "transport" if transport is not None else next(iter(clock))
@@ -484,7 +485,6 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
-        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
