@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 Medium = Literal["wires", "radio"] | Radio
 Compute = float | Latency | Mapping[Any, float | Latency]
-
-
 Agents = Mapping[Any, Agent]
 
 # Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
@@ -345,7 +343,6 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
-        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
@@ -354,6 +351,7 @@ class Network:
         dask: str | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
+        every: int = 1,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -374,9 +372,6 @@ class Network:
             ends between two samples. Sampling does not affect the agents. With ``sample``, rounds get no rows of their
             own, and a sample at the end of a round shows the state before the next round opens, as the row of that
             round would. Default: a row for each round.
-        every : int
-            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
-            many models may cost more than their rounds.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
@@ -400,6 +395,9 @@ class Network:
             "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
             See ``clock``; default 1.
+        every : int
+            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
+            many models may cost more than their rounds. Default: 1.
 
         Raises
         ------
@@ -425,8 +423,9 @@ class Network:
         given = [name for name, is_given in real_time.items() if is_given]
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
+        every = check.integer("every", every, low=1)
         result = self.result_of(agents, probes, progress)
-        result.every = check.integer("every", every, low=1)
+        result.every = every
         if workers != 1 or dask is not None:
             if given:
                 raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
@@ -451,6 +450,7 @@ class Network:
         transport: Transport | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
+        every: int = 1,
     ) -> Run:
         """Run with validated ``settings``, as `run` does, and add the rows to ``result``, which holds the agents."""
         if transport is None:
@@ -477,7 +477,6 @@ class Network:
         *,
         until: float | None = None,
         sample: float | None = None,
-        every: int = 1,
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,

@@ -158,5 +158,5 @@ def _bytes(count: int, bits: int) -> int:
 def _checksum(parts: Sequence[Integers]) -> int:
     check = 0
     for part in parts:
-        check = crc32(np.ascontiguousarray(part, dtype="<i8"), check)
+        check = crc32(np.ascontiguousarray(part, dtype="<i8").data, check)
     return check & 0xFFFF

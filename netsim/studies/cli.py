@@ -736,7 +736,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
-    options = _options(scenario) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
+    options = _options(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 

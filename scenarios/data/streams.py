@@ -173,7 +173,8 @@ class MovingTruth:
         if first != self._block[0]:
             # Whoever measures asks for one round after the other.
             self._block = first, self._truths(first, min(first + BLOCK, self.rounds + 1))
-        return self._block[1][t - first].copy()
+        truth: Vector = self._block[1][t - first].copy()
+        return truth
 
     def streams(self) -> list[Samples]:
         """Return new iterators of (φ of shape (D,), y), one an agent; each time the same samples."""
