@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -194,7 +195,7 @@ def _report(study: Study, task: NeuralTask, about: str, *, timed: bool) -> None:
     ):
         if len(known):
             title = f"{label.partition(' (')[0].capitalize()}: {about}"
-            drawn = _curves(known, Axis(column, log=name == "loss", label=label), by, title)
+            drawn = partial(_curves, known, Axis(column, log=name == "loss", label=label), by, title)
             study.figure(name, drawn, f"The {what}, {whose}.")
 
 

@@ -214,7 +214,7 @@ def _report(
     study.note(*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks)
     study.figure(
         "parameters",
-        parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"),
+        partial(parameters_figure, table, theirs, metric, f"{data}: {rows:,} rows"),
         f"The {metric.replace('_', ' ').replace('mse', 'MSE')} by the parameters that were trained, ours filled, the "
         "published ones hollow.",
     )
@@ -223,7 +223,7 @@ def _report(
         assert best.confusion is not None
         study.figure(
             "confusion",
-            confusion_figure(best.confusion, classes, f"{data}, {best.shape.name}"),
+            partial(confusion_figure, best.confusion, classes, f"{data}, {best.shape.name}"),
             f"For which class the best map, {best.shape.name}, takes the test samples of each class.",
         )
         study.tables["confusion"] = pd.DataFrame(best.confusion, columns=list(classes))
