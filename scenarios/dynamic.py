@@ -241,7 +241,7 @@ def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequ
 def _figures(
     rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]
 ) -> "dict[str, Callable[[], Figure]]":
-    """Return what draws the figures, by name: recent errors, how far they are from the plain method's, regret and tracking."""
+    """Return functions that draw, by figure: recent errors, how far from the plain method's, regret and tracking."""
     found: dict[str, Callable[[], Figure]] = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)
     recent = Axis("recent_mse", log=True, label=f"MSE of the last {window} rounds")

@@ -132,7 +132,7 @@ def neural(
     Parameters
     ----------
     data : str
-        "mnist", "digits" (comes with scikit-learn), or another table of classes: its name in the folder NETSIM_DATA, or
+        "mnist", "digits" (comes with netsim), or another table of classes: its name in the folder NETSIM_DATA, or
         its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is in that folder, else digits.
     """
     model.checked()

@@ -103,7 +103,7 @@ def deep(
     Parameters
     ----------
     data : str
-        "digits" (comes with scikit-learn), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
+        "digits" (comes with netsim), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
         of another table in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
     repeats : int
         Draws of the random frequencies.
@@ -114,6 +114,7 @@ def deep(
     samples, maps = samples.resolved(data), maps.resolved(data)
     candidates = maps.shapes()
     check.integer("repeats", repeats, low=1)
+    check.installed("deep", "sklearn", "learn")
     if check.integer("ceiling_rows", ceiling_rows, low=0) in range(1, _FEWEST):
         raise check.refuse("ceiling_rows", ceiling_rows, f"0 or a whole number >= {_FEWEST}")
     check.finite("regularizer", learning.regularizer, above=0.0)
