@@ -19,8 +19,8 @@ from netsim.util.typing import Array
 DIGITS = "digits"
 """Images of 8 × 8 pixels of ten handwritten digits, which come with netsim.
 
-They are the test set of Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning Repository,
-1998 (doi:10.24432/C50P49, CC BY 4.0). In digits.csv a pixel is a digit to the base 17.
+They are the test set of Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning
+Repository, 1998 (doi:10.24432/C50P49, CC BY 4.0). In digits.csv a pixel is a digit to the base 17.
 """
 
 _Loaded = tuple[Array, Array, tuple[str, ...], tuple[str, ...]]
