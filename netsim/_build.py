@@ -60,7 +60,7 @@ def compile_core(root: Path) -> list[str]:
 
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
     # Not to be contracted to fused operations: the twin in Python rounds after each.
-    options = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
+    options = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off"]
     modules = [
         Extension(
             f"netsim.{name}",

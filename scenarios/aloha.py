@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -128,7 +129,7 @@ def aloha(
     drawn = study.tables["throughput"] = pd.DataFrame(points)
     title = f"{agents - 1} stations, rooms: {rooms}, {duration:g} s at each load"
     caption = "What the channel carries, by offered load and for each way to share it, beside the closed forms."
-    study.figure("throughput", _draw(drawn, title), caption)
+    study.figure("throughput", partial(_draw, drawn, title), caption)
 
 
 def _spoke(agent: netsim.Agent) -> bool:

@@ -1,6 +1,7 @@
 """Gossip averaging: the first agent to read, in fifteen lines."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import netsim
@@ -73,5 +74,5 @@ def averaging(
     )
     apart = Axis("spread", log=True, label="spread: largest value less smallest")
     title = f"Gossip averaging, {agents} agents, loss {loss:g}"
-    figure = curves(rounds, apart, [Axis("round"), Axis("wire_bits")], title)
+    figure = partial(curves, rounds, apart, [Axis("round"), Axis("wire_bits")], title)
     study.figure("spread", figure, "How far the largest value is from the smallest, by rounds and by bits on the wire.")

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -227,7 +228,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     levels = {"centralised": best} if best == best else {}
     study.figure(
         "mse",
-        curves(finite, error, axes, f"{called(error)}, {batch.title}", levels),
+        partial(curves, finite, error, axes, f"{called(error)}, {batch.title}", levels),
         f"The {called(error).lower()} of each algorithm by rounds{', simulated seconds' * timed}, transmissions and "
         "bits on the wire; the grey line is what a centralised solution with all samples reaches.",
     )

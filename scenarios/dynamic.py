@@ -1,8 +1,9 @@
 """DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose truth moves, or may move; the bits of the quantizer compared."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -237,30 +238,32 @@ def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequ
         study.figure(name, figure, _CAPTIONS[name])
 
 
-def _figures(rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]) -> "dict[str, Figure]":
-    """Return the figures by name: recent errors, how far they are from the plain method's, regret and tracking."""
-    found = {}
+def _figures(
+    rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]
+) -> "dict[str, Callable[[], Figure]]":
+    """Return functions that draw, by figure: recent errors, how far from the plain method's, regret and tracking."""
+    found: dict[str, Callable[[], Figure]] = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)
     recent = Axis("recent_mse", log=True, label=f"MSE of the last {window} rounds")
     finite = converged(recent_errors(rounds, window))
     finite = finite[finite["round"] >= min(window, rounds["round"].max())]
     shown, bits = (finite[finite["algorithm"].isin(names)] for names in (main, by_bits))
     costs = [Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    found["mse"] = curves(shown, recent, [Axis("round"), *costs], f"Recent error, {data}")
+    found["mse"] = partial(curves, shown, recent, [Axis("round"), *costs], f"Recent error, {data}")
     if by_bits:
-        found["bits"] = curves(bits, recent, costs[1:], f"QC-DDKL by bits an element, {data}")
+        found["bits"] = partial(curves, bits, recent, costs[1:], f"QC-DDKL by bits an element, {data}")
     for name, part, among in (("apart", shown, shown), ("bits_apart", bits, finite)):
         plain = next((each for each in _PLAIN if each in set(among["algorithm"])), None)
         others = apart(among[among["algorithm"].isin({plain, *part["algorithm"]})], "recent_mse", plain or "")
         if len(others):
             above = Axis("apart", label=f"MSE of the last {window} rounds,\nabove that of {plain} (%)")
-            found[name] = curves(others, above, [Axis("round")], f"How far from {plain}, {data}")
+            found[name] = partial(curves, others, above, [Axis("round")], f"How far from {plain}, {data}")
     shown = converged(rounds[rounds["round"] >= 20])
     shown = shown[shown["algorithm"].isin(main)]
-    found["regret"] = curves(shown, measure("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
+    found["regret"] = partial(curves, shown, measure("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
     if "tracking_error" in shown:
         errors = shown.groupby("algorithm", sort=False)["tracking_error"]
         smooth = shown.assign(tracking_error=errors.transform(lambda each: each.rolling(50).mean()))
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
+        found["tracking"] = partial(curves, smooth, measure("tracking_error", log=True), [Axis("round")], title)
     return found

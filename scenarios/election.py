@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,5 +105,5 @@ def election(
     study.table("at_the_end", f"Of {agents} agents on a ring", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     knowing = Axis("informed", label="agents that know a leader", counts=True)
-    figure = curves(study.rounds, knowing, axes, f"Election, {agents} agents, loss {loss:g}")
+    figure = partial(curves, study.rounds, knowing, axes, f"Election, {agents} agents, loss {loss:g}")
     study.figure("informed", figure, "How many agents know a leader, by simulated time and by messages sent.")

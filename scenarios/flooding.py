@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import netsim
@@ -123,5 +124,5 @@ def flooding(
     )
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know", counts=True)
-    figure = curves(study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")
+    figure = partial(curves, study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")
     study.figure("informed", figure, "How many agents know the news, by simulated time and by messages sent.")

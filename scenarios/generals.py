@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +93,9 @@ def generals(
     study.table("by_messages", f"Shares of {wars} wars", table)
     study.figure(
         "shares",
-        _draw(table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"),
+        partial(
+            _draw, table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"
+        ),
         "In which share of the wars both generals attack, and in which one alone, beside what theory expects.",
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -208,7 +209,8 @@ def _report(
     shown = study.rounds.assign(energy_j=energy.to_numpy())
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
-    figure = curves(
+    figure = partial(
+        curves,
         shown[shown["round"] >= 5],
         measure("train_mse", log=True),
         axes,
@@ -223,7 +225,7 @@ def _report(
     )
     study.figure(
         "floor_plan",
-        floor_plan(measured, _drawn(used)),
+        partial(floor_plan, measured, _drawn(used)),
         "The motes at their places, coloured by the energy that they spent; the darker and wider a link, the more of "
         "it is heard.",
     )

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -182,7 +183,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     title = f"{len(task.nodes)} agents, models of {task.size} elements, batteries of {batteries.battery:g} J"
     study.figure(
         "alive",
-        _draw(ends, rounds, title),
+        partial(_draw, ends, rounds, title),
         "How many batteries are not empty, by round: a panel for each way that radios are used.",
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -159,7 +160,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
     title = f"{algorithm}, models of {task.size} elements, {len(task.nodes)} agents, frames lost {air.loss:g}"
     study.figure(
         "mtu",
-        _draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
+        partial(_draw, table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
         "What arrives, the error that is reached, and the energy of frames, by bits an element; at each grey line a "
         "message begins to fill another frame.",
     )

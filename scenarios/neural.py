@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -131,7 +132,7 @@ def neural(
     Parameters
     ----------
     data : str
-        "mnist", "digits" (comes with scikit-learn), or another table of classes: its name in the folder NETSIM_DATA, or
+        "mnist", "digits" (comes with netsim), or another table of classes: its name in the folder NETSIM_DATA, or
         its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is in that folder, else digits.
     """
     model.checked()
@@ -194,7 +195,7 @@ def _report(study: Study, task: NeuralTask, about: str, *, timed: bool) -> None:
     ):
         if len(known):
             title = f"{label.partition(' (')[0].capitalize()}: {about}"
-            drawn = _curves(known, Axis(column, log=name == "loss", label=label), by, title)
+            drawn = partial(_curves, known, Axis(column, log=name == "loss", label=label), by, title)
             study.figure(name, drawn, f"The {what}, {whose}.")
 
 

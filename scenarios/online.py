@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pandas as pd
@@ -144,7 +145,13 @@ def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequenc
     what = "mean squared error" if error == _RUNNING else "mean cost"
     study.figure(
         "mse",
-        curves(shown, measure(error, log=not (shown[error] <= 0).any()), axes, f"Running error from round 20 on, {of}"),
+        partial(
+            curves,
+            shown,
+            measure(error, log=not (shown[error] <= 0).any()),
+            axes,
+            f"Running error from round 20 on, {of}",
+        ),
         f"The {what} of all predictions so far, each made before its sample was learned from, by rounds, "
         "transmissions and payload.",
     )
@@ -153,7 +160,7 @@ def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequenc
     regret = rounds.dropna(subset=["static_regret"])
     study.figure(
         "regret",
-        curves(regret, measure("static_regret"), [Axis("round")], f"Static regret, {of}"),
+        partial(curves, regret, measure("static_regret"), [Axis("round")], f"Static regret, {of}"),
         "What each method has lost so far, less what the best fixed model for the same samples would have lost.",
     )
 

@@ -1,6 +1,7 @@
 """Averaging over links that lose frames: Metropolis weights, whose mean drifts, and push-sum, which keeps it."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,6 @@ def pushsum(
     title = f"Averaging over lossy links, {agents} agents, loss {loss:g}"
     study.figure(
         "error",
-        curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], title),
+        partial(curves, study.rounds, error, [Axis("round"), Axis("wire_bits")], title),
         "How far the agent that is furthest off is from the mean, by rounds and by bits on the wire.",
     )

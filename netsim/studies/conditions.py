@@ -107,7 +107,7 @@ def _run(job: Job, workers: int, folder: Path) -> None:
     with spread(workers):
         study = _study_of(job)
     # Figures take long, and are not compared.
-    study.formats, study.figures = Formats(tables=job.tables), {}
+    study.formats = Formats(figures=(), tables=job.tables)
     if failed := write(study, folder):
         name, why = next(iter(failed.items()))
         raise NetsimError(f"{name} could not be made ({why})")

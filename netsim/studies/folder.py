@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.studies.formats import OF_EVERY_RUN, find_table, read_table, write_figure, write_table
+from netsim.studies.formats import FIGURES, OF_EVERY_RUN, find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
@@ -28,7 +28,6 @@ from netsim.util.hashing import hash_seed
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from netsim.studies.study import Study
 
@@ -102,8 +101,8 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
         put(f"notes.{kind}", partial(write_table, table=remarks))
     for name, table in study.tables.items():
         put(f"{name}.{kind}", partial(write_table, table=table))
-    for (name, figure), ending in itertools.product(study.figures.items(), study.formats.figures):
-        put(f"{name}.{ending}", partial(_draw, figure=figure, study=study))
+    for name, ending in itertools.product(study.figures, study.formats.figures):
+        put(f"{name}.{ending}", partial(_draw, name=name, study=study))
 
     for name, content in study.texts.items():
         put(f"{name}.md", partial(_write_text, content=content))
@@ -116,9 +115,9 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
     return failed
 
 
-def _draw(path: Path, figure: "Figure", study: "Study") -> None:
+def _draw(path: Path, name: str, study: "Study") -> None:
     """Write a figure; a warning becomes a note."""
-    if warned := write_figure(path, figure):
+    if warned := write_figure(path, study.figures[name]):
         study.note(f"{path.name}: {warned}")
 
 
@@ -132,7 +131,9 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     tables[f"rounds.{kind}"] = "Last row of each algorithm (all rows are in the file)", last
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
-    return page(folder, json_value(_settings(study)), summary, tables, texts, study.captions, _replays(study))
+    drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
+    captions = {name: study.caption(name) for name in drawn}
+    return page(folder, json_value(_settings(study)), summary, tables, texts, captions, _replays(study))
 
 
 def _replays(study: "Study") -> dict[str, str]:

@@ -1,10 +1,10 @@
 """The origin of a result: versions, core, BLAS and processor, and by SHA-256 the code and the files that were read."""
 
 import hashlib
-import importlib
 import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -27,12 +27,12 @@ def about() -> dict[str, str]:
     return {"netsim": __version__, "core": core.NAME}
 
 
-@cache
 def environment() -> dict[str, Any]:
     """Return what else the last digits of a result may depend on.
 
     ``packages`` are versions by name; ``blas`` has the name, version, kernel (chosen for the processor) and threads of
-    each library of matrix products; ``simd`` the processor's instructions by which numpy chooses its loops.
+    each library of matrix products that the process has loaded; ``simd`` the processor's instructions by which numpy
+    chooses its loops.
     """
     return {
         "python": platform.python_version(),
@@ -43,6 +43,7 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)
@@ -53,8 +54,9 @@ def _version(package: str) -> str:
 def _blas() -> list[dict[str, str]]:
     from threadpoolctl import threadpool_info
 
-    # numpy and scipy may bring a library each; netsim uses no other that the process has loaded.
-    roots = [str(importlib.import_module(name).__path__[0]) for name in ("numpy.linalg", "scipy.linalg")]
+    # numpy and scipy may bring a library each; netsim uses no other that the process has loaded. To name scipy's, it
+    # must not be loaded: that takes longer than a small network.
+    roots = [str(sys.modules[name].__path__[0]) for name in ("numpy.linalg", "scipy.linalg") if name in sys.modules]
     libraries = [each for each in threadpool_info() if each["user_api"] == "blas"]
     own = [each for each in libraries if any(_is_beside(each["filepath"], root) for root in roots)]
     found = {
@@ -75,6 +77,7 @@ def _is_beside(library: str, package: str) -> bool:
     return library.replace("\\", "/").startswith((folder + "/", folder + ".libs/"))
 
 
+@cache
 def _simd() -> list[str]:
     import numpy as np
 

@@ -6,6 +6,7 @@ adds tables, notes and figures to the study; the command line saves them all ato
 
 import dataclasses
 import hashlib
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -37,6 +38,17 @@ COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payloa
 
 # Minimum bytes of a row: one number in each column except ``algorithm``.
 _ROW = 8 * (len(COLUMNS) - 1)
+
+
+class Figures(UserDict[str, Any]):
+    """Figures by name: a function that draws one is called when the figure is first looked at."""
+
+    def __getitem__(self, name: str) -> "Figure":
+        figure = super().__getitem__(name)
+        if callable(figure):
+            figure = self.data[name] = figure()
+            _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
+        return figure
 
 
 class Study:
@@ -107,7 +119,7 @@ class Study:
         self.notes: list[str] = []
         self.tables: dict[str, pd.DataFrame] = {}
         self.titles: dict[str, str] = {}
-        self.figures: dict[str, Figure] = {}
+        self.figures = Figures()
         self.captions: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
@@ -120,6 +132,8 @@ class Study:
         self.session: ViewServer | None = None
         self.every = 1
         self._failed: tuple[str, BaseException] | None = None
+        # The table of rounds, with what it was made of: a study asks for it several times.
+        self._rounds: tuple[Any, pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
@@ -260,18 +274,26 @@ class Study:
         self.titles[name] = title
         self._reporter.table(title, frame)
 
-    def figure(self, name: str, figure: "Figure", caption: str = "") -> None:
+    def figure(self, name: str, figure: "Figure | Callable[[], Figure]", caption: str = "") -> None:
         """Add a figure, saved as ``<name>.png`` or in the requested formats.
 
         Parameters
         ----------
+        figure : Figure or callable
+            A matplotlib Figure, or a function without arguments that draws it. The function is called when the figure
+            is saved: a sweep, which saves none, draws none.
         caption : str
             A sentence on what is drawn, for report.html; by default the figure's title.
         """
         check_file_name("figure", name)
-        _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
+        if not callable(figure):
+            _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure, or a function that draws one")
         self.figures[name] = figure
-        self.captions[name] = str(caption) or _title_text(figure) or f"The figure {name}."
+        self.captions[name] = str(caption)
+
+    def caption(self, name: str) -> str:
+        """Return the caption of a figure: the one that was given, else its title."""
+        return self.captions[name] or _title_text(self.figures[name]) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
         """Add a Markdown text, saved as ``<name>.md``."""
@@ -303,8 +325,13 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
-        table = _concatenated({name: run.rounds.assign(**self._computed) for name, run in self.runs.items()})
-        return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
+        source = dict(self.runs), [run.rows for run in self.runs.values()], dict(self._computed)
+        if self._rounds is None or self._rounds[0] != source:
+            table = _concatenated({name: run.rounds.assign(**self._computed) for name, run in self.runs.items()})
+            others = [name for name in table.columns if name not in self._columns]
+            self._rounds = source, table.reindex(columns=[*self._columns, *others])
+        # The caller may change its copy.
+        return self._rounds[1].copy()
 
     @property
     def ledger(self) -> "pd.DataFrame":

@@ -1,7 +1,7 @@
 """`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from netsim import BadInput, topology
@@ -81,7 +81,7 @@ def bench_case(
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
     study.figure(
         "error",
-        curves(shown, error, axes, title, {"target": chosen.target}),
+        partial(curves, shown, error, axes, title, {"target": chosen.target}),
         f"The {chosen.error_text} by rounds and by bits on the wire; the grey line is the target.",
     )
 

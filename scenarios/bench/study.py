@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ def _tell(
             "the mean is. Where fewer than half reach it, the mean error of the last round stands there instead."
         )
         texts += [about, markdown(table, problem)]
-        study.figure(f"bench_{problem}", draw(table, problem), about.replace("**", ""))
+        study.figure(f"bench_{problem}", partial(draw, table, problem), about.replace("**", ""))
         if compared is not None and problem in set(compared["problem"]):
             texts.append(
                 f"Bits to the target as a multiple of {reference}'s on the same seed: geometric mean [95 % interval, "

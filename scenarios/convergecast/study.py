@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -257,13 +258,13 @@ def _report(study: Study, found: "_Found", layout: Layout, use: RadioUse, title:
     study.note(*_energy_notes(motes, by_hops))
     study.figure(
         "hops",
-        draw_by_hops(by_hops, title),
+        partial(draw_by_hops, by_hops, title),
         f"What arrives, how late, and what its frames cost, by hops {over}"
         f"{'' if all(way.acked for way in use.ways()) else '; dashed without acknowledgements'}.",
     )
     study.figure(
         "tree",
-        draw_tree(motes, layout, title, *(_parents(study) if routed else ())),
+        partial(draw_tree, motes, layout, title, *(_parents(study) if routed else ())),
         f"{'The routes at the end' if routed else 'The tree'} on the map for the first and the last run, coloured by "
         f"what arrives and by the energy of frames{'; dashed where a mote had lost its route' if routed else ''}.",
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def deep_network(
     Parameters
     ----------
     data : str
-        "digits" (comes with scikit-learn), or a table of classes: its name in the folder NETSIM_DATA, or its path
+        "digits" (comes with netsim), or a table of classes: its name in the folder NETSIM_DATA, or its path
         (.csv.gz, .csv, .npz, .parquet).
     """
     size, partition = size.resolved(), samples.divided()
@@ -249,13 +250,13 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
     study.note(*_notes(study, cases))
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
-        figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
+        figure = partial(_curves, rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
         caption = f"The training loss on {shape.name}, for each method and its links."
         study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption)
     first = [case for case in cases if case.links == cases[0].links]
     study.figure(
         "test_error",
-        _curves(errors, first, "test_error", "test error (1 − accuracy)", title),
+        partial(_curves, errors, first, "test_error", "test error (1 − accuracy)", title),
         "The share of test samples that are misclassified, for each map and method.",
     )
 

@@ -103,7 +103,7 @@ def deep(
     Parameters
     ----------
     data : str
-        "digits" (comes with scikit-learn), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
+        "digits" (comes with netsim), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
         of another table in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
     repeats : int
         Draws of the random frequencies.
@@ -114,6 +114,7 @@ def deep(
     samples, maps = samples.resolved(data), maps.resolved(data)
     candidates = maps.shapes()
     check.integer("repeats", repeats, low=1)
+    check.installed("deep", "sklearn", "learn")
     if check.integer("ceiling_rows", ceiling_rows, low=0) in range(1, _FEWEST):
         raise check.refuse("ceiling_rows", ceiling_rows, f"0 or a whole number >= {_FEWEST}")
     check.finite("regularizer", learning.regularizer, above=0.0)
@@ -214,7 +215,7 @@ def _report(
     study.note(*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks)
     study.figure(
         "parameters",
-        parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"),
+        partial(parameters_figure, table, theirs, metric, f"{data}: {rows:,} rows"),
         f"The {metric.replace('_', ' ').replace('mse', 'MSE')} by the parameters that were trained, ours filled, the "
         "published ones hollow.",
     )
@@ -223,7 +224,7 @@ def _report(
         assert best.confusion is not None
         study.figure(
             "confusion",
-            confusion_figure(best.confusion, classes, f"{data}, {best.shape.name}"),
+            partial(confusion_figure, best.confusion, classes, f"{data}, {best.shape.name}"),
             f"For which class the best map, {best.shape.name}, takes the test samples of each class.",
         )
         study.tables["confusion"] = pd.DataFrame(best.confusion, columns=list(classes))

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -268,14 +269,14 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask 
         study.note(f"{why}; not drawn: {', '.join(map(str, poor))}.")
     study.figure(
         "frontier",
-        draw_frontier(table, error, poor, title),
+        partial(draw_frontier, table, error, poor, title),
         "The error that each combination ends with, by its payload and by its bits on the wire, with the Pareto front "
         "as a line; below, those that end near the reference.",
     )
     if table["payload_bits_there"].max() > 0:
         study.figure(
             "there",
-            draw_there(table, error),
+            partial(draw_there, table, error),
             "The payload that each combination needs until it stays within 1 % of where the reference ended, and how "
             "far from it each ends.",
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import pandas as pd
@@ -185,7 +186,7 @@ def _report(
         title += f"\nbands: {interval_text([count])}"
     study.figure(
         "losses",
-        draw_losses(losses, _above(tried, runs), tried, title),
+        partial(draw_losses, losses, _above(tried, runs), tried, title),
         "The mean loss so far by rounds and by payload, and how far each method's is above the reference's: a row for "
         "each step.",
     )

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,25 +69,25 @@ def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None
     above = f"{called(error).lower()} above {ABOVE[level][1]}"
     study.figure(
         "error",
-        figures.draw_errors(means, level, error, reach),
+        partial(figures.draw_errors, means, level, error, reach),
         f"The {above} by the share of lost frames, each lost by itself: a panel for each remedy, a line for each "
         "family of algorithms.",
     )
     if (means["burst"] > 1.0).any():
         study.figure(
             "bursts",
-            figures.draw_errors(means, level, error, reach, burst=about.burst),
+            partial(figures.draw_errors, means, level, error, reach, burst=about.burst),
             f"The {above} where frames are lost in bursts of {about.burst:g} (dashed), beside independent losses of "
             "the same mean.",
         )
     study.figure(
         "agreement",
-        figures.draw_agreement(means, about.title),
+        partial(figures.draw_agreement, means, about.title),
         "What the consensus error, the sum of the duals and the spread of the copies show of lost frames, by family.",
     )
     study.figure(
         "price",
-        figures.draw_price(means, level, error, reach),
+        partial(figures.draw_price, means, level, error, reach),
         f"What each remedy costs in bits on the wire, and the error above {ABOVE[level][0]} that it buys.",
     )
 

@@ -59,6 +59,8 @@ def source_of(data: str, choice: ClassChoice) -> Source:
     Raises BadInput if there is no such data set, or the choice of its columns cannot be.
     """
     check_data(data, (MIXTURES, BRODATZ))
+    if data != MIXTURES:
+        check.installed(f"data = {data!r}", "sklearn", "learn")
     if data not in (MIXTURES, BRODATZ):
         return _table(load_labelled(data, choice))
     choice.check_left_out(data)

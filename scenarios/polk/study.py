@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,10 +137,10 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     title = f"{data}, {criterion} loss, {len(problem.graph)} agents{parted}"
     levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
-    study.figure("progress", progress(drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")
+    study.figure("progress", partial(progress, drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")
     compared = study.rounds[study.rounds["algorithm"].str.startswith("c =")]
     if len(compared):
-        drawing = progress(compared, f"Constant penalties: {title}", {})
+        drawing = partial(progress, compared, f"Constant penalties: {title}", {})
         study.figure("penalties", drawing, f"{_PROGRESS}, for each constant penalty.")
     _show_classes(trial, data, [agent for agent in run.agents.values() if isinstance(agent, GreedyPenalty)])
 
@@ -153,7 +154,7 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
         title = f"Decisions of agent 0, {len(learners[0].model)} points, {trial.rule.criterion} loss"
         study.figure(
             "surface",
-            surface(learners[0].model, split.inputs, split.labels, names, title),
+            partial(surface, learners[0].model, split.inputs, split.labels, names, title),
             "For which class agent 0 decides in each place of the plane, the points that it keeps, and the samples.",
         )
     if data == BRODATZ:

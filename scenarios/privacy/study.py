@@ -1,6 +1,7 @@
 """What every algorithm gives away: model bits and raw-data bits, and the error that they buy, on one task."""
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +81,9 @@ def privacy(
     )
     study.figure(
         "given_away",
-        _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents{size.partition_title}"),
+        partial(
+            _draw, table, study.centralised["test_mse"], f"{data} data, {size.agents} agents{size.partition_title}"
+        ),
         "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
         "with all samples.",
     )

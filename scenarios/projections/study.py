@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -281,13 +282,13 @@ def _draw(study: Study, task: ProjectionTask) -> None:
     named = rounds.rename(columns={"limit_distance": "distance to the limit"})
     study.figure(
         "distance",
-        curves(named, Axis("distance to the limit", log=True), axes, title),
+        partial(curves, named, Axis("distance to the limit", log=True), axes, title),
         "How far the agents' estimates are from their limit, by transmissions, bits on the wire and simulated time.",
     )
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
     study.figure(
         "errors",
-        curves(rounds, measure("test_mse", log=True), axes, title, levels),
+        partial(curves, rounds, measure("test_mse", log=True), axes, title, levels),
         "The test error by transmissions, bits on the wire and simulated time; the grey lines are a centre with all "
         "examples, the limit, and agents that learn alone.",
     )
@@ -296,7 +297,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
         learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
         study.figure(
             "field",
-            draw_field(_pictures(task, learned), task.drawn.places, ensemble.sharers, title),
+            partial(draw_field, _pictures(task, learned), task.drawn.places, ensemble.sharers, title),
             "The field as it is, if that is known, as a centre learns it, and as the agents do, with the sensors and "
             "who shares examples with whom.",
         )

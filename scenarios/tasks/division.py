@@ -1,6 +1,7 @@
 """Who has what: a table, a figure and a note on samples that are not divided evenly at random."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,7 +94,7 @@ def _tell(
         if classes
         else "the bin of their target; the bins have as many samples each, as far as equal targets allow."
     )
-    study.figure("partition", _draw(counts, "class" if classes else "target", title), caption)
+    study.figure("partition", partial(_draw, counts, "class" if classes else "target", title), caption)
 
 
 def counted(targets: Sequence[Array], classes: Sequence[str] = ()) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """What figures say of measures: their axes, and what a cheap method saves on the way to a level."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,14 +99,12 @@ def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, 
 
 def draw_savings(
     rounds: pd.DataFrame, column: str, best: float, against: str, *, label: str, title: str
-) -> "Figure | None":
-    """Draw what each algorithm saves against another, in transmissions and in wire bits, on the way to each level.
+) -> "Callable[[], Figure] | None":
+    """Return a function that draws what each algorithm saves against another, in transmissions and in wire bits.
 
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
     twice its cost at two levels.
     """
-    from matplotlib.ticker import MaxNLocator
-
     names = [str(name) for name in rounds["algorithm"].unique()]
     if against not in names or len(names) < 2:
         return None
@@ -121,23 +119,29 @@ def draw_savings(
     titles = {cost: LABELS[cost] for cost in _COSTS}
     if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
         titles = {_COSTS[0]: " and ".join(titles.values())}
-    figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
-    for panel, (cost, text) in zip(panels, titles.items(), strict=True):
-        table = tables[cost]
-        for number, name in enumerate(shown):
-            style = line_style(number, len(shown))
-            panel.plot(table[column], table[name].where(table[name] > -100), label=saves[name][1], **style)
-        panel.axhline(0.0, color="0.4", linewidth=1, label=against)
-        panel.set_xscale("log")
-        panel.invert_xaxis()
-        if unless_set("figure.figsize", None) is not None:
-            # In a narrow panel the labels of matplotlib's usual ticks overlap.
-            panel.xaxis.set_minor_locator(MaxNLocator(4))
-        panel.set_title(text, fontsize=unless_set("axes.titlesize", 10))
-        panel.set_xlabel(f"{label} reached")
-        panel.grid(alpha=0.3)
-    unmark_unseen(figure)
-    panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
-    legend_below(figure)
-    figure.suptitle(title)
-    return figure
+
+    def draw() -> "Figure":
+        from matplotlib.ticker import MaxNLocator
+
+        figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
+        for panel, (cost, text) in zip(panels, titles.items(), strict=True):
+            table = tables[cost]
+            for number, name in enumerate(shown):
+                style = line_style(number, len(shown))
+                panel.plot(table[column], table[name].where(table[name] > -100), label=saves[name][1], **style)
+            panel.axhline(0.0, color="0.4", linewidth=1, label=against)
+            panel.set_xscale("log")
+            panel.invert_xaxis()
+            if unless_set("figure.figsize", None) is not None:
+                # In a narrow panel the labels of matplotlib's usual ticks overlap.
+                panel.xaxis.set_minor_locator(MaxNLocator(4))
+            panel.set_title(text, fontsize=unless_set("axes.titlesize", 10))
+            panel.set_xlabel(f"{label} reached")
+            panel.grid(alpha=0.3)
+        unmark_unseen(figure)
+        panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
+        legend_below(figure)
+        figure.suptitle(title)
+        return figure
+
+    return draw

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -179,7 +180,7 @@ class _Library:
         shown = rows[rows["round"] >= first]
         study.figure(
             "errors",
-            errors(shown, best),
+            partial(errors, shown, best),
             "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
             "the minute; the grey line is one model fitted to all readings afterwards.",
         )
@@ -188,10 +189,12 @@ class _Library:
         motes = [0, len(names) // 2, len(names) - 1]
         study.figure(
             "predictions",
-            predictions(readings, drawn, motes, names, first),
+            partial(predictions, readings, drawn, motes, names, first),
             "What three motes read, and what the models of all others predict of it.",
         )
-        study.figure("heard", who_heard(share, names), "The share of its packets that each mote's neighbours heard.")
+        study.figure(
+            "heard", partial(who_heard, share, names), "The share of its packets that each mote's neighbours heard."
+        )
 
     def _ends(self) -> pd.DataFrame:
         first = self.rounds // 2

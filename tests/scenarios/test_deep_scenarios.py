@@ -1,6 +1,7 @@
 """The studies of deep kernel learning, alone and over a network."""
 
 import gzip
+import importlib.util
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
@@ -21,7 +23,7 @@ from netsim.agents.costs.multiclass import MulticlassHinge, OneVsRest, Softmax
 from netsim.core.records import DELIVERED
 from netsim.errors import BadInput
 from netsim.scenarios.data.samples import Samples
-from netsim.scenarios.data.tables import AgentData, deal
+from netsim.scenarios.data.tables import AgentData, deal, unit
 from netsim.scenarios.deep.baselines import deep_network, penalty_of
 from netsim.scenarios.deep.maps import Shape, shapes
 from netsim.scenarios.deep.network import Case
@@ -518,3 +520,21 @@ def test_the_defaults_of_a_study_are_those_of_its_flags() -> None:
     found = {each.name: each.default for each in catalogue.find_study("deep_network").parameters}
     assert (found["loss"], found["criterion"]) == (0.1, "squared")
     assert {each.name: each.default for each in catalogue.find_study("deep").parameters}["criterion"] is None
+
+
+@pytest.mark.parametrize(("name", "settings"), [("deep", {}), ("polk", {"data": "brodatz"})])
+def test_what_compares_with_scikit_learn_names_the_extra(
+    name: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
+    with pytest.raises(BadInput, match=r"requires sklearn, which is not installed: run pip install '\.\[learn\]'"):
+        run(name, **settings)
+
+
+def test_the_digits_are_those_of_scikit_learn() -> None:
+    table, classes = Samples().load("digits", seed=0)
+    inputs, numbers = load_digits(return_X_y=True)
+    # The rows are in an order of their own.
+    ours, theirs = np.c_[table.inputs, table.target], np.c_[unit(inputs), numbers]
+    assert sorted(map(bytes, ours)) == sorted(map(bytes, theirs))
+    assert classes == tuple("0123456789")

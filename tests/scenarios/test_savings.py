@@ -24,9 +24,9 @@ def falling(name: str, cost: int) -> pd.DataFrame:
 
 def test_half_the_cost_is_drawn_as_a_saving_of_half() -> None:
     rounds = pd.concat([falling("DKLA", 10), falling("COKE", 5), falling("CTA", 100)], ignore_index=True)
-    figure = draw_savings(rounds, "train_mse", 0.0, "DKLA", label="training MSE", title="")
-    assert figure is not None
-    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    draw = draw_savings(rounds, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    assert draw is not None
+    lines = {line.get_label(): line for line in draw().axes[0].lines}
     assert set(lines) == {"COKE", "DKLA"}
     assert np.allclose(np.asarray(lines["COKE"].get_ydata(), dtype=float), 50.0)
     assert draw_savings(rounds, "train_mse", 0.0, "other", label="", title="") is None
@@ -37,10 +37,11 @@ def test_what_bits_tell_again_has_no_panel_of_its_own() -> None:
     coded = same.assign(wire_bits=same["wire_bits"].where(same["algorithm"] != "COKE", same["wire_bits"] / 8))
     # Headers are not all of one length.
     same["wire_bits"] += same["round"] % 3
-    one = draw_savings(same, "train_mse", 0.0, "DKLA", label="training MSE", title="")
-    two = draw_savings(coded, "train_mse", 0.0, "DKLA", label="training MSE", title="")
-    assert one is not None
-    assert two is not None
+    draw_one = draw_savings(same, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    draw_two = draw_savings(coded, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    assert draw_one is not None
+    assert draw_two is not None
+    one, two = draw_one(), draw_two()
     assert [panel.get_title() for panel in one.axes] == ["transmissions (broadcasts) and bits on the wire"]
     assert [panel.get_title() for panel in two.axes] == ["transmissions (broadcasts)", "bits on the wire"]
     drawn = [{line.get_label(): line for line in panel.lines}["COKE"].get_ydata() for panel in two.axes]

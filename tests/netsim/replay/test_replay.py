@@ -29,6 +29,7 @@ from netsim.replay import render
 from netsim.replay.frames import Frames, frames_of
 from netsim.studies import find_study, verify
 from netsim.studies.cli import main
+from netsim.studies.formats import Formats
 from netsim.studies.sums import write_sums
 from netsim.studies.traces import replay
 from netsim.testing import Listener, Talker, play
@@ -372,7 +373,7 @@ play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 def saved(scenario: str, out: Path, **parameters: Any) -> Path:
     """Return a run folder without figures, which take the most time."""
     study = find_study(scenario).execute(**parameters)
-    study.figures.clear()
+    study.formats = Formats(figures=())
     return study.save(out)
 
 

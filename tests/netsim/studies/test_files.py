@@ -28,6 +28,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, Run, core, topology
 from netsim.studies import catalogue, cli
 from netsim.studies.folder import Unsaved, load, warn_of_earlier
+from netsim.studies.formats import Formats
 from netsim.studies.reserve import reserve
 from netsim.studies.study import Study
 from netsim.studies.sums import NAME as SUMS
@@ -171,7 +172,9 @@ def test_a_table_is_a_table_and_a_figure_a_figure() -> None:
     study: Any = Study("x", {})
     with pytest.raises(BadInput, match=r"^table 'x' = \[1\]: must be a pandas DataFrame$"):
         study.table("x", "title", [1])
-    with pytest.raises(BadInput, match=r"^figure 'x' = 'png': must be a matplotlib Figure$"):
+    with pytest.raises(
+        BadInput, match=r"^figure 'x' = 'png': must be a matplotlib Figure, or a function that draws one$"
+    ):
         study.figure("x", "png")
 
 
@@ -234,6 +237,46 @@ def test_a_figure_that_cannot_be_drawn_does_not_take_the_rest_with_it(tmp_path: 
     found = load(tmp_path / "out")
     assert list(found["summary"]["failed"]) == ["bad.png"]
     assert left(tmp_path / "out") == sorted(["good.png", *WHOLE])
+
+
+def test_figures_are_drawn_when_they_are_saved_or_looked_at(tmp_path: Path) -> None:
+    study, drawn = studied(), []
+
+    def draw() -> Figure:
+        drawn.append(1)
+        figure = Figure()
+        figure.suptitle("its title")
+        return figure
+
+    study.figure("later", draw)
+    study.formats = Formats(figures=())
+    study.save(tmp_path / "without")
+    assert not drawn
+    study.formats = Formats()
+    folder = study.save(tmp_path / "with")
+    assert (folder / "later.png").is_file()
+    assert "its title" in (folder / "report.html").read_text()
+    assert study.figures["later"] is study.figures["later"]
+    assert drawn == [1]
+
+
+def test_a_function_that_draws_no_figure_fails_its_file_only(tmp_path: Path) -> None:
+    study = studied()
+    study.figure("wrong", lambda: "png")  # type: ignore[arg-type,return-value]
+    with pytest.raises(Unsaved, match=r"^wrong\.png could not be made \(BadInput: figure 'wrong' = 'png': must be "):
+        study.save(tmp_path / "out")
+    assert left(tmp_path / "out") == sorted(WHOLE)
+
+
+def test_the_table_of_rounds_is_made_once_and_belongs_to_its_reader() -> None:
+    study = studied()
+    first = study.rounds
+    first.loc[:, "round"] = -1
+    assert (study.rounds["round"] > 0).all()
+    study.column("twice", lambda rows: 2 * rows["round"])
+    assert (study.rounds["twice"] == 2 * study.rounds["round"]).all()
+    study.runs["again"] = next(iter(study.runs.values()))
+    assert list(study.rounds["algorithm"].unique()) == [*study.runs]
 
 
 @pytest.fixture
