@@ -38,9 +38,9 @@ from netsim.agents import (
     SquaredHinge,
     schedule,
 )
-from netsim.agents.consensus.together import SharedRounds, steps
+from netsim.agents.consensus.shared_rounds import SharedRounds, steps
 from netsim.coders import QSGD, Coder, ErrorFeedback, Exact, Float, Sign, Uniform
-from netsim.engine import driver
+from netsim.engine import round_scheduler
 from netsim.errors import NetsimError
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
@@ -219,9 +219,9 @@ def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bo
     error = ""
     with ExitStack() as stack:
         if way == "woken":
-            stack.enter_context(mock.patch.object(driver, "ENABLED", False))
+            stack.enter_context(mock.patch.object(round_scheduler, "ENABLED", False))
         if way == "one by one":
-            stack.enter_context(mock.patch.object(SharedRounds, "_are_usual", return_value=False))
+            stack.enter_context(mock.patch.object(SharedRounds, "_study"))
         try:
             run = problem.network.run(problem.agents, [look], trace=True)
         except NetsimError as caught:
@@ -314,7 +314,7 @@ def test_an_agent_may_get_methods_of_its_own_during_a_run(
         network = Network(problem.graph)
         if is_mended:
             network.at(time, lambda: mend(agents[1]))
-        with mock.patch.object(driver, "ENABLED", is_driven):
+        with mock.patch.object(round_scheduler, "ENABLED", is_driven):
             return network.run(agents).trace_hash
 
     assert run(True) == run(False) != run(False, is_mended=False)
@@ -327,7 +327,7 @@ def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
 ) -> None:
     def states(is_driven: bool) -> list[Any]:
         problem = Problem(4, [method], is_plain=True)
-        with mock.patch.object(driver, "ENABLED", is_driven):
+        with mock.patch.object(round_scheduler, "ENABLED", is_driven):
             Network(problem.graph).run(problem.agents, until=boundary)
         return [state_of(agent) for agent in problem.agents.values()]
 
@@ -382,7 +382,7 @@ def test_unusual_costs_of_many_kernels_do_their_own(costs: list[Callable[[], Mul
         weights = dict.fromkeys(range(3), 1 / 3)
         agents = {i: GossipOMKL(cost(), 9, eta=eta, gamma=0.4, weights=weights) for i, cost in enumerate(costs)}
         with (
-            mock.patch.object(driver, "ENABLED", is_driven),
+            mock.patch.object(round_scheduler, "ENABLED", is_driven),
             np.errstate(over="warn"),
             warnings.catch_warnings(record=True) as caught,
         ):

@@ -11,7 +11,7 @@ import pytest
 
 import netsim
 from netsim import AgentError, Frame, Link, Network, latency, topology
-from netsim.engine import driver
+from netsim.engine import round_scheduler
 from netsim.errors import NetsimError
 from netsim.faults import Crash, Faults
 from tests.fuzzers.networks import a_network, digest, pick
@@ -102,7 +102,7 @@ KINDS: list[type[Noted]] = [Noted, Noted, Noted, Waits, WaitsInTime, Helped, Alo
 def outcome(network: Network, agents: dict[Any, Any], is_driven: bool, **settings: Any) -> tuple[Any, ...]:
     """Run agents, driven or not; return all that there is to see of the run."""
     error = ""
-    with mock.patch.object(driver, "ENABLED", is_driven):
+    with mock.patch.object(round_scheduler, "ENABLED", is_driven):
         try:
             run = network.run(agents, [lambda now: {"probe_sum": sum(a.value for a in now.values())}], **settings)
         except NetsimError as caught:
@@ -266,7 +266,9 @@ def count_of_drivers(
     network: Network, make: Callable[[], netsim.Agent] = lambda: Noted(2, 1.0), **settings: Any
 ) -> int:
     """Run agents; return how many of them were driven."""
-    with mock.patch.object(driver.Driver, "run", autospec=True, side_effect=driver.Driver.run) as run:
+    with mock.patch.object(
+        round_scheduler.RoundScheduler, "run", autospec=True, side_effect=round_scheduler.RoundScheduler.run
+    ) as run:
         network.run({name: make() for name in network.graph}, **settings)
     return run.call_count
 
