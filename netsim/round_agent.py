@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agent import Agent
-from netsim.core import Frame
+from netsim.core import Frame, added
 from netsim.errors import AgentError, BadInput
 from netsim.transport.heard import Heard
 from netsim.wire.payloads import plain
@@ -85,13 +85,13 @@ class BatchRounds:
     def __init__(self, agents: Sequence[Any]) -> None:
         self._agents = list(agents)
         self._kind = type(self._agents[0])
-        # Of each agent its class and its number of attributes, when it was last examined.
-        self._seen: list[tuple[type, int]] = []
+        # The agents' classes and numbers of attributes when they were last examined.
+        self._seen: tuple[list[type], list[int]] = [], []
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
         """Return the places of agents that must go on in their own tasks: of another class now, or with own methods."""
-        seen = [(type(agent), len(vars(agent))) for agent in self._agents]
+        seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen
             self._own_ways = [
@@ -182,13 +182,14 @@ class HeardByAll(list[Heard]):
         total = np.zeros((len(self), *self._shape))
         for place, each in enumerate(self):
             if each:
-                added = each.sum()
-                if np.shape(added) != self._shape:
+                one = added(each)
+                one = each.sum() if one is None else one
+                if one.shape != self._shape:
                     raise AgentError(
-                        f"agent {self.agents[place].name!r} heard payloads of shape {np.shape(added)}: must have that "
-                        f"of its state, {self._shape}"
+                        f"agent {self.agents[place].name!r} heard a sum of shape {one.shape}: must have that of its "
+                        f"state, {self._shape}"
                     )
-                total[place] = added
+                total[place] = one
         return total
 
 
@@ -200,7 +201,7 @@ class StateAgent(RoundAgent):
 
     Attributes
     ----------
-    state : ndarray or float
+    state : ndarray
         The agent's state, which the subclass sets. A step replaces it.
     """
 
@@ -219,7 +220,7 @@ class StateAgent(RoundAgent):
 
         Parameters
         ----------
-        state : ndarray or float
+        state : ndarray
             Its state, not to be changed in place.
         heard : Heard
             The frames that arrived in this round.
@@ -292,15 +293,12 @@ class _StateRounds(BatchRounds):
         """Return the new states, or None if each agent must do its own step."""
         agents = self._agents
         before = [agent.state for agent in agents]
-        shape = np.shape(before[0])
-        if not all(
-            type(each) is float
-            if shape == ()
-            else type(each) is np.ndarray and each.dtype == np.float64 and each.shape == shape
-            for each in before
-        ):
+        alike = set(map(type, before)) == {np.ndarray} and len({(state.dtype, state.shape) for state in before}) == 1
+        if not alike or before[0].dtype != np.float64 or not before[0].shape:
             return None
-        found = self._step_all(np.array(before), HeardByAll(heard, agents, shape))
+        shape = before[0].shape
+        states = np.concatenate(before).reshape(len(agents), *shape)
+        found = self._step_all(states, HeardByAll(heard, agents, shape))
         if found is None:
             return None
         if np.shape(found) != (len(agents), *shape):
@@ -308,6 +306,5 @@ class _StateRounds(BatchRounds):
                 f"{self._kind.__name__}.step_all() returned shape {np.shape(found)}, but must return that of the "
                 f"states, {(len(agents), *shape)}"
             )
-        # A row for each agent alone: where all share memory, a change of one would change the others.
-        rows = np.array(found)
-        return rows.tolist() if shape == () else list(rows)
+        # A copy: rows that share memory would change with one another.
+        return list(np.array(found))

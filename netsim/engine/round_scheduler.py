@@ -192,8 +192,8 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     alike = groupby(run.result.agents.items(), lambda item: (type(item[1]), has_own_method(item[1])))
     for (kind, has_own), items in alike:
         members = dict(items)
-        if not has_own and issubclass(kind, RoundAgent) and kind.run is RoundAgent.run:
-            if kind.batch(list(members.values())) is not None:
-                scheduler = RoundScheduler(run.shared)
-                found |= {name: partial(scheduler.run, agent) for name, agent in members.items()}
+        fits = not has_own and issubclass(kind, RoundAgent) and kind.run is RoundAgent.run
+        if fits and kind.batch(list(members.values())) is not None:
+            scheduler = RoundScheduler(run.shared)
+            found |= {name: partial(scheduler.run, agent) for name, agent in members.items()}
     return found
