@@ -1,8 +1,8 @@
 """What a delivery of a large model costs: 32 agents on a ring, a million parameters each, float64 and float32.
 
 netsim stands beside what no emulator can save: one copy of each message, its CRC, and one addition at each neighbour,
-of the same arrays, in CPU seconds. Both keep the memory that they free, because netsim has malloc do so. Each row is run
-in a process of its own, which has its own peak of memory.
+of the same arrays, in CPU seconds. Both keep the memory that they free, because netsim has malloc do so. Each row has a
+process of its own, with its own peak of memory.
 """
 
 import gc

@@ -42,6 +42,7 @@ from netsim.agents.consensus.shared_rounds import SharedRounds, steps
 from netsim.coders import QSGD, Coder, ErrorFeedback, Exact, Float, Sign, Uniform
 from netsim.engine import round_scheduler
 from netsim.errors import NetsimError
+from netsim.round_agent import BatchRounds
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
 
@@ -340,19 +341,18 @@ def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
     "method", [DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL], ids=lambda method: method.__name__
 )
 def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], coder: Coder) -> None:
-    said, heard = (spy(SharedRounds, name) for name in ("say", "hear"))
+    said, said_each, heard_each = spy(SharedRounds, "say"), spy(BatchRounds, "say"), spy(BatchRounds, "hear")
     problem = Problem(4, [method], is_plain=True)
     problem.censor, problem.coder, problem.loss, problem.duals = Always(), coder, Squared(), None
     problem.ends, problem.counts, problem.rounds = False, False, 9
     agents = {name: problem.agent(i, name, [method]) for i, name in enumerate(problem.graph)}
     for agent in agents.values():
         vars(agent)["unheard"] = "kept"
-    with said as said_at_once, heard as heard_at_once:
+    with said as all_rounds, said_each as said_one_by_one, heard_each as heard_one_by_one:
         Network(problem.graph).run(agents)
     # The agents' own steps factor the matrices, and leave out neighbours until all were heard.
     alone = 2 if method in (RFFDOKL, GossipOMKL) else 1 if method in (DKLA, COKE) else 0
-    assert said_at_once == [False] * alone + [True] * (9 - alone)
-    assert heard_at_once == [True] * 9
+    assert (len(all_rounds), len(said_one_by_one), len(heard_one_by_one)) == (9, alone, 0)
 
 
 class Doubled(MultiKernelCost):
