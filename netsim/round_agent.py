@@ -182,8 +182,8 @@ class HeardByAll(list[Heard]):
         total = np.zeros((len(self), *self._shape))
         for place, each in enumerate(self):
             if each:
-                one = added(each)
-                one = each.sum() if one is None else one
+                at_once = added(each)
+                one = np.asarray(each.sum()) if at_once is None else at_once
                 if one.shape != self._shape:
                     raise AgentError(
                         f"agent {self.agents[place].name!r} heard a sum of shape {one.shape}: must have that of its "

@@ -187,7 +187,7 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
     if not ENABLED or observed or timed or special or settings.faults or settings.compute is not None:
         return {}
-    found = {}
+    found: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
     # Agents of one class, one right after the other: a batch has its turn after those before it.
     alike = groupby(run.result.agents.items(), lambda item: (type(item[1]), has_own_method(item[1])))
     for (kind, has_own), items in alike:

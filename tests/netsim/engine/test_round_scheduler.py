@@ -140,7 +140,7 @@ class SteppedAtOnce(Stepped):
         return averaged(state, heard)
 
     @classmethod
-    def step_all(cls, states: Array, heard: HeardByAll) -> Array:
+    def step_all(cls, states: Array, heard: HeardByAll) -> Array | None:
         return (states + heard.sum()) / (1 + heard.counts)
 
 
@@ -202,7 +202,7 @@ def outcome(network: Network, agents: dict[Any, Any], at_once: bool, **settings:
 
 
 def some_agents(rng: np.random.Generator, names: Sequence[Any], kinds: Sequence[type[Any]]) -> dict[Any, Any]:
-    return {name: kinds[rng.integers(len(kinds))](int(rng.integers(7)), float(rng.random())) for name in names}
+    return {name: kinds[int(rng.integers(len(kinds)))](int(rng.integers(7)), float(rng.random())) for name in names}
 
 
 @pytest.mark.parametrize("seed", range(60))
