@@ -108,21 +108,23 @@ class RoundScheduler:
             return
         number = opening.result()
         for member in self._members:
-            if member.context.first_round:
-                member.context.round = number
+            context = member.context
+            if context.first_round:
+                context.round = number
             else:
                 member.rounds.enter(number)
+            context.collected = number
         if not self._members:
             return
         batch, members = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
+                # It collects this round itself.
+                members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:
                 return
             batch, members = self._current()
-        for member in members:
-            member.context.collected = number
         self._do(batch.say, members, number)
         if self._members:
             self._rounds.closing().add_done_callback(self._closed, context=self._variables)
