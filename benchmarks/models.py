@@ -1,13 +1,12 @@
 """What a delivery of a large model costs: 32 agents on a ring, a million parameters each, float64 and float32.
 
 netsim stands beside what no emulator can save: one copy of each message, its CRC, and one addition at each neighbour,
-of the same arrays, in CPU seconds. Both keep the memory that they freed (malloc's thresholds are raised): fresh pages
-from the system may cost as much as all else. Each row is run in a process of its own, which has its own peak of memory.
+of the same arrays, in CPU seconds. Both keep the memory that they free, because netsim has malloc do so. Each row has a
+process of its own, with its own peak of memory.
 """
 
 import gc
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -75,13 +74,12 @@ def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
 def large_models(repeats: int) -> dict[str, dict[str, float]]:
     """Return what large models cost, each kind in a process of its own."""
     found = {}
-    kept = os.environ | {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
     for dtype in ("float64", "float32"):
         for way in ("sum", "payload"):
             call = f"one_kind({dtype!r}, {way == 'sum'}, {repeats})"
             code = f"import json; from benchmarks.models import one_kind; print(json.dumps({call}))"
             command = [sys.executable, "-c", code]
-            output = subprocess.run(command, check=True, capture_output=True, text=True, env=kept).stdout
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             found[f"1M parameters, {dtype}, {way}"] = json.loads(output)
     return found
 

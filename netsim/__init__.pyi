@@ -32,7 +32,7 @@ from .links import Link, latency, loss, rate
 from .network import Network
 from .radio import Energy, Radio, presets
 from .recorder import Recorder
-from .round_agent import RoundAgent
+from .round_agent import RoundAgent, StateAgent
 from .run import Run
 from .studies import results
 from .studies.laboratory.notebook import lab
@@ -55,6 +55,7 @@ __all__ = [
     "Run",
     "RunOver",
     "Stalled",
+    "StateAgent",
     "WireError",
     "__version__",
     "accounting",

@@ -1,38 +1,38 @@
 """Agents that do the same in each round: say something as it opens, and hear the others as it closes."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from netsim.agent import Agent
-from netsim.core import Frame
+from netsim.core import Frame, added
+from netsim.errors import AgentError, BadInput
+from netsim.transport.heard import Heard
+from netsim.wire.payloads import plain
 
-__all__ = ["Failed", "RoundAgent", "Together"]
+__all__ = [
+    "BatchRounds",
+    "Call",
+    "Failed",
+    "HeardByAll",
+    "RoundAgent",
+    "StateAgent",
+    "definer",
+    "has_own_method",
+    "overrides",
+]
 
-Failed = Callable[[int, Exception], None]
-"""Called with the place of an agent among its fellows, and what its part of the work raised."""
+Failed = Callable[[int, BaseException], None]
+"""Called with the place of an agent in its batch and the error that its part of the work raised."""
 
-
-class Together(ABC):
-    """Does for several agents at once what the `say` and the `hear` of each would do, with the same results.
-
-    Both methods may return False before they have changed anything. Then each agent does its own this time.
-    """
-
-    @abstractmethod
-    def say(self, k: int, failed: Failed) -> bool:
-        """Say what the agents say as round k opens, in their order."""
-
-    @abstractmethod
-    def hear(self, k: int, until: float, failed: Failed) -> bool:
-        """Let the agents hear, in their order, the frames of round k, which arrived before ``until`` (s)."""
+Call = Callable[..., Any]
+"""Calls a function, and its arguments, as the agent in a place of the batch; what it raises is that agent's error."""
 
 
 class RoundAgent(Agent):
     """Base of agents that do the same in each of ``count`` rounds: subclass it and write `say` and `hear`.
-
-    It is an agent with the `run` below, only faster: the network takes all such agents through a round together,
-    without waking a task for each. A subclass that overrides `run` is woken as any other agent.
 
     Attributes
     ----------
@@ -47,6 +47,7 @@ class RoundAgent(Agent):
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
+            # In two steps: `hear` may be replaced during the wait.
             frames = await self.collect()
             self.hear(frames, k)
 
@@ -62,6 +63,248 @@ class RoundAgent(Agent):
         raise NotImplementedError(f"{type(self).__qualname__} must define: def hear(self, frames, k)")
 
     @classmethod
-    def together(cls, agents: Sequence[Any]) -> Together | None:
-        """Return what speaks and hears for agents of this very class; None, as by default: each does its own."""
+    def batch(cls, agents: Sequence[Any]) -> "BatchRounds | None":
+        """Return what takes agents of this class through their rounds at once; None: each does so in its own task.
+
+        A user's `say` may wait, and so needs a task. Those of netsim never do where the network takes agents at once.
+        """
+        if any(not definer(cls, name).__module__.startswith("netsim.") for name in ("say", "hear")):
+            return None
+        return BatchRounds(agents)
+
+
+class BatchRounds:
+    """Takes agents of one class through their rounds at once, with the results of the `say` and `hear` of each.
+
+    Parameters
+    ----------
+    agents : sequence of RoundAgent
+        The agents, in their order.
+    """
+
+    def __init__(self, agents: Sequence[Any]) -> None:
+        self._agents = list(agents)
+        self._kind = type(self._agents[0])
+        # The agents' classes and numbers of attributes when they were last examined.
+        self._seen: tuple[list[type], list[int]] = [], []
+        self._own_ways: list[int] = []
+
+    def own_ways(self) -> list[int]:
+        """Return the places of agents that must go on in their own tasks: of another class now, or with own methods."""
+        seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
+        if seen != self._seen:
+            self._seen = seen
+            self._own_ways = [
+                place
+                for place, agent in enumerate(self._agents)
+                if type(agent) is not self._kind or has_own_method(agent)
+            ]
+        return self._own_ways
+
+    def say(self, k: int, call: Call, failed: Failed) -> None:
+        """Say what the agents say as round k opens, in their order."""
+        for place, agent in enumerate(self._agents):
+            call(place, _completed, agent, k)
+
+    def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
+        """Let the agents hear, in their order, the frames of round k, which arrived before ``until`` (s)."""
+        for place, agent in enumerate(self._agents):
+            call(place, _hear, agent, until, k)
+
+
+def _completed(agent: RoundAgent, k: int) -> None:
+    """Run an agent's `say`, which does not wait, to its end."""
+    saying: Coroutine[Any, Any, None] = agent.say(k)
+    try:
+        while True:
+            saying.send(None)
+    except StopIteration:
+        return
+
+
+def _hear(agent: RoundAgent, until: float, k: int) -> None:
+    agent.hear(Heard(agent.inbox.take_true(until)), k)
+
+
+def has_own_method(agent: object) -> bool:
+    """Return whether an agent has an attribute in place of a method of its class."""
+    kind = type(agent)
+    return any(callable(getattr(kind, name, None)) for name in vars(agent))
+
+
+def definer(kind: type, name: str) -> type:
+    """Return the class in whose body a class finds a method; `object` if there is none."""
+    return next((each for each in kind.__mro__ if name in vars(each)), object)
+
+
+def overrides(kind: type, base: type) -> bool:
+    """Return whether a class, or one between it and ``base``, has something else in place of a method or property."""
+    fields = vars(base).get("__dataclass_fields__", ())
+    for each in kind.__mro__[: kind.__mro__.index(base)]:
+        for name, value in vars(each).items():
+            # A plain value may stand in place of another, as a default, but not of a property.
+            is_code = callable(value) or hasattr(type(value), "__get__")
+            is_code = is_code or isinstance(vars(definer(base, name)).get(name), property)
+            if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
+                return True
+    return False
+
+
+class HeardByAll(list[Heard]):
+    """What each agent of a batch heard in a round, in the agents' order: a `Heard` for each, and the same as arrays.
+
+    Attributes
+    ----------
+    agents : list of StateAgent
+        The agents, whose parameters `StateAgent.step_all` may read.
+    """
+
+    __slots__ = ("_shape", "agents")
+
+    def __init__(self, heard: Sequence[Heard], agents: list[Any], shape: tuple[int, ...]) -> None:
+        super().__init__(heard)
+        self.agents = agents
+        self._shape = shape
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many frames each agent heard, shape (agents, 1, …) with as many axes as the states of all."""
+        return np.array([len(each) for each in self]).reshape(-1, *[1] * len(self._shape))
+
+    def sum(self) -> NDArray[np.float64]:
+        """Return `Heard.sum` of each agent, in the shape of the states of all; zeros where nothing was heard.
+
+        Raises
+        ------
+        AgentError
+            If an agent heard something else than arrays of the shape of its state.
+        """
+        total = np.zeros((len(self), *self._shape))
+        for place, each in enumerate(self):
+            if each:
+                at_once = added(each)
+                one = np.asarray(each.sum()) if at_once is None else at_once
+                if one.shape != self._shape:
+                    raise AgentError(
+                        f"agent {self.agents[place].name!r} heard a sum of shape {one.shape}: must have that of its "
+                        f"state, {self._shape}"
+                    )
+                total[place] = one
+        return total
+
+
+class StateAgent(RoundAgent):
+    """Base of agents that share a state: subclass it and write `step`, and `step_all` if many agents shall be fast.
+
+    In each of ``count`` rounds an agent broadcasts its state as a message "state", and steps to a new one from what it
+    heard.
+
+    Attributes
+    ----------
+    state : ndarray
+        The agent's state, which the subclass sets. A step replaces it.
+    """
+
+    state: Any
+
+    async def say(self, k: int) -> None:
+        """Broadcast the state."""
+        await self.broadcast("state", self.state)
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        """Step to the new state."""
+        self.state = self.step(self.state, frames)
+
+    def step(self, state: Any, heard: Any) -> Any:
+        """Return the agent's new state.
+
+        Parameters
+        ----------
+        state : ndarray
+            Its state, not to be changed in place.
+        heard : Heard
+            The frames that arrived in this round.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} must define: def step(self, state, heard)")
+
+    @classmethod
+    def step_all(cls, states: NDArray[np.float64], heard: HeardByAll) -> Any:
+        """Return the new states of several agents at once, with the very bytes that `step` returns for each.
+
+        Optional: `step` defines the result, and is called where this returns None, as by default, where the states
+        are not float64 of one shape, or where a run needs a task for each agent (faults, a radio, watched states, …).
+
+        Parameters
+        ----------
+        states : float64 array, shape (agents, …)
+            The states, a new array, which may be changed in place.
+        heard : HeardByAll
+            What each agent heard.
+
+        Returns
+        -------
+        array of that shape, or None
+        """
         return None
+
+    @classmethod
+    def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
+        """Return what takes agents of this class through their rounds at once."""
+        if definer(cls, "say") is not StateAgent or definer(cls, "hear") is not StateAgent:
+            return super().batch(agents)
+        is_changed = overrides(cls, definer(cls, "step_all"))
+        return _StateRounds(agents, StateAgent.step_all if is_changed else cls.step_all)
+
+
+class _StateRounds(BatchRounds):
+    """Takes agents with a state through their rounds, by their `StateAgent.step_all` where that is possible."""
+
+    def __init__(self, agents: Sequence[Any], step_all: Callable[[NDArray[np.float64], HeardByAll], Any]) -> None:
+        super().__init__(agents)
+        self._step_all = step_all
+        self._contexts = [agent._netsim for agent in agents]
+
+    def say(self, k: int, call: Call, failed: Failed) -> None:
+        """Broadcast all states."""
+        for place, (agent, context) in enumerate(zip(self._agents, self._contexts, strict=True)):
+            try:
+                number = -1 if context.captions is None else context.outbox.sent
+                context.outbox.broadcast("state", plain(agent.state), k, False)
+                if number >= 0:
+                    context.caption(number, None, agent.state)
+            except Exception as error:
+                failed(place, error)
+
+    def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
+        """Step to the new states."""
+        agents = self._agents
+        if self.own_ways():
+            super().hear(k, until, call, failed)
+            return
+        heard = [Heard(context.inbox.take_true(until)) for context in self._contexts]
+        found = self._stepped(heard)
+        for place, agent in enumerate(agents):
+            if found is None:
+                call(place, agent.hear, heard[place], k)
+            else:
+                agent.state = found[place]
+
+    def _stepped(self, heard: list[Heard]) -> Sequence[Any] | None:
+        """Return the new states, or None if each agent must do its own step."""
+        agents = self._agents
+        before = [agent.state for agent in agents]
+        alike = set(map(type, before)) == {np.ndarray} and len({(state.dtype, state.shape) for state in before}) == 1
+        if not alike or before[0].dtype != np.float64 or not before[0].shape:
+            return None
+        shape = before[0].shape
+        states = np.concatenate(before).reshape(len(agents), *shape)
+        found = self._step_all(states, HeardByAll(heard, agents, shape))
+        if found is None:
+            return None
+        if np.shape(found) != (len(agents), *shape):
+            raise BadInput(
+                f"{self._kind.__name__}.step_all() returned shape {np.shape(found)}, but must return that of the "
+                f"states, {(len(agents), *shape)}"
+            )
+        # A copy: rows that share memory would change with one another.
+        return list(np.array(found))

@@ -496,16 +496,16 @@ def gossiped(list agents):
 
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
-def are_as_seen(list agents, list seen):
+def are_as_seen(list agents, tuple seen, list sharings):
     """Return whether the agents have the classes, numbers of attributes and sharings that were seen."""
     cdef Py_ssize_t i
     cdef dict own
-    if len(agents) != len(seen):
+    cdef list kinds = seen[0], sizes = seen[1]
+    if not len(agents) == len(kinds) == len(sharings):
         return False
     for i in range(len(agents)):
         own = agents[i].__dict__
-        kind, size, sharing = <tuple>seen[i]
-        if type(agents[i]) is not kind or len(own) != <Py_ssize_t>size or own.get("sharing") is not sharing:
+        if type(agents[i]) is not kinds[i] or len(own) != <Py_ssize_t>sizes[i] or own.get("sharing") is not sharings[i]:
             return False
     return True
 

@@ -18,14 +18,14 @@ import netsim
 from netsim import Frame
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.duals import Accumulated, Duals, Sending
+from netsim.agents.consensus.shared_rounds import SharedRounds, steps
 from netsim.agents.consensus.sharing import Sharing
-from netsim.agents.consensus.together import SharedRounds, definer, has_own_method, overrides, steps
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.errors import BadInput
-from netsim.round_agent import Together
+from netsim.round_agent import BatchRounds, definer, overrides
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -236,22 +236,24 @@ class SharingAgent(Cited, netsim.RoundAgent):
         return False
 
     @classmethod
-    def together(cls, agents: Sequence[Any]) -> Together | None:
-        """Return what takes agents of this class through their rounds at once, or None if each must do its own."""
+    def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
+        """Return what takes agents of this class through their rounds at once; None: each does so in its own task.
+
+        A `Sharing` of a user's may wait as it speaks, and so needs a task.
+        """
+        makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
+        if any(not maker.__module__.startswith("netsim.") for maker in makers):
+            return None
         usual = definer(cls, "say") is definer(cls, "hear") is definer(cls, "outgoing") is SharingAgent
         if not usual or definer(cls, "new_sharing") not in (SharingAgent, Dual):
-            return None
-        if any(map(has_own_method, agents)):
-            return None
+            return super().batch(agents)
         source = definer(cls, "after_sharing")
         update: Callable[[list[Any]], bool] | None = None
         if source is SharingAgent:
             update = _nothing
         elif source is definer(cls, "_update_sums") is definer(cls, "degree") is Dual and steps is not None:
             update = steps.update_duals
-        elif not source.__module__.startswith("netsim.") or overrides(cls, source):
-            return None
-        elif definer(cls, "_updates") is source:
+        elif definer(cls, "_updates") is source and not overrides(cls, source):
             update = cls._updates
         is_changed = overrides(cls, definer(cls, "local_steps"))
         return SharedRounds(agents, SharingAgent.local_steps if is_changed else cls.local_steps, update)

@@ -9,7 +9,7 @@ from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
-from netsim.agents.consensus.together import steps
+from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.local import Problem
 from netsim.util.typing import Array
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import netsim
 from netsim.agents import papers
 from netsim.agents.consensus.gossip import Gossip
-from netsim.agents.consensus.together import steps
+from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.kernels import MultiKernelCost, gradients, predict_all, take_all
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance

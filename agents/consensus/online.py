@@ -14,7 +14,7 @@ from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks, check_cost
-from netsim.agents.consensus.together import steps
+from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
 from netsim.util import check

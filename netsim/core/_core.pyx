@@ -19,6 +19,7 @@ cimport numpy as cnp
 
 import asyncio
 import math
+import os
 from zlib import crc32
 
 import numpy as np
@@ -50,6 +51,27 @@ cnp.import_array()
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
     void PyErr_SetObject(object, object)
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    /* glibc returns freed memory to the system. To fetch fresh pages costs more than to copy, check and add the models
+       in them. So keep freed memory, up to the largest blocks for which malloc allows it (32 MB). */
+    static void keep_freed_memory(void) {
+        mallopt(M_MMAP_THRESHOLD, 1 << 25);
+        mallopt(M_TRIM_THRESHOLD, 0x7FFFFFFF);
+    }
+    #else
+    static void keep_freed_memory(void) {}
+    #endif
+    """
+    void keep_freed_memory()
+
+# Memory is kept from the first vector of this many bytes on, unless the environment sets malloc's thresholds itself.
+cdef int64_t LARGE = 1 << 20
+cdef bint _keeps_memory = any(name.startswith("MALLOC_") for name in os.environ)
 
 cdef int ARRAY_NUMBER = ARRAY
 # Vectors of at least this many bytes are stored separately from a frame's other bytes: there they are aligned, so
@@ -1129,6 +1151,7 @@ cdef class BroadcastPath:
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
         """If the payload is a float64 or float32 vector, write the frame's bytes; return whether it is."""
+        global _keeps_memory
         cdef bytes trailer
         cdef uint8_t* at
         cdef int64_t raw
@@ -1142,6 +1165,9 @@ cdef class BroadcastPath:
         if raw == 0 or raw > 0x7FFFFFFF or not 0 <= round_number <= 0x7FFFFFFF:
             return False
         trailer = vector_trailer(frame.single, frame.length)
+        if raw >= LARGE and not _keeps_memory:
+            _keeps_memory = True
+            keep_freed_memory()
         if raw >= APART:
             self.begin(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer), 0)
             frame.head, frame.written, frame.trailer = frame.written, None, trailer

@@ -11,7 +11,6 @@ from typing import Any
 
 from netsim.clock.virtual_clock import LATEST
 from netsim.context import Context
-from netsim.engine.driver import resumed_in
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.inbox import Inbox
 
@@ -145,7 +144,7 @@ def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     # What the agent's own code called, not the innermost coroutine: asyncio's private ones differ between versions.
     called: Any = None
     inner, in_inbox = own, False
-    while inspect.iscoroutine(awaited := resumed_in(getattr(inner, "cr_await", None))):
+    while inspect.iscoroutine(awaited := getattr(inner, "cr_await", None)):
         inner = awaited
         in_inbox = in_inbox or inner.cr_code.co_filename == _INBOX
         if inner.cr_frame is not None and not inner.cr_code.co_filename.startswith(_LIBRARIES):

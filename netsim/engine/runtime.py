@@ -21,10 +21,10 @@ from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
-from netsim.engine.driver import driven
 from netsim.engine.observers import Inspection, Sampler, View, Watcher
 from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
+from netsim.engine.round_scheduler import scheduled
 from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.injector import FaultInjector
@@ -321,7 +321,7 @@ class Runtime:
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
-            coroutines = driven(self)
+            coroutines = scheduled(self)
             for name, agent in self.result.agents.items():
                 if name in coroutines:
                     self.tasks.start(name, coroutines[name]())

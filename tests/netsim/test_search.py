@@ -289,7 +289,7 @@ def test_agents_that_go_through_rounds_together_are_seen_as_others_are() -> None
     driven = list(times)
     times.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("netsim.engine.driver.ENABLED", False)
+        patch.setattr("netsim.engine.round_scheduler.ENABLED", False)
         search(make, note, seeds=[0])
     assert times == driven
     assert len(times) > 3

@@ -38,10 +38,11 @@ from netsim.agents import (
     SquaredHinge,
     schedule,
 )
-from netsim.agents.consensus.together import SharedRounds, steps
+from netsim.agents.consensus.shared_rounds import SharedRounds, steps
 from netsim.coders import QSGD, Coder, ErrorFeedback, Exact, Float, Sign, Uniform
-from netsim.engine import driver
+from netsim.engine import round_scheduler
 from netsim.errors import NetsimError
+from netsim.round_agent import BatchRounds
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
 from tests.parts import slow
@@ -220,9 +221,9 @@ def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bo
     error = ""
     with ExitStack() as stack:
         if way == "woken":
-            stack.enter_context(mock.patch.object(driver, "ENABLED", False))
+            stack.enter_context(mock.patch.object(round_scheduler, "ENABLED", False))
         if way == "one by one":
-            stack.enter_context(mock.patch.object(SharedRounds, "_are_usual", return_value=False))
+            stack.enter_context(mock.patch.object(SharedRounds, "_study"))
         try:
             run = problem.network.run(problem.agents, [look], trace=True)
         except NetsimError as caught:
@@ -315,7 +316,7 @@ def test_an_agent_may_get_methods_of_its_own_during_a_run(
         network = Network(problem.graph)
         if is_mended:
             network.at(time, lambda: mend(agents[1]))
-        with mock.patch.object(driver, "ENABLED", is_driven):
+        with mock.patch.object(round_scheduler, "ENABLED", is_driven):
             return network.run(agents).trace_hash
 
     assert run(True) == run(False) != run(False, is_mended=False)
@@ -328,7 +329,7 @@ def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
 ) -> None:
     def states(is_driven: bool) -> list[Any]:
         problem = Problem(4, [method], is_plain=True)
-        with mock.patch.object(driver, "ENABLED", is_driven):
+        with mock.patch.object(round_scheduler, "ENABLED", is_driven):
             Network(problem.graph).run(problem.agents, until=boundary)
         return [state_of(agent) for agent in problem.agents.values()]
 
@@ -341,19 +342,18 @@ def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
     "method", [DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL], ids=lambda method: method.__name__
 )
 def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], coder: Coder) -> None:
-    said, heard = (spy(SharedRounds, name) for name in ("say", "hear"))
+    said, said_each, heard_each = spy(SharedRounds, "say"), spy(BatchRounds, "say"), spy(BatchRounds, "hear")
     problem = Problem(4, [method], is_plain=True)
     problem.censor, problem.coder, problem.loss, problem.duals = Always(), coder, Squared(), None
     problem.ends, problem.counts, problem.rounds = False, False, 9
     agents = {name: problem.agent(i, name, [method]) for i, name in enumerate(problem.graph)}
     for agent in agents.values():
         vars(agent)["unheard"] = "kept"
-    with said as said_at_once, heard as heard_at_once:
+    with said as all_rounds, said_each as said_one_by_one, heard_each as heard_one_by_one:
         Network(problem.graph).run(agents)
     # The agents' own steps factor the matrices, and leave out neighbours until all were heard.
     alone = 2 if method in (RFFDOKL, GossipOMKL) else 1 if method in (DKLA, COKE) else 0
-    assert said_at_once == [False] * alone + [True] * (9 - alone)
-    assert heard_at_once == [True] * 9
+    assert (len(all_rounds), len(said_one_by_one), len(heard_one_by_one)) == (9, alone, 0)
 
 
 class Doubled(MultiKernelCost):
@@ -383,7 +383,7 @@ def test_unusual_costs_of_many_kernels_do_their_own(costs: list[Callable[[], Mul
         weights = dict.fromkeys(range(3), 1 / 3)
         agents = {i: GossipOMKL(cost(), 9, eta=eta, gamma=0.4, weights=weights) for i, cost in enumerate(costs)}
         with (
-            mock.patch.object(driver, "ENABLED", is_driven),
+            mock.patch.object(round_scheduler, "ENABLED", is_driven),
             np.errstate(over="warn"),
             warnings.catch_warnings(record=True) as caught,
         ):

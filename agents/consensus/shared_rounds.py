@@ -1,7 +1,7 @@
 """Agents of one class speaking and hearing at once: the steps of all, then the broadcast of each; then what each heard.
 
-Nothing is done here that `SharingAgent.say` and `SharingAgent.hear`, which define it, would not do for each. What takes
-part is checked in each round; where an agent is out of the ordinary each does its own.
+`SharingAgent.say` and `SharingAgent.hear` define the result, and are called where an agent, its sharing or its cost is
+not of the usual kind; that is checked in each round.
 """
 
 import math
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.agents.consensus.censor import Always, Geometric, PowerLaw, may_silence
 from netsim.agents.consensus.sharing import Sharing
-from netsim.agents.schedule import Scheduled, advance, schedules_of
+from netsim.agents.schedule import advance, schedules_of
 from netsim.coders import Exact, Float
 from netsim.errors import BadInput
-from netsim.round_agent import Failed, Together
+from netsim.round_agent import BatchRounds, Call, Failed
 from netsim.util.compiled import compiled
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     from netsim.agents.consensus.base import SharingAgent
 
-__all__ = ["SharedRounds", "definer", "has_own_method", "overrides", "steps"]
+__all__ = ["SharedRounds", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
 """The compiled steps; None without them."""
@@ -29,8 +29,8 @@ _Agents = list[Any]
 Steps = Callable[[_Agents], Sequence[Array] | None]
 
 
-class SharedRounds(Together):
-    """Takes agents of one class through their rounds, all at once.
+class SharedRounds(BatchRounds):
+    """Takes agents that share a state through their rounds.
 
     Parameters
     ----------
@@ -46,30 +46,35 @@ class SharedRounds(Together):
     def __init__(
         self, agents: "Sequence[SharingAgent]", local_steps: Steps, update: Callable[[_Agents], bool] | None
     ) -> None:
-        self._agents = list(agents)
-        self._kind = type(self._agents[0])
+        super().__init__(agents)
         self._local_steps = local_steps
         self._update = update
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # Of each agent its class, the number of its attributes and its sharing, as in the last round; `_study` says of
-        # them what follows.
-        self._seen: list[tuple[type, int, Any]] = []
+        # The agents' sharings when they were last examined, and what holds for all of them.
         self._sharings: list[Any] = []
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
-    def say(self, k: int, failed: Failed) -> bool:
+    def own_ways(self) -> list[int]:
+        """Return the places of agents that must go on in their own tasks, and examine the sharings if some are new."""
+        if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
+            sharings = [vars(agent).get("sharing") for agent in self._agents]
+            if super().own_ways() or sharings != self._sharings:
+                self._sharings = sharings
+                self._study(sharings)
+        return self._own_ways
+
+    def say(self, k: int, call: Call, failed: Failed) -> None:
         """Let all agents do their steps, and then broadcast their states unless these are censored."""
-        if not self._are_usual() or not self._advance(k):
-            return False
-        found = self._local_steps(self._agents)
+        found = self._local_steps(self._agents) if self._fits and self._advance(k) else None
         if found is None:
-            return False
+            super().say(k, call, failed)
+            return
         states = list(found)
         if not self._take(states, failed):
-            return True
+            return
         speaking = self._speaking(states, k)
         # Of float32, the arrays to send and what is decoded of them.
         coded = steps.rounded(states) if self._is_single else None
@@ -81,42 +86,22 @@ class SharedRounds(Together):
             self._may_silence = False
             for sharing in self._sharings:
                 sharing._may_be_censored = False
-        return True
 
-    def hear(self, k: int, until: float, failed: Failed) -> bool:
+    def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
         """Let what arrived into the agents' copies, and update the agents."""
-        if not self._are_usual():
-            return False
+        if self.own_ways() or not self._fits:
+            super().hear(k, until, call, failed)
+            return
         adds, heard = self._sharings[0]._sends_changes, []
-        for place, (agent, take_into, sharing) in enumerate(
-            zip(self._agents, self._takes, self._sharings, strict=True)
-        ):
+        for place, (take_into, sharing) in enumerate(zip(self._takes, self._sharings, strict=True)):
             try:
                 take_into(sharing.copies, until, adds)
-                if self._update is None:
-                    agent.after_sharing()
                 heard.append(place)
             except Exception as error:
                 failed(place, error)
-        if self._update is not None and not self._update([self._agents[place] for place in heard]):
+        if self._update is None or not self._update([self._agents[place] for place in heard]):
             for place in heard:
-                try:
-                    self._agents[place].after_sharing()
-                except Exception as error:
-                    failed(place, error)
-        return True
-
-    def _are_usual(self) -> bool:
-        """Return whether all agents have sharings of the usual kind; one that has just begun anew has none."""
-        if steps is None or not steps.are_as_seen(self._agents, self._seen):
-            seen = [(type(agent), len(vars(agent)), vars(agent).get("sharing")) for agent in self._agents]
-            if seen != self._seen:
-                self._seen, self._sharings = seen, [sharing for _, _, sharing in seen]
-                self._study(self._sharings)
-                self._fits = self._fits and not any(
-                    type(agent) is not self._kind or has_own_method(agent) for agent in self._agents
-                )
-        return self._fits
+                call(place, self._agents[place].after_sharing)
 
     def _study(self, sharings: list[Any]) -> None:
         """Find out whether the sharings are usual and alike, and what holds for all of them."""
@@ -197,27 +182,3 @@ def _take(agents: _Agents, states: list[Array]) -> int:
 
 def _is_ours(thing: object) -> bool:
     return type(thing).__module__.startswith("netsim.")
-
-
-def has_own_method(agent: "SharingAgent") -> bool:
-    """Return whether an agent has an attribute in place of a method of its class."""
-    kind = type(agent)
-    return any(callable(getattr(kind, name, None)) for name in vars(agent))
-
-
-def definer(kind: type, name: str) -> type:
-    """Return the class in whose body a class finds a method; `object` if there is none."""
-    return next((each for each in kind.__mro__ if name in vars(each)), object)
-
-
-def overrides(kind: type, base: type) -> bool:
-    """Return whether a class, or one between it and ``base``, has something else in place of a method or property."""
-    fields = vars(base).get("__dataclass_fields__", ())
-    for each in kind.__mro__[: kind.__mro__.index(base)]:
-        for name, value in vars(each).items():
-            # A plain value may stand in place of another, as a default, but not of a field with schedules.
-            is_code = callable(value) or hasattr(type(value), "__get__")
-            is_code = is_code or isinstance(vars(definer(base, name)).get(name), Scheduled)
-            if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
-                return True
-    return False

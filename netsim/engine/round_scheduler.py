@@ -1,0 +1,201 @@
+"""Taking agents through their rounds at once: one callback as a round opens, one as it closes, whatever their number.
+
+The main task of such an agent only begins, and then waits for the end of its rounds. What its `say` and `hear` would
+do happens here, in a copy of its context. An agent that gets methods of its own goes on in its task.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from contextvars import copy_context
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from netsim.context import Rounds
+from netsim.round_agent import BatchRounds, RoundAgent, has_own_method
+from netsim.transport.shared import Shared
+
+if TYPE_CHECKING:
+    from netsim.engine.runtime import Runtime
+
+__all__ = ["RoundScheduler", "scheduled"]
+
+ENABLED = True
+"""Whether agents are taken at once at all; tests compare a run with one in which each wakes for its rounds."""
+
+_STOPS = (KeyboardInterrupt, SystemExit)
+"""What leaves the event loop at once; a task passes on what else its code raises."""
+
+
+class _Member:
+    """An agent with its rounds.
+
+    ``over`` yields 0 at the end of its rounds, or the number of the round with which it goes on in its task.
+    """
+
+    __slots__ = ("agent", "context", "over", "rounds", "variables")
+
+    def __init__(self, agent: RoundAgent, rounds: Rounds) -> None:
+        self.agent, self.context, self.rounds = agent, agent._netsim, rounds
+        self.variables = copy_context()
+        self.over: asyncio.Future[int] = self.context.shared.loop.create_future()
+
+
+class RoundScheduler:
+    """Takes a batch of agents through their rounds; among all that wait for these it has the place of a single task.
+
+    Parameters
+    ----------
+    shared : Shared
+        The state that the agents share.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._rounds = shared.rounds
+        # In their order; a dictionary, because many may leave at once.
+        self._members: dict[_Member, None] = {}
+        # The batch of the members, and these in order; None after a change of the members.
+        self._batch: tuple[BatchRounds, list[_Member]] | None = None
+        # The callbacks belong to no agent.
+        self._variables = copy_context()
+
+    async def run(self, agent: RoundAgent) -> None:
+        """Do what `RoundAgent.run` does: the coroutine of an agent's main task."""
+        agent.begin()
+        rounds = agent.rounds(agent.count)
+        if not rounds.goes_on():
+            rounds.leave()
+            return
+        member = _Member(agent, rounds)
+        if not self._members:
+            self._wait_for_opening()
+        self._members[member] = self._batch = None
+        try:
+            number = await member.over
+        except BaseException:
+            self._forget(member)
+            rounds.leave()
+            raise
+        if number:
+            await agent.say(number)
+            frames = await agent.collect()
+            agent.hear(frames, number)
+            async for k in rounds:
+                await agent.say(k)
+                frames = await agent.collect()
+                agent.hear(frames, k)
+
+    def _forget(self, member: _Member) -> None:
+        self._members.pop(member, None)
+        self._batch = None
+
+    def _current(self) -> tuple[BatchRounds, list[_Member]]:
+        if self._batch is None:
+            members = list(self._members)
+            batch = type(members[0].agent).batch([member.agent for member in members])
+            assert batch is not None
+            self._batch = batch, members
+        return self._batch
+
+    def _wait_for_opening(self) -> None:
+        self._rounds.opening().add_done_callback(self._opened, context=self._variables)
+
+    def _opened(self, opening: "asyncio.Future[int]") -> None:
+        if self._shared.over:
+            # The run has ended since, and cancels the agents.
+            return
+        number = opening.result()
+        for member in self._members:
+            context = member.context
+            if context.first_round:
+                context.round = number
+            else:
+                member.rounds.enter(number)
+            context.collected = number
+        if not self._members:
+            return
+        batch, members = self._current()
+        if own_ways := batch.own_ways():
+            for place in own_ways:
+                # It collects this round itself.
+                members[place].context.collected = number - 1
+                self._release(members[place], number)
+            if not self._members:
+                return
+            batch, members = self._current()
+        self._do(batch.say, members, number)
+        if self._members:
+            self._rounds.closing().add_done_callback(self._closed, context=self._variables)
+
+    def _closed(self, closing: "asyncio.Future[int]") -> None:
+        if self._shared.over or not self._members:
+            return
+        number, rounds = closing.result(), self._rounds
+        deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
+        batch, members = self._current()
+        self._do(batch.hear, members, number, deadline)
+        for member in list(self._members):
+            if not member.rounds.goes_on():
+                member.rounds.leave()
+                self._release(member, 0)
+        if self._members:
+            self._wait_for_opening()
+
+    def _do(self, work: Callable[..., None], members: list[_Member], *arguments: Any) -> None:
+        """Let a batch do its work; an error of it as a whole is that of its first agent."""
+
+        def failed(place: int, error: BaseException) -> None:
+            self._failed(members[place], error)
+
+        def call(place: int, function: Callable[..., None], *values: Any) -> None:
+            try:
+                members[place].variables.run(function, *values)
+            except _STOPS:
+                raise
+            except BaseException as error:
+                failed(place, error)
+
+        try:
+            work(*arguments, call, failed)
+        except _STOPS:
+            raise
+        except BaseException as error:
+            failed(0, error)
+
+    def _release(self, member: _Member, number: int) -> None:
+        self._forget(member)
+        if not member.over.done():
+            member.over.set_result(number)
+
+    def _failed(self, member: _Member, error: BaseException) -> None:
+        self._forget(member)
+        if not member.over.done():
+            member.over.set_exception(_out_of_a_coroutine(error) if isinstance(error, StopIteration) else error)
+
+
+def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
+    replaced = RuntimeError("coroutine raised StopIteration")
+    replaced.__cause__ = error
+    return replaced
+
+
+def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return, by name, what makes the coroutine of each agent that is in a batch; the others wake for their rounds."""
+    settings = run.settings
+    observed = run.result.watch is not None or settings.viewer is not None
+    timed = run.loop.clock.speed < math.inf
+    special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
+    if not ENABLED or observed or timed or special or settings.faults or settings.compute is not None:
+        return {}
+    found: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
+    # Agents of one class, one right after the other: a batch has its turn after those before it.
+    alike = groupby(run.result.agents.items(), lambda item: (type(item[1]), has_own_method(item[1])))
+    for (kind, has_own), items in alike:
+        members = dict(items)
+        fits = not has_own and issubclass(kind, RoundAgent) and kind.run is RoundAgent.run
+        if fits and kind.batch(list(members.values())) is not None:
+            scheduler = RoundScheduler(run.shared)
+            found |= {name: partial(scheduler.run, agent) for name, agent in members.items()}
+    return found
