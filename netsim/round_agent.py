@@ -10,7 +10,7 @@ from netsim.agent import Agent
 from netsim.core import Frame, added
 from netsim.errors import AgentError, BadInput
 from netsim.transport.heard import Heard
-from netsim.wire.payloads import plain
+from netsim.wire.payloads import encodable
 
 __all__ = [
     "BatchRounds",
@@ -269,7 +269,7 @@ class _StateRounds(BatchRounds):
         for place, (agent, context) in enumerate(zip(self._agents, self._contexts, strict=True)):
             try:
                 number = -1 if context.captions is None else context.outbox.sent
-                context.outbox.broadcast("state", plain(agent.state), k, False)
+                context.outbox.broadcast("state", encodable(agent.state), k, False)
                 if number >= 0:
                     context.caption(number, None, agent.state)
             except Exception as error:
