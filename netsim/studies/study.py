@@ -44,7 +44,7 @@ class Figures(UserDict[str, Any]):
     """Figures by name: a function that draws one is called when the figure is first looked at."""
 
     def __getitem__(self, name: str) -> "Figure":
-        figure: Any = super().__getitem__(name)
+        figure: Figure | Callable[[], Figure] = super().__getitem__(name)
         if callable(figure):
             figure = self.data[name] = figure()
             _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
