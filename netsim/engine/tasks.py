@@ -26,7 +26,7 @@ __all__ = ["AgentTasks", "TaskOwner", "cancel", "detach", "owner_of", "ready_han
 
 UNAWAITED = " in a task that is never awaited"
 
-# A number has an agent's key above 12 bits of a count; together they are less than the 61 bits of a hash.
+# The hash of a task: the agent's key above a count of 12 bits, together below the 61 bits of a Python hash.
 _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
