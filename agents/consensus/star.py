@@ -143,7 +143,7 @@ class EF21(OverStar):
 
     The server sends θ; a client sends Q(∇R_i(θ) − g_i) and both ends add it to g_i, initially 0;  θ ← θ − η/N Σ_i g_i.
 
-    It needs a star; `BEER` sends the same differences on any graph. Q is any contraction (`TopK`, `Sign`, `Uniform`;
+    It needs a star; `BEER` sends similar differences on any graph. Q is any contraction (`TopK`, `Sign`, `Uniform`;
     not `QSGD` of few bits). For smooth costs it converges as fast as gradient descent up to a constant; under strong
     convexity or the Polyak-Łojasiewicz inequality it converges linearly, which error feedback (`ErrorFeedback`) with
     constant η does not.

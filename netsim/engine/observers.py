@@ -117,8 +117,8 @@ class Sampler:
 
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
-# The pause between two looks, in real seconds: at least _PAUSE, _SHARE times as long as the last look, but at most
-# _LONGEST, because a look takes longer the more has happened since the last one.
+# Limits of the pause between two looks, in real seconds, which is otherwise _SHARE times as long as the last look. At
+# most _LONGEST, because a look takes longer the more has happened since the last one.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
 # Real seconds without a row after which the viewer looks all the same.
 _WITHOUT_ROWS = 1.0
@@ -169,7 +169,7 @@ class View:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Look if the pause is over; the row just written has counted the arrivals."""
+        """Look, unless the pause since the last look goes on; arrivals are counted, because a row was just written."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -357,7 +357,7 @@ class Inspection:
             self.look(last=True)
 
     def look(self, last: bool = False) -> None:
-        """Call the inspection, and end the run if it returns True or raises."""
+        """Call the inspection, and end the run if the inspection returns True or raises."""
         self._seen = self._loop.now()
         try:
             self._over = self._inspect(self._agents, self._seen, last)

@@ -237,7 +237,7 @@ class Runtime:
         self.player.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent calls ``what`` where other processes, which run other agents, would not know."""
+        """Raise BadInput if an agent must not call ``what``, because the processes of other agents would not know."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 

@@ -134,7 +134,7 @@ class PendingFrame:
     late_at: float
     # The bits of each fragment, headers included.
     fragments: list[int]
-    # When (s) it began to wait for its next step, and the earliest time (s) at which its budget allows sending.
+    # The time (s) at which its current wait began, and the earliest time (s) at which its budget allows sending.
     since: float
     not_before: float
     # The links on which its outcome is still unknown.

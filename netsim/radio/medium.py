@@ -1,7 +1,7 @@
 """The shared radio medium: which nodes each transmission reaches; it builds the nodes and switches them on and off.
 
 In agent → outbox → link → inbox → agent this is the link. A frame's outcome is decided when its transmission ends;
-until then other transmissions may interfere with it. What happens for each frame is in `netsim.radio.mac`.
+until then other transmissions may interfere with it. `netsim.radio.mac` handles each frame.
 """
 
 import math

@@ -130,7 +130,7 @@ class Radio:
     max_sifs_bits : int
         A frame is short up to this many bits on the air: aMaxSifsFrameSize, 18 bytes, and 6 of preamble and length.
     acks : bool
-        Whether frames to one neighbour are acknowledged, and retransmitted without acknowledgement. Broadcasts are not.
+        Whether frames to one neighbour are acknowledged, and retransmitted if not. Broadcasts are never acknowledged.
     ack_bits : int
         An acknowledgement's bits on the air, its headers included.
     ack_wait : float, optional
