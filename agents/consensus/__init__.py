@@ -1,1 +1,1 @@
-"""Methods whose agents share a model round by round: batch, online, multi-kernel ones, and what all have in common."""
+"""Methods whose agents exchange models or gradients, and their base classes."""

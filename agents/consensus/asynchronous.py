@@ -1,4 +1,4 @@
-"""AD-PSGD: pairs of agents average whenever one of them has a gradient; nobody waits for a round."""
+"""AD-PSGD: two agents average their models whenever one has computed a gradient; no agent waits for a round."""
 
 import asyncio
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,41 +19,41 @@ from netsim.util.typing import Array
 
 @dataclass(eq=False, repr=False)
 class ADPSGD(Cited, netsim.Agent):
-    """AD-PSGD (Lian, Zhang, Zhang and Liu 2018, algorithm 1): asynchronous, by arrival.
+    """AD-PSGD: asynchronous SGD with pairwise averaging (Lian, Zhang, Zhang and Liu 2018, algorithm 1).
 
-    Over and over: read x̂ ← θ_i and compute ∇R_i(x̂), which takes a time of its own;  draw a neighbour j at random, and
-    both take the mean of θ_i and θ_j;  θ_i ← θ_i − η ∇R_i(x̂).
+    Repeat: x̂ ← θ_i; compute ∇R_i(x̂), which takes simulated time;  draw a neighbour j, and set θ_i and θ_j to their
+    mean;  θ_i ← θ_i − η ∇R_i(x̂).
 
-    i sends θ_i, and j answers at once with its θ_j and moves by half the difference; i moves by half the difference
-    when the answer comes, so the sum of both is kept also if others averaged with i meanwhile. A gradient takes the
-    network's compute times (``Network(…, compute=…)``), else ``seconds`` on average, log-normal with the standard
-    deviation ``spread`` of its logarithm. Agents stop when ``count`` rounds are over; rounds only tell them the time,
-    and are as long as those of a synchronous method on that network.
+    i sends θ_i; j replies with θ_j at once and moves by half the difference; i moves by half the difference when the
+    reply arrives, so θ_i + θ_j is kept even if other agents averaged with i meanwhile. A gradient takes the network's
+    compute time (``Network(…, compute=…)``), else a log-normal time with mean ``seconds`` and standard deviation
+    ``spread`` of its logarithm. Agents stop after ``count`` rounds, which only measure time here and are as long as
+    those of a synchronous method on that network.
 
-    It needs links both ways, no weights, and a cost with a gradient, which may be stochastic. Steps of one size end
-    beside the optimum, as those of `DPSGD`; agents that are faster count for more. A request that is lost is an average
-    less. If the answer is lost, j has moved and i has not, which moves the mean of all models a little: it forgets that
-    as it learns, so losses cost little. Nobody waits longer for an answer than ``patience``.
+    It needs links in both directions and a cost with a gradient, which may be stochastic, but no weights. With constant
+    η the limit is near the optimum only, as for `DPSGD`; faster agents count for more. A lost request skips one
+    average. After a lost reply j has moved and i has not, which shifts the mean of all models slightly; later gradient
+    steps undo the shift, so losses cost little. An agent waits at most ``patience`` for a reply.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient.
+        The agent's cost R_i, with its gradient.
     count : int
-        Number of rounds until it stops.
+        Number of rounds after which the agent stops.
     eta : float or schedule
-        Step size η > 0, by the agent's own number of steps.
+        Step size η > 0; a schedule is evaluated at the agent's number of steps.
     seconds : float
-        Mean time (s) that a gradient takes, on a network without compute times.
+        Mean time (s) of a gradient, on a network without compute times.
     spread : float
-        Standard deviation of its logarithm; 0: always the same.
+        Standard deviation of that time's logarithm; 0: constant time.
     patience : float
-        Longest time (s) to wait for an answer.
+        Maximum time (s) to wait for a reply.
 
     Attributes
     ----------
     theta : ndarray
-        θ_i, zeros at first. Replaced, never changed in place.
+        θ_i, initially zeros. Replaced by a new array, never modified in place.
     steps : int
         The number of gradient steps so far.
     """
@@ -84,7 +84,7 @@ class ADPSGD(Cited, netsim.Agent):
         working = asyncio.create_task(self._work())
         async for _ in self.rounds(self.count, keep_late=True):
             if working.done():
-                # It ends by an error only.
+                # The endless task is done only after an error, which result() raises.
                 working.result()
         working.cancel()
 
@@ -100,11 +100,11 @@ class ADPSGD(Cited, netsim.Agent):
             self.theta = self.theta - self.eta * gradient
 
     def _drawn(self) -> float:
-        """Return the time (s) of a gradient by the agent's own parameters."""
+        """Return a random time (s) of a gradient, from ``seconds`` and ``spread``."""
         return self.seconds * self.rng.lognormal(-0.5 * self.spread**2, self.spread)
 
     async def _average(self) -> None:
-        """Take the mean with a neighbour drawn at random, if its answer comes."""
+        """Average with a random neighbour, unless its reply times out."""
         other, sent = self.neighbors[int(self.rng.integers(len(self.neighbors)))], self.theta
         try:
             reply = await self.request(other, "model", sent, self.patience)
@@ -113,7 +113,7 @@ class ADPSGD(Cited, netsim.Agent):
         self.theta = self.theta + 0.5 * (self._state(reply) - sent)
 
     def answer(self, frame: Frame) -> Array:
-        """Return θ_j, and move half the way to the θ_i that asks."""
+        """Return θ_j as the reply, and move it halfway to the θ_i received."""
         before = self.theta
         self.theta = before + 0.5 * (self._state(frame) - before)
         return before

@@ -31,7 +31,7 @@ from netsim.util.typing import Array
 
 
 class Cost(Protocol):
-    """What an agent minimises. Methods may require further members: a gradient, a proximal step, samples."""
+    """A cost function to minimise. Methods may require further members: a gradient, a proximal step, samples."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
@@ -52,7 +52,7 @@ def asks(*methods: str) -> Callable[[Step], Step]:
 
 
 def check_cost(kind: type, cost: object, *asked: str) -> None:
-    """Raise BadInput unless a cost has the members that a class of agents asks for."""
+    """Raise BadInput unless a cost has the members that a class of agents requires."""
     missing = [name for name in asked if not hasattr(cost, name)]
     if missing:
         allowed = f"must have {' and '.join(asked)}, which {kind.__name__} asks for"
@@ -60,7 +60,7 @@ def check_cost(kind: type, cost: object, *asked: str) -> None:
 
 
 def _annotations(cls: type) -> Mapping[str, object]:
-    """Return the annotations of a class itself; since Python 3.14 they are evaluated when they are asked for."""
+    """Return a class's annotations without inherited ones; since Python 3.14 they are evaluated lazily."""
     if sys.version_info >= (3, 14):
         from annotationlib import Format, get_annotations
 
@@ -153,7 +153,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         self._is_beginning = True
         try:
             self.start()
-            # Made now, unless `start` has asked for it.
+            # Reading the attribute creates the sharing, unless `start` has read it already.
             self.sharing  # noqa: B018
         finally:
             del self._is_beginning
@@ -199,9 +199,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
         return self.theta
 
     def imbalance(self) -> dict[str, Array]:
-        """Return what adds up to zero over all agents while no frame is lost, by the column of studies that shows it.
+        """Return arrays whose sum over all agents is zero while no frame is lost, by their column in studies.
 
-        By default that is nothing.
+        Empty by default.
         """
         return {}
 
@@ -212,8 +212,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def start(self) -> None:
         """Prepare for the first round; called once the neighbours are known.
 
-        The sharing is made when this method first reads ``self.sharing``, or else after it. `outgoing` is called then,
-        so what that method needs may be set up here, before a base's `start` is called.
+        The sharing is created when this method first reads ``self.sharing``, or else after it returns. Creating it
+        calls `outgoing`, so a subclass must set up what `outgoing` needs before it calls a base's `start`.
         """
 
     def local_step(self) -> Array:
@@ -222,24 +222,24 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
-        """Return the new θ_i of several agents of this class, in their order, all at once; optional.
+        """Return the new θ_i of several agents of this class in one call, in their order; optional.
 
-        The result must be that of each agent's `local_step`, to the last bit, which stays what defines the method, and
-        is called where this returns None: then nothing may have changed. By default it does. The agents belong to one
-        network whose rounds they take part in. A subclass that overrides a method of the class does without.
+        The results must equal those of each agent's `local_step` to the last bit. After None, the default, each agent
+        takes its own local step, so nothing may have changed. The agents take part in the rounds of one network. It is
+        not used for a subclass that overrides a method of the class that defines it.
         """
         return None
 
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
-        """Do for several agents what the `after_sharing` beside this does, and return whether that was done."""
+        """Do the work of the same class's `after_sharing` for several agents; return whether it was done."""
         return False
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
-        """Return what takes agents of this class through their rounds at once; None: each does so in its own task.
+        """Return an object that runs the rounds of these agents at once, or None if each must run its own.
 
-        A `Sharing` of a user's may wait as it speaks, and so needs a task.
+        A user's `Sharing` may await while it speaks, and so needs a task.
         """
         makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
         if any(not maker.__module__.startswith("netsim.") for maker in makers):
@@ -273,9 +273,9 @@ def _nothing(agents: list[Any]) -> bool:
 
 
 class _Sharing:
-    """Reads as `SharingAgent.sharing` until the agent has one: makes it in `begin`, and is no attribute otherwise.
+    """The descriptor of `SharingAgent.sharing` before it is set: creates the sharing in `begin` only.
 
-    Otherwise a probe that looks for an agent's sharing would make it.
+    Elsewhere it raises AttributeError, so that a probe that reads the attribute does not create the sharing.
     """
 
     def __get__(self, agent: SharingAgent | None, owner: type[SharingAgent]) -> Any:
@@ -288,12 +288,12 @@ class _Sharing:
         return agent.sharing
 
 
-# Set after the class is made, for a dataclass would take it for the field's default.
+# Set after the class is created, because a dataclass would take it for the field's default.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
 class Weighted(SharingAgent):
-    """Base of the methods that weight their neighbours' states by ``weights``, depending on ``unheard``."""
+    """Base of the methods that weight their neighbours' states by ``weights``; ``unheard`` as in `Diffusion`."""
 
     weights: Mapping[Any, float]
     unheard: str
@@ -327,13 +327,13 @@ class Weighted(SharingAgent):
 
 
 class Proximal(SharingAgent):
-    """What exact local steps add to an agent: the cost's proximal step, factored anew when its quadratic changes."""
+    """Base of the methods with exact local steps; refactors the cost's matrix when its quadratic term changes."""
 
     cost: Any
     _argmin: Callable[[Array], Array]
 
     def start(self) -> None:
-        """Have nothing factored yet; a subclass that overrides `start` must call this method."""
+        """Discard the factors; a subclass that overrides `start` must call this method."""
         super().start()
         self._quadratic = math.nan
 
@@ -344,7 +344,7 @@ class Proximal(SharingAgent):
         return self._argmin(linear)
 
     def __getstate__(self) -> Any:
-        """Return what is pickled: all but the factors, which a run makes anew."""
+        """Return the state to pickle, without the factors, which a run computes again."""
         state = super().__getstate__()
         fields, *slots = state if isinstance(state, tuple) else (state,)
         fields = {name: value for name, value in fields.items() if name not in ("_argmin", "_quadratic")}
@@ -459,7 +459,7 @@ class Diffusion(Weighted):
     def combined(self, state: Array | None = None) -> Array:
         """Return ψ_i, which equals θ_i as long as no neighbour with a non-zero weight is known.
 
-        ``state`` is the agent's own part of it if what is shared is not θ_i.
+        ``state`` replaces θ_i as the agent's own term if the shared state is not θ_i.
         """
         state = self.theta if state is None else state
         own = self.weights[self.name]

@@ -1,7 +1,7 @@
 """Batch methods: CTA, DKLA and COKE (Xu, Wang, Chen and Tian, "COKE: communication-censored decentralized kernel
 learning", 2021; the first author's dissertation, ch. 2).
 
-Each agent has samples of its own, which never leave it, and the feature map in common; what neighbours share is θ.
+Each agent keeps its samples to itself. All agents use one feature map, and neighbours exchange θ.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class CTA(Diffusion):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents whose costs are least squares."""
+        """Return the new θ_i of agents with least-squares costs, or None if some agent has another cost."""
         return None if steps is None else steps.gradient_steps(agents)
 
 
@@ -52,7 +52,7 @@ class DKLA(Proximal, Dual):
     cost : Problem
         The agent's cost R_i.
     count, rho, censor, coder, coded_start
-        As in `Dual`. The local step's matrix is factored anew whenever ρ changes.
+        As in `Dual`. The local step's matrix is factored again whenever ρ changes.
     """
 
     paper = papers.COKE
@@ -65,7 +65,7 @@ class DKLA(Proximal, Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents whose costs are least squares."""
+        """Return the new θ_i of agents with least-squares costs, or None if some agent has another cost."""
         return None if steps is None else steps.quadratic_steps(agents)
 
 
@@ -73,5 +73,5 @@ class DKLA(Proximal, Dual):
 class COKE(DKLA):
     """DKLA with a censor (COKE, Algorithm 2): with h = θ_i − θ̂_i, broadcast only if ‖h‖ ≥ v·μᵏ (`Geometric`).
 
-    Its parameters are those of `DKLA`; without a censor it is DKLA.
+    Parameters as in `DKLA`, which it equals without a censor.
     """

@@ -1,4 +1,4 @@
-"""Censoring: an agent broadcasts only what is worth it. h = θ_i − θ̂_i is what changed since its last broadcast."""
+"""Censors decide in which rounds an agent broadcasts. h = θ_i − θ̂_i is the change since its last broadcast."""
 
 import math
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from netsim.util.typing import Vector
 
 
 class Censor(Protocol):
-    """Decides whether an agent speaks."""
+    """Decides in each round whether an agent broadcasts."""
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether to broadcast in round k = 1, 2, …
+        """Return whether to broadcast in round ``round_number``.
 
         Parameters
         ----------
         change, state : ndarray of shape (D,)
             h and θ_i.
         round_number : int
-            k.
+            The round k = 1, 2, …
         rng : numpy Generator
-            The agent's own.
+            The agent's generator.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Always:
-    """No censoring: every round is a broadcast."""
+    """No censoring: broadcast in every round."""
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return True."""
@@ -39,16 +39,16 @@ class Always:
 
 @dataclass(frozen=True)
 class Geometric:
-    """Speak if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; dissertation 3.20); v = 0 is no censoring.
+    """Broadcast if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; dissertation 3.20); v = 0: no censoring.
 
     Parameters
     ----------
     v : float
         Threshold before the first round, ≥ 0, in the units of θ, or of θ² if ``squared``.
     mu : float
-        Its decay per round, in [0, 1].
+        Decay of the threshold per round, in [0, 1].
     squared : bool
-        Compare ‖h‖₂² with the threshold in place of ‖h‖₂: v·μᵏ then acts as √v·(√μ)ᵏ does on the norm.
+        Compare ‖h‖₂² instead of ‖h‖₂ with the threshold, which equals comparing ‖h‖₂ with √v·(√μ)ᵏ.
     """
 
     v: float
@@ -61,7 +61,7 @@ class Geometric:
         check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂, or its square, is v·μᵏ at least."""
+        """Return whether ‖h‖₂, or its square, is at least v·μᵏ."""
         return _size(change, self.squared) >= self.threshold(round_number)
 
     def threshold(self, round_number: int) -> float:
@@ -71,16 +71,16 @@ class Geometric:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Speak if ‖h‖₂ ≥ v·k^(−μ) (dissertation 4.14).
+    """Broadcast if ‖h‖₂ ≥ v·k^(−μ) (dissertation 4.14).
 
     Parameters
     ----------
     v : float
         Threshold in the first round, ≥ 0, in the units of θ, or of θ² if ``squared``.
     mu : float
-        Exponent of its decay, ≥ 0.
+        Exponent of the threshold's decay, ≥ 0.
     squared : bool
-        Compare ‖h‖₂² with the threshold in place of ‖h‖₂.
+        Compare ‖h‖₂² instead of ‖h‖₂ with the threshold.
     """
 
     v: float
@@ -93,7 +93,7 @@ class PowerLaw:
         check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂, or its square, is v·k^(−μ) at least."""
+        """Return whether ‖h‖₂, or its square, is at least v·k^(−μ)."""
         return _size(change, self.squared) >= self.threshold(round_number)
 
     def threshold(self, round_number: int) -> float:
@@ -103,7 +103,7 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class Periodic:
-    """Speak in every m-th round: m, 2m, 3m, …"""
+    """Broadcast in every m-th round: m, 2m, 3m, …"""
 
     every: int
 
@@ -117,7 +117,7 @@ class Periodic:
 
 @dataclass(frozen=True)
 class AtRandom:
-    """Speak in a share ``rate`` of the rounds, drawn independently by each agent."""
+    """Broadcast with probability ``rate`` in each round, drawn independently by each agent."""
 
     rate: float
 
@@ -131,7 +131,7 @@ class AtRandom:
 
 @dataclass(frozen=True)
 class Relative:
-    """Speak if ‖h‖₂ ≥ share·‖θ_i‖₂, or ‖h‖₂² ≥ share·‖θ_i‖₂² if ``squared``: silent while the change is small."""
+    """Broadcast if ‖h‖₂ ≥ share·‖θ_i‖₂, or ‖h‖₂² ≥ share·‖θ_i‖₂² if ``squared``."""
 
     share: float
     squared: bool = False
@@ -140,22 +140,22 @@ class Relative:
         check.put(self, share=check.finite("share", self.share, low=0.0), squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂, or the same of the squares."""
+        """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂, or ‖h‖₂² ≥ share·‖θ_i‖₂²."""
         share = self.share if self.squared else self.share**2
         return bool(change @ change >= share * (state @ state))
 
 
 def _size(change: Vector, squared: bool) -> float:
-    """Return ‖h‖₂², or ‖h‖₂."""
+    """Return ‖h‖₂² if ``squared``, else ‖h‖₂."""
     square = float(change.dot(change))
     return square if squared else math.sqrt(square)
 
 
 def may_silence(censor: Censor, round_number: int) -> bool:
-    """Return whether in round k a censor may silence an agent that never spoke: one with θ̂_i = 0, so that h = θ_i.
+    """Return whether in round k a censor may silence an agent that never broadcast (θ̂_i = 0, so h = θ_i).
 
-    Where it may not, a neighbour that hears nothing knows that a frame was lost. Of a censor that is not of this module
-    nothing is known: it may.
+    If not, a neighbour that receives nothing knows that a frame was lost. True for a censor defined elsewhere, whose
+    rule is unknown.
     """
     match censor:
         case Always():

@@ -1,10 +1,9 @@
-"""Running sums in a few bits an element: whole numbers of a step Δ, of which only the last bits travel.
+"""Running sums in a few bits per element: integer multiples of a step Δ, sent modulo 2^m.
 
-θ̂_i = q_i Δ with whole numbers q_i, and S_i = Σ_k q_i, so both are known exactly or not at all. A receiver can guess
-them: q_n as it was, S_n grown by q_n for each round since. So they travel modulo 2^m, and it takes the numbers nearest
-to its guess that fit (`netsim.coders.Residues`). The sender chooses m in every round: it knows what a receiver guessed
-that missed up to ``reach`` of its last frames. One that missed more finds it out by the checksum, and asks for a whole
-frame.
+θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i. A receiver predicts both: q_n unchanged, S_n grown by q_n in each
+round since the last frame. It decodes residues modulo 2^m to the integers nearest to its prediction
+(`netsim.coders.Residues`). The sender chooses m in each round such that a receiver that missed up to ``reach`` of the
+last frames decodes correctly. A receiver that missed more detects this by the checksum, and requests a full frame.
 """
 
 from dataclasses import dataclass
@@ -23,28 +22,28 @@ from netsim.util import check
 from netsim.util.typing import Vector
 
 REPAIR = "repair"
-"""The kind of message that asks for a whole frame."""
+"""The kind of message that requests a full frame: one that is decoded without a prediction."""
 
 
 @dataclass(frozen=True)
 class CodedSums(Duals):
-    """`RunningSums` in whole numbers of a step Δ, modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
+    """`RunningSums` in integer multiples of a step Δ, modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
 
     Parameters
     ----------
     step : float
-        Δ in the end, in units of θ.
+        The final Δ, in units of θ.
     halvings : int
-        It begins 2^halvings times as large, and halves that often.
+        Δ starts 2^halvings times as large, and is halved ``halvings`` times.
     halve_every : int
         Rounds from one halving to the next.
     dither : bool
-        Round up or down at random, so that θ̂ is right on the average; else to the nearest.
+        Round up or down at random, so that θ̂ is unbiased; otherwise to the nearest integer.
     reach : int
-        A receiver that missed this many rounds in a row still understands the next frame.
+        A receiver that missed this many rounds in a row still decodes the next frame.
     sum_every : int
-        Rounds from one frame with S to the next; those between have θ̂ only. An agent's number of neighbours says in
-        which round it begins.
+        Rounds from one frame with S to the next; frames between carry θ̂ only. An agent's number of neighbours shifts
+        the rounds in which it sends S.
 
     Raises
     ------
@@ -73,7 +72,7 @@ class CodedSums(Duals):
             raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder of the method's own, or a penalty that changes with the round."""
+        """Raise BadInput for a coder other than `Exact`, a coded start, or a scheduled penalty."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
         if not isinstance(sending.coder, Exact):
@@ -82,11 +81,11 @@ class CodedSums(Duals):
             )
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return a sharing whose frames carry residues."""
+        """Return one agent's sharing, whose frames carry residues."""
         return CodedSharing(agent, size, sending, rho, self)
 
     def halvings_by(self, round_number: int) -> int:
-        """Return how often Δ has been halved when round k = 1, 2, … begins."""
+        """Return how many times Δ has been halved when round k = 1, 2, … begins."""
         return min((round_number - 1) // self.halve_every, self.halvings)
 
     def step_in(self, round_number: int) -> float:
@@ -95,10 +94,9 @@ class CodedSums(Duals):
 
 
 class CodedSharing(SummedSharing):
-    """A sharing in whole numbers: ``own`` and the copies are multiples of Δ, the sums S whole numbers of it.
+    """A sharing in integers: ``own`` and the copies are multiples of Δ; ``total`` and ``totals`` are S in units of Δ.
 
-    ``astray`` counts the frames that the checksum found to be misunderstood, ``repairs`` the whole frames sent on
-    request.
+    ``astray`` counts frames whose checksum showed a wrong prediction, ``repairs`` the full frames sent.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # q and S after each of the last rounds, in a ring whose last row is `_newest`; q = 0 before it began.
+        # A ring of q and S after each of the last rounds; `_newest` is its last row. Initially zeros.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
         self._newest = 0
         self._names = list(agent.neighbors)
@@ -128,7 +126,7 @@ class CodedSharing(SummedSharing):
         return np.asarray(q * self._step).reshape(self.own.shape)
 
     async def _begin_round(self, round_number: int) -> None:
-        """Go over to the round's step, and ask the misunderstood neighbours for a whole frame."""
+        """Change to the round's Δ, and request full frames from neighbours whose last frame failed its checksum."""
         before = self._way.halvings_by(self._round) if self._round else 0
         self._halve(self._way.halvings_by(round_number) - before)
         self._step = self._way.step_in(round_number)
@@ -145,12 +143,12 @@ class CodedSharing(SummedSharing):
     def _listens_in(self, round_number: int) -> bool:
         listens = super()._listens_in(round_number)
         if self._began == round_number > 1:
-            # No receiver can have guessed what it sends first.
+            # Send a full frame first: no receiver can predict the state of an agent that begins late.
             self._asked = True
         return listens
 
     async def _say(self, state: Vector, rho: float) -> bool:
-        """Broadcast the residues of q_i and, in its rounds, S_i."""
+        """Broadcast the residues of q_i and, every ``sum_every`` rounds, of S_i."""
         exact = state.ravel() / self._step
         if not np.abs(exact).max(initial=0.0) < 2.0**31:
             raise BadInput(f"vector = {np.abs(state).max():g}: must be below 2**31 steps of {self._step:g}")
@@ -203,7 +201,7 @@ class CodedSharing(SummedSharing):
         return super()._take_newer(frame, round_number, rho)
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Unwrap what a neighbour sent in this round; an older frame, in another step perhaps, is of no use."""
+        """Decode a neighbour's frame of this round; reject an older one, whose Δ may differ."""
         coded = frame.payload
         if not isinstance(coded, Residues) or coded.shape not in ((1, self._q.size), (2, self._q.size)):
             raise AgentError(f"{frame!r}: its payload must be residues of {self._q.size} numbers, not {coded!r:.60}")
@@ -219,7 +217,7 @@ class CodedSharing(SummedSharing):
         if len(found) == 2:
             self.totals[place] = found[1]
         else:
-            # In the rounds missed since q was heard it went, for all one knows, half the way; in this one all of it.
+            # Estimate S_n: q_n changed fully in this round, and halfway, on average, in the missed rounds before.
             moved = found[0] - guesses[0]
             if self._missed[place] > 1:
                 moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
@@ -230,7 +228,7 @@ class CodedSharing(SummedSharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Begin with the nearest whole numbers to the mean of what the neighbours sent."""
+        """Start from the rounded mean of the received q_n and S_n, and assume it for the other neighbours."""
         self._q = np.rint(self._of[places].mean(axis=0)).astype(np.int64)
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)

@@ -1,7 +1,7 @@
-"""How an ADMM method keeps its duals: as its paper adds them up, or so that they survive lost frames.
+"""Ways to maintain the duals of ADMM methods: accumulated as in the papers, or robust against lost frames.
 
-An option of every `Dual` method, not a method of its own: ``DKLA(…, duals=RunningSums())``. What it chooses is what
-neighbours tell one another, and how the dual follows from it.
+An option of every `Dual` method: ``DKLA(…, duals=RunningSums())``. It determines the content of frames, and how the
+dual is computed from them.
 """
 
 from abc import ABC, abstractmethod
@@ -15,12 +15,12 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 
 Rho = Callable[[], float]
-"""The penalty of the present round."""
+"""Returns the penalty ρ of the current round."""
 
 
 @dataclass(frozen=True)
 class Sending:
-    """When and in how many bits an agent speaks: its censor, its coder, and whether θ̂ begins as Q(0)."""
+    """An agent's censor and coder, and whether θ̂ starts as Q(0)."""
 
     censor: Censor
     coder: Coder
@@ -28,34 +28,34 @@ class Sending:
 
 
 class Duals(ABC):
-    """A way to keep the duals; frozen, so that all agents may be given one object."""
+    """Base class of the ways to maintain duals; frozen, so that all agents can share one object."""
 
     @abstractmethod
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder, or a penalty (is it a schedule?), that this way cannot have."""
+        """Raise BadInput for a coder, or a scheduled penalty, that these duals do not support."""
 
     @abstractmethod
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's end of the sharing, which also knows the next dual."""
+        """Return one agent's sharing, whose `Sharing.next_dual` computes the dual."""
 
 
 @dataclass(frozen=True)
 class Accumulated(Duals):
-    """As the papers have it: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n) with what was heard.
+    """Duals as in the papers: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n) with the states received.
 
-    A frame that is lost is charged to one end only, and Σ_i γ_i ≠ 0 from then on: the agents agree on another model.
+    A lost frame changes the dual at one end only, so Σ_i γ_i ≠ 0 from then on, and the agents agree on a biased model.
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Refuse nothing."""
+        """Accept every coder and penalty."""
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return the plain sharing."""
+        """Return one agent's `Sharing`."""
         return Sharing(agent, size, sending.censor, sending.coder, coded_start=sending.coded_start)
 
 
 def needs_states(way: Duals, sending: Sending) -> None:
-    """Raise BadInput unless the coder codes states as they are."""
+    """Raise BadInput unless the coder encodes states, not changes, and θ̂ starts as zeros."""
     name = type(way).__name__
     if not sending.coder.whole:
         coder = type(sending.coder).__name__
@@ -65,6 +65,6 @@ def needs_states(way: Duals, sending: Sending) -> None:
 
 
 def needs_constant(way: Duals, is_scheduled: bool) -> None:
-    """Raise BadInput for a penalty that changes with the round."""
+    """Raise BadInput for a scheduled penalty."""
     if is_scheduled:
         raise BadInput(f"rho = a schedule: must be a number with duals = {type(way).__name__}")

@@ -1,4 +1,4 @@
-"""A dual of its own for each edge: relaxed ADMM, which converges whatever share of its frames is lost.
+"""One dual variable per edge: relaxed ADMM, which converges whatever share of its frames is lost.
 
 Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy networks via relaxed Peaceman-Rachford
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
@@ -21,11 +21,11 @@ from netsim.util.typing import Vector
 
 @dataclass(frozen=True)
 class EdgeDuals(Duals):
-    """One message to each neighbour: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni), where n sends 4ρ θ_n − z_ni to i.
+    """Duals per edge: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni), where n sends 4ρ θ_n − z_ni to i.
 
-    The dual is γ_i = 2ρ d_i θ_i − Σ_n z_in. What is lost leaves z_in as it was, at one end of one edge; nothing has to
-    add up, so there is nothing that a loss could unbalance. With α = ½ and ideal links it is `Accumulated`, round for
-    round. A frame is for one neighbour only: d_i transmissions a round in place of one.
+    The dual is γ_i = 2ρ d_i θ_i − Σ_n z_in. A lost frame leaves z_in unchanged at one end of one edge; no sum over the
+    agents must be kept, so a loss does no lasting harm. With α = ½ and ideal links it equals `Accumulated` in every
+    round. Each neighbour gets its own frame: d_i transmissions a round instead of one.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class EdgeDuals(Duals):
         check.put(self, relaxation=alpha)
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder of changes, or a penalty that changes with the round."""
+        """Raise BadInput for a coder of changes, a coded start, or a scheduled penalty."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return a sharing that sends to each neighbour apart."""
+        """Return one agent's sharing, which sends each neighbour its own frame."""
         return EdgeSharing(agent, size, sending, rho, self.relaxation)
 
 
@@ -60,13 +60,13 @@ class EdgeSharing(Sharing):
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho, self._alpha = rho, alpha
         self._sent = self._start
-        # Copies of the neighbours' states are not what is shared: there are none.
+        # No copies of the neighbours' states, because frames carry edge variables.
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Send to each neighbour, unless censored."""
+        """Send 4ρ θ_i − z_in to each neighbour n, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
@@ -81,18 +81,18 @@ class EdgeSharing(Sharing):
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Take in each neighbour's last frame."""
+        """Update z_in from each neighbour's last frame."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
             self._ever.add(name)
 
     def heard(self, neighbor: object) -> bool:
-        """Return whether a neighbour was ever heard."""
+        """Return whether any frame of a neighbour was ever received."""
         return neighbor in self._ever
 
     def sum_of_copies(self) -> Vector:
-        """Return d_i θ_i: each z_in holds its neighbour's share."""
+        """Return d_i θ_i in place of Σ_n θ_n: the dual holds the neighbours' states through z_in."""
         return len(self.edges) * self.own
 
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:

@@ -1,7 +1,7 @@
-"""Local steps of sampled clients around a server: FedAvg and SCAFFOLD.
+"""Federated methods with sampled clients around a server: FedAvg and SCAFFOLD.
 
-A round is down and up: the server sends to the clients that it drew, and a client answers as soon as it hears it, so
-two latencies must be shorter than a round.
+In a round the server sends to the sampled clients and each replies at once, so a round must be longer than two
+latencies.
 """
 
 from collections.abc import Hashable, Mapping
@@ -23,27 +23,27 @@ from netsim.util.typing import Array
 
 @dataclass(eq=False, repr=False)
 class FedAvg(OverStar):
-    """FedAvg: clients drawn at random take τ local steps each, and the server takes their mean (McMahan et al. 2017).
+    """FedAvg: sampled clients take τ local steps each, and the server averages the results (McMahan et al. 2017).
 
     The server draws a set S of agents and sends them θ;  i ∈ S: y ← θ, τ times y ← y − η ∇R_i(y), sends y;
-    θ ← the mean of the y_i that came. Algorithm 1 of the paper, with agents of equal weight.
+    θ ← mean of the y_i received. Algorithm 1 of the paper, with equal weights.
 
-    The server has data, too, and may be drawn; that takes no message. What it draws is a function of the network's seed
-    and its name. It needs a star and a cost with a gradient, which may be stochastic. With τ > 1 and costs that differ
-    it ends beside the optimum. A lost frame is a client less in this round, and leaves nothing behind.
+    The server has data, too, and may be in S, without a message. S is a function of the network's seed and the server's
+    name. The graph must be a star; the cost needs a gradient, which may be stochastic. With τ > 1 and different costs
+    the limit is near the optimum only. A lost frame removes one client from one round, without lasting effect.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, the server's, too, of which it needs the gradient.
+        The cost R_i of the agent, server or client, with its gradient.
     eta : float or schedule
         Step size η of the local steps.
     tau : int
         Number τ of local steps.
     share : float
-        The share of agents that are drawn in a round, in (0, 1]; at least one is.
+        The share of agents in S, in (0, 1]; S has at least one.
     count, server, coder
-        As in `OverStar`; the coder must code states (`Exact`, `Float`).
+        As in `OverStar`; the coder must encode states (`Exact`, `Float`).
     """
 
     paper = papers.FEDAVG
@@ -80,7 +80,7 @@ class FedAvg(OverStar):
                 await self._take_part(k)
 
     def down(self) -> Array:
-        """Return what the server sends: θ."""
+        """Return the server's message: θ."""
         return self.theta
 
     @asks("gradient")
@@ -92,27 +92,27 @@ class FedAvg(OverStar):
         return y
 
     def up(self, heard: Array) -> Array:
-        """Return what a client answers to what it heard."""
+        """Return a client's reply to the server's message, y."""
         self.theta = heard
         return self.local_step()
 
     def after_round(self, answers: Mapping[Hashable, Array]) -> Array:
-        """Return the server's new model, given what came of those that were drawn."""
+        """Return the server's new model from the replies received."""
         return np.mean(list(answers.values()), axis=0) if answers else self.theta
 
     def _draw(self) -> list[Hashable]:
-        """Return the agents of a round, in the order of the graph."""
+        """Return the set S: the server first, the others in the order of its neighbours."""
         everyone = [self.server, *self.neighbors]
         size = max(1, round(self.share * len(everyone)))
         return [everyone[place] for place in sorted(self.rng.choice(len(everyone), size, replace=False).tolist())]
 
     def _answers(self, heard: dict[Hashable, Array], drawn: list[Hashable]) -> dict[Hashable, Array]:
-        """Return the answers in the order in which the agents were drawn, with the server's own."""
+        """Return the replies in the order of ``drawn``, with the server's own result if it is in S."""
         found = heard | ({self.server: self.up(self.down())} if self.server in drawn else {})
         return {name: found[name] for name in drawn if name in found}
 
     async def _answer(self, k: int) -> None:
-        """Answer the server once it is heard."""
+        """Reply to the server's message."""
         frame = await self.inbox.get()
         await self.send(self.server, "update", self._coded(self.up(self._values(frame))))
 
@@ -128,25 +128,24 @@ class SCAFFOLD(FedAvg):
     """SCAFFOLD: FedAvg whose local steps are corrected by control variates (Karimireddy et al. 2020, algorithm 1).
 
     The server sends (θ, c);  i ∈ S: y ← θ, τ times y ← y − η (∇R_i(y) − c_i + c);  c_i⁺ = c_i − c + (θ − y)/(τ η)
-    (option II), and sends both;  θ ← θ + mean(y_i − θ);  c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. It finds the optimum with
-    steps of one size.
+    (option II), sends y and c_i⁺ − c_i;  θ ← θ + mean(y_i − θ);  c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η it
+    converges to the optimum.
 
-    As published, clients send c_i⁺ − c_i: a client whose answer is lost has moved its c_i, and the server's c has not,
-    for good, so the limit is biased by any loss. ``resends_state``: they send c_i⁺ itself, and the server keeps a table
-    of them, whose mean is c. What is lost is then made good when that client is next heard, and the limit is exact. On
-    ideal links the two are the same.
+    As published, a lost reply changes c_i at the client but never c at the server, so any loss biases the limit. With
+    ``resends_state`` clients send c_i⁺, and the server keeps a table of them, whose mean is c. A client's next reply
+    then makes up for the loss, and the limit is exact. On ideal links both are the same.
 
     Parameters
     ----------
     resends_state : bool
-        Whether clients send c_i⁺ itself.
+        Whether clients send c_i⁺ instead of c_i⁺ − c_i.
     cost, count, eta, tau, share, server, coder
         As in `FedAvg`.
 
     Attributes
     ----------
     control : ndarray
-        c_i; c at the server, whose own c_i is ``own_control``.
+        c_i at a client, c at the server; the server's own c_i is ``own_control``.
     """
 
     paper = papers.SCAFFOLD
@@ -162,21 +161,21 @@ class SCAFFOLD(FedAvg):
         super()._forget()
         self.control = np.zeros_like(self.theta)
         self.own_control = np.zeros_like(self.theta)
-        # What the server holds of each client's c_i.
+        # At the server, the last known c_i of each agent.
         self._table: dict[Hashable, Array] = {}
 
     def imbalance(self) -> dict[str, Array]:
-        """Return c_i, less N c at the server."""
+        """Return c_i; at the server c_i − N c."""
         if not self.is_server:
             return {"dual_residual": self.control}
         return {"dual_residual": self.own_control - (1 + len(self.neighbors)) * self.control}
 
     def down(self) -> Array:
-        """Return θ and c, one after the other along the first axis."""
+        """Return θ and c, concatenated along the first axis."""
         return np.concatenate([self.theta, self.control])
 
     def up(self, heard: Array) -> Array:
-        """Return y and what the server needs of c_i⁺, one after the other along the first axis."""
+        """Return y and c_i⁺ − c_i (or c_i⁺), concatenated along the first axis."""
         self.theta, control = heard[: len(self.theta)], heard[len(self.theta) :]
         before = self.own_control if self.is_server else self.control
         y = self.theta

@@ -1,7 +1,7 @@
-"""Methods of gradient steps and averaging with a symmetric, doubly stochastic W: D-PSGD, EXTRA and PG-EXTRA.
+"""Gradient methods with averaging by a symmetric, doubly stochastic W: D-PSGD, EXTRA and PG-EXTRA.
 
-A step of each takes one gradient, which may be stochastic. D-PSGD ends near the optimum, the others reach it with steps
-of one size, because they learn in a dual what averaging and the agents' own gradients leave between them.
+Each step takes one gradient, which may be stochastic. With constant η the limit of D-PSGD is near the optimum only; the
+others reach it, because a dual variable cancels each agent's own gradient there.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,13 +21,13 @@ class DPSGD(Diffusion):
     """Decentralized parallel SGD: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) (Lian et al. 2017, algorithm 1).
 
     With full gradients it is decentralized gradient descent (Nedić and Ozdaglar 2009); unlike `CTA` it takes the
-    gradient at θ_i, not at the mean ψ_i. Agents whose costs differ end at a distance from the optimum that grows with
-    η. Frames carry θ. Lost frames keep no trace: the distance stays what it is, also with 30 % of them lost.
+    gradient at θ_i, not at the mean ψ_i. If the agents' costs differ, the distance of the limit from the optimum grows
+    with η. Frames carry θ. Losses have no lasting effect: the distance is the same with 30 % of the frames lost.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient (stochastic, if it likes).
+        The agent's cost R_i, with its gradient, which may be stochastic.
     count, eta, weights, unheard, censor, coder
         As in `Diffusion`.
     """
@@ -45,18 +45,18 @@ class DPSGD(Diffusion):
 class EXTRA(Diffusion):
     """EXTRA: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) − q_i; q_i ← q_i + ½(θ_i − Σ_n w_in θ_n) (Shi et al. 2015, algorithm 1).
 
-    Both right-hand sides have the θ of the round before; q_i begins at 0. It is the paper's recursion, with
-    W̃ = (I + W)/2, summed over the rounds, and finds the optimum of all with steps of one size η < 2 λ_min(W̃)/L, L the
-    largest curvature. The q_i of all agents sum to zero as long as no frame is lost.
+    Both right-hand sides use the θ of the previous round; q_i starts at 0. It is the paper's recursion, with
+    W̃ = (I + W)/2, summed over the rounds. With constant η < 2 λ_min(W̃)/L, L the largest curvature, it converges to the
+    optimum of Σ R_i. The q_i of all agents sum to zero while no frame is lost.
 
-    Frames carry θ. A lost frame moves q_i at one end only, for good: the agents then agree on a biased model, with 1 %
-    of the frames lost as with 30 %. ``Link(reliability="ack")`` keeps it exact. Coded changes keep it exact, too: q_i
-    sums what is known of the states at both ends.
+    Frames carry θ. A lost frame changes q_i at one end only, for good, so the agents agree on a biased model, whether
+    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. A coder of changes keeps it
+    exact, too, because q_i sums the states θ̂ that both ends know.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient.
+        The agent's cost R_i, with its gradient.
     count, eta, weights, unheard, censor, coder
         As in `Diffusion`.
 
@@ -80,7 +80,7 @@ class EXTRA(Diffusion):
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return θ_i + p_i − η ∇R_i(θ_i) − q_i with p_i = Σ_n w_in (θ_n − θ_i), and take ½p_i off q_i."""
+        """Return θ_i + p_i − η ∇R_i(θ_i) − q_i with p_i = Σ_n w_in (θ_n − θ_i), and set q_i ← q_i − ½p_i."""
         pull, dual = self.pull(), self.dual
         self.dual = dual - 0.5 * pull
         return self.theta + pull - self.eta * self.cost.gradient(self.theta) - dual
@@ -88,17 +88,17 @@ class EXTRA(Diffusion):
 
 @dataclass(eq=False, repr=False)
 class PGEXTRA(EXTRA):
-    """EXTRA for R_i = s_i + r_i with an edge: θ_i ← prox_ηr(z_i), z_i the right-hand side of `EXTRA` with ∇s_i.
+    """EXTRA for R_i = s_i + r_i, r_i nonsmooth: θ_i ← prox_ηr(z_i), z_i the right-hand side of `EXTRA` with ∇s_i.
 
     Shi, Ling, Wu and Yin 2015, "A proximal gradient algorithm for decentralized composite optimization", algorithm 1,
-    with W̃ = (I + W)/2. Without r_i it is EXTRA. Frames, weights and what losses do are those of `EXTRA`.
+    with W̃ = (I + W)/2. Without r_i it is EXTRA. Frames, weights and the effect of losses are as in `EXTRA`.
 
     Parameters
     ----------
     nonsmooth : Nonsmooth
         r_i, by its proximal step prox_ηr(z) = argmin r(θ) + ‖θ − z‖²/(2η), such as `L1`.
     cost : Problem
-        s_i, the smooth part, of which it needs the gradient.
+        s_i, the smooth part, with its gradient.
     count, eta, weights, unheard, censor, coder
         As in `Diffusion`.
     """

@@ -1,4 +1,4 @@
-"""Gossip of coded states: agents draw near to what their neighbours are known to have."""
+"""Gossip over coded states: agents move towards their copies of the neighbours' states."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -22,7 +22,7 @@ class Gossip(Weighted):
     weights : mapping
         w_in of each neighbour, by name: a row of a symmetric, doubly stochastic matrix.
     unheard : {"kept", "dropped"}
-        As in `Diffusion`: of a neighbour not heard in this round its last θ̂_n counts, or nothing.
+        As in `Diffusion`: whether the last θ̂_n of a neighbour not heard in this round counts.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -40,10 +40,10 @@ class CHOCO(Gossip):
     """CHOCO-SGD: gradient steps, and gossip of coded changes (Koloskova, Stich and Jaggi 2019, algorithm 2).
 
     θ_i ← θ_i − η ∇R_i(θ_i); broadcast Q(θ_i − θ̂_i), which both ends add to θ̂_i; θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i).
-    Any coder that is right on average, or at least shrinks what is left, will do; γ is the smaller the coarser it is.
+    Q may be unbiased or a contraction; a coarser Q needs a smaller γ.
 
-    A coded change that is lost stays missing from a copy of θ̂_i, so that from 1 % of lost frames on the models end
-    elsewhere. With ``Link(reliability="ack")`` they end as without loss, with "nack" and "keyframe" nearly so.
+    A lost change stays missing from a copy of θ̂_i, so 1 % of lost frames already biases the models. With
+    ``Link(reliability="ack")`` the result is as without loss, with "nack" and "keyframe" nearly so.
 
     Parameters
     ----------
@@ -65,5 +65,5 @@ class CHOCO(Gossip):
         return self.theta - self.eta * self.cost.gradient(self.theta)
 
     def after_sharing(self) -> None:
-        """Draw near: θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i)."""
+        """Gossip: θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i)."""
         self.theta = self.theta + self.gamma * self.pull()

@@ -18,10 +18,10 @@ from netsim.util.typing import Array, Vector
 
 
 class DampedSharing(Sharing):
-    """A sharing against states H that move by a part of each change only: H ← (1 − α) H + α θ̂ after each round.
+    """A sharing of changes against slowly moving states H: H ← (1 − α) H + α θ̂ after each round.
 
-    The change that is coded is θ_i − H_i, and θ̂_i = H_i + Q(θ_i − H_i). After the exchange ``own`` and ``copies`` hold
-    the θ̂ of this agent and of its neighbours.
+    The coded change is θ_i − H_i, and θ̂_i = H_i + Q(θ_i − H_i). After the exchange ``own`` and ``copies`` hold the θ̂
+    of this agent and of its neighbours.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, alpha: float) -> None:
@@ -30,7 +30,7 @@ class DampedSharing(Sharing):
         self._hidden, self._hidden_copies = self.own, self.copies.table.copy()
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Let H move, and broadcast the change from it."""
+        """Update H, and broadcast the coded change from it."""
         self.own = self._hidden = self._hidden + self._alpha * (self.own - self._hidden)
         self._hidden_copies += self._alpha * (self.copies.table - self._hidden_copies)
         self.copies.table[...] = self._hidden_copies
@@ -43,24 +43,24 @@ class LEAD(Gossip):
 
     Y_i = θ_i − η ∇R_i(θ_i) − η D_i;  Ŷ_i = H_i + Q(Y_i − H_i);  H_i ← (1 − α) H_i + α Ŷ_i, at i and in its
     neighbours' copies alike;  D_i ← D_i + γ/(2η) Σ_n w_in (Ŷ_i − Ŷ_n);  θ_i ← θ_i − η ∇R_i(θ_i) − η D_i with the new
-    D_i and the gradient of before. H and D begin at 0, and θ_i at −η ∇R_i(0).
+    D_i and the same gradient. H and D start at 0, θ_i at −η ∇R_i(0).
 
-    Frames carry Q(Y − H). With Q exact and γ = 1 it is NIDS. The paper has α = ½, γ = 1 and any unbiased Q. A biased
-    one that shrinks what is left (`Uniform`) does as well from 2 bits; `TopK` needs small γ and α. With constant η it
-    converges linearly to the optimum of all, however much their data differ.
+    Frames carry Q(Y − H). With Q exact and γ = 1 it is NIDS. The paper uses α = ½, γ = 1 and any unbiased Q. A biased
+    contraction (`Uniform`) of 2 bits or more works as well; `TopK` needs small γ and α. With constant η it converges
+    linearly to the optimum, however much the agents' data differ.
 
-    A difference that is lost stays missing from a copy of H, and D_i moves at one end only: 1 % of lost frames ruins
-    it, though the agents still agree, on a model far from all that is right. ``Link(reliability="ack")``, which
-    acknowledges each difference on each link, keeps it exact. The D_i of all agents sum to zero while nothing is lost.
+    A lost difference stays missing from a copy of H, and changes D_i at one end only: with 1 % of the frames lost the
+    agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each difference on
+    each link, keeps the limit exact. The D_i of all agents sum to zero while no frame is lost.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient (stochastic, if it likes).
+        The agent's cost R_i, with its gradient, which may be stochastic.
     eta : float or schedule
         Step size η > 0, at most about 2/L, L the largest curvature.
     alpha : float
-        How far H moves towards Ŷ, in (0, 1].
+        Step α of H towards Ŷ, in (0, 1].
     count, gamma, weights, censor, coder, unheard
         As in `Gossip`.
 
@@ -88,7 +88,7 @@ class LEAD(Gossip):
         self.dual = np.zeros_like(self.theta)
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing against H."""
+        """Return a `DampedSharing`."""
         sending = Sending(self.censor, self.coder, self.coded_start)
         return DampedSharing(self, self.theta.shape, sending, self.alpha)
 
@@ -107,6 +107,6 @@ class LEAD(Gossip):
         return self.theta - self.eta * self.cost.gradient(self.theta) - self.eta * self.dual
 
     def after_sharing(self) -> None:
-        """Update the dual; θ_i = Y_i − η (D_i⁺ − D_i)."""
+        """Update D_i, and set θ_i = Y_i − η (D_i⁺ − D_i)."""
         before, self.dual = self.dual, self.dual - self.gamma / (2.0 * self.eta) * self.pull()
         self.theta = self.theta - self.eta * (self.dual - before)

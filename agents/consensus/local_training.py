@@ -1,7 +1,7 @@
-"""Relaxed ADMM with exact local steps, and LT-ADMM, which takes a few gradient steps in their place.
+"""Relaxed ADMM with exact local steps, and LT-ADMM with a few gradient steps instead.
 
-Each link has a variable z_in at either end, and one message for each direction. Nothing has to add up over the network,
-so a lost message costs time and no more.
+Each link has a variable z_in at each end, and one message per direction and round. No sum over the network must be
+kept, so a lost message only costs time.
 """
 
 from collections.abc import Hashable, Sequence
@@ -29,21 +29,20 @@ from netsim.util.typing import Array, Vector
 class RelaxedADMM(Proximal):
     """Relaxed ADMM (Bastianello, Todescato, Carli and Schenato 2018, algorithm R-ADMM).
 
-    θ_i = argmin R_i(θ) − (Σ_n z_in)ᵀθ + (ρ d_i/2)‖θ‖²; send 2ρ θ_i − z_in to each neighbour n;  with what n sent,
+    θ_i = argmin R_i(θ) − (Σ_n z_in)ᵀθ + (ρ d_i/2)‖θ‖²; send 2ρ θ_i − z_in to each neighbour n;  from n's message,
     z_in ← (1 − α) z_in + α (2ρ θ_n − z_ni).
 
-    It needs no weights. A message that is lost leaves z_in as it was, so the limit is exact whatever share is lost. A
-    frame is for one neighbour only: d_i transmissions a round. It is `DKLA` with `EdgeDuals` and a penalty half as
-    large.
+    It needs no weights. A lost message leaves z_in unchanged, so the limit is exact whatever share is lost. Each
+    neighbour gets its own frame: d_i transmissions a round. It equals `DKLA` with `EdgeDuals` and half the penalty.
 
-    A coder of states (`Exact`, `Float`) codes each message by itself. Any other codes its difference from what the
-    neighbour is known to have: frames carry three small numbers by which it tells what came, so a lost frame, or a lost
-    acknowledgement, is no harm either (`KnownEdges`).
+    A coder of states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes the difference from a
+    message that the neighbour is known to have (`KnownEdges`): frames then also carry three integers that number and
+    acknowledge messages, so lost frames and acknowledgements do no harm.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the proximal step.
+        The agent's cost R_i, with its proximal step.
     rho : float or schedule
         Penalty ρ > 0.
     relaxation : float
@@ -100,15 +99,15 @@ class LTADMM(RelaxedADMM):
 
     φ ← θ_i;  τ times φ ← φ − η ∇R_i(φ) − β (ρ d_i θ_i − Σ_n z_in);  θ_i ← φ;  messages and z as in `RelaxedADMM`.
 
-    The second term has the θ_i of the round before in all τ steps, as in the implementation of one of the paper's
-    authors (decent-bench, LT_ADMM). A gradient may be stochastic; then θ_i stays in a neighbourhood of the optimum. It
-    needs no weights, and lost messages leave the limit exact. Coded messages travel as in `RelaxedADMM`; that is not
-    the compressed form of the authors (LT-ADMM-CC, arXiv 2508.15509), which codes θ and z apart.
+    The second term uses the θ_i of the previous round in all τ steps, as in the implementation of one of the paper's
+    authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. It needs no
+    weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of the
+    authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient (stochastic, if it likes).
+        The agent's cost R_i, with its gradient, which may be stochastic.
     eta : float or schedule
         Step size η > 0 of the local steps.
     beta : float or schedule
@@ -140,11 +139,11 @@ class LTADMM(RelaxedADMM):
 
 
 class KnownEdges(EdgeSharing):
-    """An `EdgeSharing` that codes the difference of each message from one that its receiver is known to have.
+    """An `EdgeSharing` that encodes each message's difference from a base message that its receiver is known to have.
 
-    A frame holds [its number, the number of the message that it builds on, the number of the last frame heard from the
-    receiver, Q(message − that message)]. The third acknowledges: from then on the other end builds on that one. Both
-    ends keep messages that may still be built on; 0 is the zero vector, which both have from the beginning.
+    A frame holds [its number, the base's number, the number of the last frame heard from the receiver,
+    Q(message − base)]. The third acknowledges that frame, which becomes the other end's base. Both ends keep the
+    messages that may still be a base; number 0 is the zero vector, which both have from the start.
     """
 
     def __init__(
@@ -152,12 +151,12 @@ class KnownEdges(EdgeSharing):
     ) -> None:
         super().__init__(agent, size, sending, rho, alpha)
         self._number = 0
-        # By neighbour: messages sent and messages heard, by their numbers, oldest first.
+        # By neighbour, the messages sent and those received, by number, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Send to each neighbour, unless censored."""
+        """Send the coded 4ρ θ_i − z_in to each neighbour n, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
@@ -170,7 +169,7 @@ class KnownEdges(EdgeSharing):
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     async def _send(self, name: Hashable, message: Vector) -> bool:
-        """Send a message to a neighbour; return whether the link took it."""
+        """Send a message to a neighbour; return whether the link accepted it."""
         mine = self._mine[name]
         base, known = next(iter(mine.items()))
         coded = self._coder.encode(message - known, self._rng)
@@ -180,7 +179,7 @@ class KnownEdges(EdgeSharing):
         return taken
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Take in each neighbour's last frame."""
+        """Update z_in and the base messages from each neighbour's last frame."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             number, base, heard, coded = _parts_of(frame, self.own.shape)
             mine, theirs = self._mine[name], self._theirs[name]
@@ -195,7 +194,7 @@ class KnownEdges(EdgeSharing):
 
 
 def _parts_of(frame: Frame, shape: tuple[int, ...]) -> tuple[int, int, int, Any]:
-    """Return the parts of a frame; raises AgentError if its payload is something else."""
+    """Return the four parts of a frame's payload; raise AgentError for another payload."""
     payload = frame.payload
     if type(payload) is list and len(payload) == 4:
         number, base, heard, coded = payload

@@ -1,9 +1,9 @@
-"""Online multi-kernel learning: a model for each of P kernels, and weights that tell which kernels to believe.
+"""Online multi-kernel learning: a model for each of P kernels, and weights that favour kernels with small losses.
 
 Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023: agents gossip coded changes of
 hidden states that their neighbours know, on any connected graph (`GossipOMKL`). With one kernel that is the method of
 Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and gossip algorithms with compressed communication",
-2019. `CompleteOMKL` is their benchmark, in which all agents hear all models and losses: Shen, Karimi-Bidhendi
+2019. `CompleteOMKL` is the paper's benchmark, in which all agents receive all models and losses: Shen, Karimi-Bidhendi
 and Jafarkhani, "Distributed and quantized online multi-kernel learning", 2021.
 """
 
@@ -30,9 +30,9 @@ from netsim.util.typing import Array, Vector
 
 
 class KernelWeights:
-    """The kernels' weights: w_p ← w_p exp(−η L_p), at first all the same (eqs. 8, 9).
+    """The kernels' weights: w_p ← w_p exp(−η L_p), initially equal (eqs. 8, 9).
 
-    Kept as logarithms, for the weight of a bad kernel soon is too small a number.
+    Stored as logarithms, because the weight of a bad kernel soon underflows.
     """
 
     def __init__(self, kernels: int) -> None:
@@ -44,12 +44,12 @@ class KernelWeights:
         return _normalised(self._logarithms)
 
     def learn(self, costs: Vector, eta: float) -> None:
-        """Lower the weights by what the kernels lost, shape (P,), with step η."""
+        """Update the weights with the kernels' losses, shape (P,), and step η."""
         self._logarithms = self._logarithms - eta * costs
 
 
 def _normalised(logarithms: Vector) -> Vector:
-    """Return the weights w̄_p, of one agent or in each row."""
+    """Return the weights w̄_p from logarithms of w_p, for one agent or for each row."""
     weights = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
     normalised: Vector = weights / weights.sum(axis=-1, keepdims=True)
     return normalised
@@ -63,13 +63,12 @@ class GossipOMKL(Gossip):
     predict with θ'_p and w̄_p; w_p ← w_p exp(−η L_p(θ'_p)); θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i); broadcast
     q_p = Q(θ_p − h_i); h ← h + q at both ends; θ'_p = θ_p − η ∇L_p(θ_p) (algorithm 1 of Ortega and Jafarkhani).
 
-    The paper leaves two things open. It writes the losses of its lines 4 and 6 as those of θ_p,t, which only line 8
-    computes: here they are taken at the newest models there are, θ'_p of the round before. And line 5 updates the
-    weights before line 6 predicts: here, as its eqs. 8 and 9 have it, the prediction is made with the weights from
-    before the sample, which has not been seen.
+    Two details differ from the paper's listing. Its lines 4 and 6 use losses of θ_p,t, which only line 8 computes: here
+    they are losses of the newest models, θ'_p of the previous round. Its line 5 updates the weights before line 6
+    predicts: here, as in its eqs. 8 and 9, the prediction uses the weights from before the sample.
 
-    A neighbour that a censor has kept silent so far takes part with h_n = 0, which all know (line 1). One that
-    was never heard for another reason, as far as that can be told, is left out (`Sharing.known`).
+    A neighbour that its censor may have silenced so far counts with h_n = 0, the initial state (line 1). One whose
+    frames must have been lost so far is left out (`Sharing.known`).
 
     Parameters
     ----------
@@ -85,9 +84,9 @@ class GossipOMKL(Gossip):
     Attributes
     ----------
     theta : ndarray of shape (P, K)
-        θ_p after the gossip, one a row.
+        θ_p after the gossip, one per row.
     model : ndarray of shape (P, K)
-        θ'_p after learning, which predicts. Replaced, never changed in place.
+        θ'_p after the gradient step, used to predict. Replaced by a new array, never modified in place.
     kernel_weights : KernelWeights
         w̄_p.
     """
@@ -105,17 +104,17 @@ class GossipOMKL(Gossip):
         self.kernel_weights = KernelWeights(self.cost.kernels)
 
     def local_step(self) -> Vector:
-        """Predict, learn the weights, and return θ'_p + γ Σ_n w'_in (h_n − h_i)."""
+        """Predict, update the weights, and return θ'_p + γ Σ_n w'_in (h_n − h_i)."""
         self.kernel_weights.learn(self.cost.draw(self.model, self.kernel_weights.values), self.eta)
         return self.model + self.gamma * self.pull()
 
     def after_sharing(self) -> None:
-        """Learn: θ'_p = θ_p − η ∇L_p(θ_p)."""
+        """Take the gradient step: θ'_p = θ_p − η ∇L_p(θ_p)."""
         self.model = self.theta - self.eta * self.cost.gradient(self.theta)
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents whose costs have one of the losses there are."""
+        """Return the new θ_p of several agents in one call, or None if some agent is of another kind, or overflows."""
         costs = [agent.cost for agent in agents]
         samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples_ahead(costs)
         states = None if samples is None else steps.gossiped(agents)
@@ -132,7 +131,7 @@ class GossipOMKL(Gossip):
             found = predict_all(costs, models, _normalised(logarithms), *samples)
             if found is not None:
                 learned = logarithms - _steps_of(agents) * found[0]
-        # The bit pattern of not-a-number may depend on the place in a table.
+        # The bit pattern of a NaN may depend on its position in a table, so leave that case to each agent.
         if found is None or learned is None or not np.isfinite(learned).all():
             return None
         take_all(costs, found[1])
@@ -162,7 +161,7 @@ class GossipOMKL(Gossip):
 
 
 def _strict() -> np.errstate:
-    """Return the context in which numpy raises what it would warn of, so that each agent then warns by itself."""
+    """Return a context in which numpy raises instead of warning; each agent then takes its own step, and warns."""
     return np.errstate(over="raise", divide="raise", invalid="raise")
 
 
@@ -173,16 +172,16 @@ def _steps_of(agents: list[Any]) -> Vector:
 
 @dataclass(eq=False, repr=False)
 class CompleteOMKL(Cited, netsim.Agent):
-    """Online multi-kernel learning on a complete graph, where every agent averages over all.
+    """Online multi-kernel learning on a complete graph, where every agent averages all models.
 
-    In each round, with models θ_p and weights w̄_p that all agents have in common: predict; broadcast the model after a
-    step, Q(θ_p − η ∇L_p(θ_p)), and the P costs L_p(θ_p) as float32, in one message; θ_p ← the mean of what all agents
-    sent; w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as Ortega and Jafarkhani describe it. A frame that does
-    not come is left out of the mean, and the sum is then that of the mean loss times the number of agents; the agents
-    then no longer have all in common.
+    In each round, with models θ_p and weights w̄_p common to all agents: predict; broadcast the model after a step,
+    Q(θ_p − η ∇L_p(θ_p)), and the P costs L_p(θ_p) as float32, in one message; θ_p ← mean of the models sent;
+    w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as described by Ortega and Jafarkhani. A lost frame is left
+    out: the mean is that of the models received, the sum is the mean cost received times the number of agents, and the
+    agents' models differ from then on.
 
-    What a coder of changes codes is the step away from the common θ_p: the error of coding the model itself is as large
-    as the model in every round, and does not fade with η.
+    A coder of changes encodes the step from the common θ_p, because encoding the model itself would cause an error
+    proportional to the model in every round, however small η.
 
     Parameters
     ----------
@@ -195,12 +194,12 @@ class CompleteOMKL(Cited, netsim.Agent):
     eta : float or schedule
         Step η > 0 of learning, of models and weights alike.
     coder : netsim.coders.Coder, optional
-        Codes what is sent; default: the models travel as they are (float64).
+        Encodes the model, or its change; default: the model is sent unencoded (float64).
 
     Attributes
     ----------
     model : ndarray of shape (P, K)
-        θ_p, one a row. Replaced, never changed in place.
+        θ_p, one per row. Replaced by a new array, never modified in place.
     kernel_weights : KernelWeights
         w̄_p.
     """
@@ -223,13 +222,13 @@ class CompleteOMKL(Cited, netsim.Agent):
         self.coder = self.coder.fresh()
 
     async def run(self) -> None:
-        """Take part in the rounds; raises BadInput if some agent is no neighbour."""
+        """Take part in the rounds; raise BadInput unless all other agents are neighbours."""
         if len(self.neighbors) != self.agents - 1:
             raise BadInput(
                 f"agent {self.name!r} has {len(self.neighbors)} neighbours: must be {self.agents - 1}, all others "
                 "(complete OMKL needs a complete graph)"
             )
-        # Sums in the same order everywhere, so that all agents round alike.
+        # All agents sum in the same order, so that their sums round alike.
         order = sorted((self.name, *self.neighbors), key=lambda name: repr(plain_name(name)))
         async for k in self.rounds(self.count):
             advance(self, k)
@@ -240,11 +239,11 @@ class CompleteOMKL(Cited, netsim.Agent):
             self._learn({self.name: sent} | {frame.sender: frame.payload for frame in await self.collect()}, order)
 
     def _coded(self, step: Vector) -> Encoded:
-        """Return what is sent of the model after a step: the model, or the step if that is what the coder codes."""
+        """Return the encoded model after a step, or the encoded step if the coder encodes changes."""
         return self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
 
     def _learn(self, sent: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
-        """Take the mean of what was sent for the model, and learn the weights."""
+        """Update the model by the mean of the models (or steps) received, and the weights by the mean costs."""
         heard = [sent[name] for name in order if name in sent]
         mean = np.mean([decoded(coded) for coded, _ in heard], axis=0)
         self.model = mean if self.coder.whole else self.model + mean

@@ -1,10 +1,10 @@
-"""Online and dynamic methods: one sample an agent and round, predicted first and then learned from.
+"""Online and dynamic methods: in each round an agent predicts one sample, and then learns from it.
 
 Chapter 3 of P. Xu's dissertation: RFF-DOKL (diffusion; Bouboulis et al. 2018), DOKL (online ADMM), ODKLA (linearised
-ADMM) and, censored and quantized, QC-ODKLA. Chapter 4: DDKL for streams whose truth moves, and, censored and/or
-quantized, CoDDKL, QDDKL and QC-DDKL. Every one takes any censor and any coder, so the last five need no class:
-QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`, QC-DDKL is `DDKL` with `censor=PowerLaw(…)` and a
-coder. The dissertation's two begin with `coded_start=True`.
+ADMM) and, censored and quantized, QC-ODKLA. Chapter 4: DDKL for streams with a moving target, and, censored and/or
+quantized, CoDDKL, QDDKL and QC-DDKL. Each class takes any censor and any coder, so the censored and quantized methods
+need no class: QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`, QC-DDKL is `DDKL` with
+`censor=PowerLaw(…)` and a coder. In the dissertation these two have `coded_start=True`.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖².
 """
@@ -45,7 +45,7 @@ class RFFDOKL(Diffusion):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents with squared losses of numbers."""
+        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
         return None if steps is None else steps.diffusion_steps(agents)
 
 
@@ -60,11 +60,11 @@ class ODKLA(Dual):
     cost : StreamCost
         The agent's stream and loss.
     eta : float or schedule
-        Weight η > 0 of staying where one is: the larger, the shorter the step.
+        Weight η > 0 of the proximal term: a larger η shortens the step.
     coded_start : bool
-        θ̂ begins as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), which differs from
-        the default, 0, where the coder's range is fixed (see `Sharing`). There DDKL's first models differ by it, those
-        of ODKLA only from the first coded change on: at first all agents have the same θ̂.
+        Whether θ̂ starts as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), instead of
+        0. The two differ for a coder with fixed range (see `Sharing`): in DDKL from the first model on, in ODKLA only
+        from the first coded change on, because θ̂_i − θ̂_n is initially 0.
     count, rho, censor, coder
         As in `Dual`.
     """
@@ -72,7 +72,7 @@ class ODKLA(Dual):
     paper = papers.DISSERTATION
     cost: StreamCost
     _: KW_ONLY
-    # The step is divided by η + 2ρd_i, which an agent without neighbours must not make zero.
+    # Above 0, because the step is divided by η + 2ρd_i, and d_i = 0 for an agent without neighbours.
     eta: Scheduled = Scheduled(above=0.0)
 
     @asks("draw", "gradient")
@@ -84,7 +84,7 @@ class ODKLA(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents with squared losses of numbers."""
+        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
         return None if steps is None else steps.linearised_steps(agents)
 
 
@@ -93,13 +93,13 @@ class DOKL(Dual):
     """Online ADMM (dissertation §3.5 and its reference 109).
 
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-    Its parameters are those of `ODKLA`, but that η may be 0, and one more.
+    Further parameters are those of `ODKLA`, except that η may be 0.
 
     Parameters
     ----------
     solve : {"rank-one", "dense"}
-        How the minimum is found. "rank-one" takes O(D) operations; "dense" solves the D × D system, for squared losses
-        only: the same models to rounding, and the running time that table 3.1 reports.
+        How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves the
+        D × D system: it gives the same models up to rounding, in the running time that table 3.1 reports.
     """
 
     paper = papers.DISSERTATION
@@ -122,7 +122,7 @@ class DOKL(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents with squared losses of numbers that solve in O(D)."""
+        """Return the new θ_i of agents with squared losses of scalar targets and "rank-one", or None if some differ."""
         return None if steps is None else steps.proximal_steps(agents)
 
 
@@ -131,7 +131,7 @@ class DDKL(Dual):
     """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory, η = 0.
 
     θ_i ← argmin L_i,t(θ) + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-    Its parameters are those of `ODKLA`, without η.
+    Parameters are those of `ODKLA`, without η.
     """
 
     paper = papers.DISSERTATION
@@ -145,5 +145,5 @@ class DDKL(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the states of agents with squared losses of numbers."""
+        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
         return None if steps is None else steps.dynamic_steps(agents)

@@ -1,9 +1,8 @@
-"""Push-sum methods, for directed and time-varying graphs: agents give away shares of what they hold, and of a weight.
+"""Push-sum methods for directed and time-varying graphs: agents send out shares of their mass, a vector with a weight.
 
-A sender needs to know only how many hear it, not who weighs it how, so links need not go both ways. What an agent gives
-away is *mass*: the sum over all agents, and over what is under way, never changes. A frame that is lost takes its mass
-with it, unless frames carry running sums (Vaidya, Hadjicostis and Dominguez-Garcia 2011): then the next frame that
-arrives brings what was lost before it.
+A sender needs only its number of receivers, not their weights, so links may be one-way. The total *mass* of all agents
+and of the frames under way is constant. A lost frame loses its mass, unless frames carry running sums (Vaidya,
+Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
 """
 
 from collections.abc import Hashable, Sequence
@@ -28,11 +27,11 @@ from netsim.util.typing import Array, Vector
 class Push(Cited, netsim.RoundAgent):
     """Base of push-sum methods: mass ← C mass, with C_ji = 1/(1 + d_i) from agent i to itself and its d_i receivers.
 
-    The mass of an agent is a vector whose last element is its weight v_i, at first 1. A subclass says what the rest is
-    at first (`first_mass`), what changes before the shares are sent (`step`), and what follows from what came
-    (`settle`). With `netsim.faults.Rewire` d_i is the present number of `out_neighbors`.
+    An agent's mass is a vector whose last element is its weight v_i, initially 1. A subclass defines the initial value
+    of the rest (`first_mass`), the change before shares are sent (`step`), and the update from the mass collected
+    (`settle`). With `netsim.faults.Rewire` d_i is the current number of `out_neighbors`.
 
-    A broadcast that no link takes gives nothing away. Of a frame that comes twice one counts.
+    If no link accepts a broadcast, the agent keeps all its mass. A duplicated frame counts once.
 
     Parameters
     ----------
@@ -43,16 +42,15 @@ class Push(Cited, netsim.RoundAgent):
     eta : float or schedule
         Step size η.
     running_sums : bool
-        Whether frames carry the sum of all shares so far, so that a receiver gets what is new since the last frame that
-        it heard. On ideal links this changes nothing but rounding. It needs receivers that stay the same.
+        Whether frames carry the sum of all shares so far; a receiver subtracts the last sum that it received. On ideal
+        links this changes only rounding. The receivers must stay the same.
 
     Attributes
     ----------
     theta : ndarray
-        The model θ_i, zeros at first. Replaced, never changed in place.
+        The model θ_i, initially zeros. Replaced by a new array, never modified in place.
     weight : float
-        v_i. Its least value over the agents tells how near the method is to losing all mass: without running sums it
-        falls towards 0 on links that lose.
+        v_i. Without running sums it falls towards 0 on lossy links, where the method loses its mass.
     """
 
     cost: Problem
@@ -69,34 +67,34 @@ class Push(Cited, netsim.RoundAgent):
         check_cost(type(self), self.cost, "size", "gradient")
         self.theta = np.zeros(self.cost.size)
         self._mass: Vector | None = None
-        # With running sums: what was given away so far, to whom, and what each sender's last frame said.
+        # With running sums: the sum of shares sent so far, its receivers, and the last sum received from each sender.
         self._given: Vector | float = 0.0
         self._receivers: tuple[Hashable, ...] | None = None
         self._last: dict[Hashable, Vector] = {}
 
     def first_mass(self) -> Vector:
-        """Return the mass at first, without the weight."""
+        """Return the initial mass, without the weight."""
         raise NotImplementedError
 
     def step(self, mass: Vector) -> Vector:
-        """Return the mass to share, as long as ``mass``."""
+        """Return the mass to share, in the shape of ``mass``."""
         raise NotImplementedError
 
     def settle(self, mass: Vector) -> Vector:
-        """Take the mass that came together, set `theta`, and return the mass of the next round, as long as ``mass``."""
+        """Set `theta` from the mass collected, and return the mass for the next round, in the shape of ``mass``."""
         raise NotImplementedError
 
     def imbalance(self) -> dict[str, Array]:
-        """Return what adds up to zero over all agents while no mass is lost or under way, by its column in studies."""
+        """Return arrays whose sum over all agents is zero while no mass is lost or under way, by column in studies."""
         return {}
 
     def begin(self) -> None:
-        """Take up the first mass, unless there is one already."""
+        """Set the initial mass, unless the agent has mass already."""
         if self._mass is None:
             self._mass = np.append(self.first_mass(), 1.0)
 
     async def say(self, k: int) -> None:
-        """Take the step, and give equal shares to all receivers and to itself."""
+        """Take the step, and give equal shares of the mass to all receivers and to the agent itself."""
         advance(self, k)
         self.begin()
         assert self._mass is not None
@@ -111,7 +109,7 @@ class Push(Cited, netsim.RoundAgent):
             self._given = given
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
-        """Add up the shares that came."""
+        """Add the shares received to the agent's mass, and update the model."""
         assert self._mass is not None
         shape = self._mass.shape
         heard = {frame.sender: np.asarray(as_state(frame, shape), dtype=np.float64) for frame in frames}
@@ -122,7 +120,7 @@ class Push(Cited, netsim.RoundAgent):
         self._mass, self.weight = mass, float(mass[-1])
 
     def _must_stay(self, receivers: tuple[Hashable, ...]) -> None:
-        """Raise BadInput if the receivers have changed, for one sum cannot be that of each."""
+        """Raise BadInput if the receivers have changed, because all of them get the same running sum."""
         if self._receivers not in (None, receivers):
             raise BadInput(
                 "running_sums = True: must be False where the receivers change, as with netsim.faults.Rewire"
@@ -135,12 +133,12 @@ class SGP(Push):
     """Stochastic gradient push (Assran, Loizou, Ballas and Rabbat 2019, algorithm 1); with η = 0 it is push-sum.
 
     (x, v) ← C (x − η ∇R(θ), v); θ_i = x_i/v_i. With the gradient of the agent's own cost it is subgradient-push (Nedić
-    and Olshevsky 2015), measured at another point of the round. Push-sum (Kempe, Dobra and Gehrke 2003) finds the mean
-    of the θ_i that agents begin with.
+    and Olshevsky 2015), with θ_i read at another point of the round. Push-sum (Kempe, Dobra and Gehrke 2003) computes
+    the mean of the initial θ_i.
 
-    It needs a cost with a gradient, strongly connected graphs, and no weights. A step of constant size leaves a bias
-    where costs differ. Without running sums a lost frame is lost mass: the weights fall and the steps, of size η/v_i,
-    grow without bound. There is no coder, because mass must arrive as it left.
+    It needs a cost with a gradient and strongly connected graphs, but no weights. Constant η leaves a bias if the costs
+    differ. Without running sums a lost frame loses mass: the weights v_i fall, and the effective steps η/v_i grow
+    without bound. There is no coder, because coding would change the total mass.
     """
 
     paper = papers.SGP
@@ -165,13 +163,13 @@ class SGP(Push):
 class PushDIGing(Push):
     """Gradient tracking with push-sum (Nedić, Olshevsky and Shi 2017, algorithm Push-DIGing).
 
-    (u, y, v) ← C (u − η y, y, v); θ_i = u_i/v_i; y ← y + ∇R(θ⁺) − ∇R(θ). At first u = 0, y = ∇R(0). Every agent's y_i
-    follows the mean gradient, so steps of one size lead to the exact optimum, on directed and time-varying graphs.
+    (u, y, v) ← C (u − η y, y, v); θ_i = u_i/v_i; y ← y + ∇R(θ⁺) − ∇R(θ). Initially u = 0, y = ∇R(0). Each y_i tracks
+    the mean gradient, so constant η leads to the exact optimum, on directed and time-varying graphs.
 
-    It needs a cost with a gradient, strongly connected graphs, and no weights; frames hold twice the model and a
-    number. Without running sums a lost frame is lost mass, and the models settle elsewhere or grow without bound. With
-    them it is exact under independent losses; in long bursts a weight may still fall so far that steps are too long.
-    There is no coder, because mass must arrive as it left.
+    It needs a cost with a gradient and strongly connected graphs, but no weights; frames carry u, y and v. Without
+    running sums a lost frame loses mass, and the models converge elsewhere or diverge. With running sums the limit is
+    exact under independent losses; in long bursts of losses a weight may still become so small that the effective step
+    is too long. There is no coder, because coding would change the total mass.
     """
 
     paper = papers.DIGING

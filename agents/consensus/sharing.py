@@ -27,7 +27,7 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # states of a neighbour that a late frame may belong between, at least
+_KEPT = 64  # states kept per neighbour, at least, between which late frames are inserted
 
 
 class Sharing:
@@ -204,25 +204,24 @@ class Sharing:
 
 
 class Penalties:
-    """The penalty ρ of each round so far, which a late frame needs: its rounds were charged with theirs, not today's.
+    """The penalty ρ of each round so far: a late frame corrects earlier rounds, each with its own ρ.
 
-    A round for which none was noted has that of the last round before it that has one; before the first it has the
-    first one's.
+    A round without a recorded penalty has that of the last recorded round before it, or else the first one recorded.
     """
 
     def __init__(self) -> None:
-        # The rounds from which ρ has another value than before, and these values.
+        # The rounds at which ρ changed, and its values from these rounds on.
         self._rounds: list[int] = []
         self._values: list[float] = []
 
     def note(self, round_number: int, rho: float) -> None:
-        """Note the penalty of a round; rounds must come in order."""
+        """Record the penalty of a round; rounds must come in order."""
         if not self._values or self._values[-1] != rho:
             self._rounds.append(round_number)
             self._values.append(rho)
 
     def spans(self, first: int, until: int) -> Iterator[tuple[int, float | None]]:
-        """Yield how many of the rounds first, …, until − 1 had which penalty; None as long as none was noted."""
+        """Yield (number of rounds, penalty) for the rounds first, …, until − 1; penalty None if none is recorded."""
         place = max(bisect.bisect_right(self._rounds, first) - 1, 0)
         while first < until:
             end = min(until, self._rounds[place + 1]) if place + 1 < len(self._rounds) else until
@@ -235,8 +234,8 @@ class Repairs:
 
     Every θ̂ is initially ``start``. For a state that n broadcast in round r and that arrives in round k, the previous
     state was used in rounds r … k − 1, or up to n's next received broadcast. The sum Σ_k ρ_k θ̂_n, from which the dual
-    is computed, therefore lacks the difference of the two states once for each of these rounds, times its ρ. The sender
-    keeps ``window`` frames for those that ask again.
+    is computed, therefore lacks the difference of the two states once for each of these rounds, times its ρ. A sender
+    keeps its last ``window`` frames for retransmission.
     """
 
     def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:
@@ -255,7 +254,7 @@ class Repairs:
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset these; ``rho`` is the present round's."""
+        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset all parts; ``rho``: current penalty."""
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}
         for penalty, missing in owed.items():

@@ -1,7 +1,6 @@
-"""Methods of a server and its clients, over a star: EF21 and EF21-P, which send coded differences one way.
+"""Server-client methods over a star: EF21 and EF21-P, which send coded differences in one direction.
 
-A round is down and up: the server broadcasts, and a client answers as soon as it hears it, so two latencies must be
-shorter than a round.
+In a round the server broadcasts and each client replies at once, so a round must be longer than two latencies.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from netsim.util.typing import Array
 
 
 class StarSharing(Sharing):
-    """A sharing whose ends send by different coders: one of them codes differences, or none."""
+    """A sharing whose two ends use different coders, at most one of which encodes differences."""
 
     def __init__(
         self, agent: netsim.Agent, size: int | tuple[int, ...], censor: Censor, coder: Coder, other: Coder
@@ -33,26 +32,26 @@ class StarSharing(Sharing):
 
 @dataclass(eq=False, repr=False)
 class OverStar(SharingAgent):
-    """Base of methods in which a server has the model, and clients tell it of their gradients.
+    """Base of the methods in which a server holds the model, and clients send it their gradients.
 
-    In each round the server broadcasts its state. A client that hears it answers, and the server takes the step with
-    what it knows of all. The server's own data need no message: it knows their gradient as it is.
+    In each round the server broadcasts its state, the clients that receive it reply, and the server takes a step with
+    the last known gradient of each client. The gradient of the server's own data needs no message.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, the server's, too, of which it needs the gradient (stochastic, if it likes).
+        The cost R_i of the agent, server or client, with its gradient, which may be stochastic.
     eta : float or schedule
         Step size η > 0.
     server : hashable
-        The name of the server. All links must be its own.
+        The server's name. Each link must connect the server and a client.
     count, censor, coder
         As in `SharingAgent`.
 
     Attributes
     ----------
     theta : ndarray
-        The server's model; at a client what it knows of it.
+        The server's model; at a client its copy of the model.
 
     Raises
     ------
@@ -76,7 +75,7 @@ class OverStar(SharingAgent):
         return self.name == self.server
 
     def start(self) -> None:
-        """Check the graph."""
+        """Raise BadInput unless the graph is a star around the server."""
         if not self.is_server and self.neighbors != (self.server,):
             shown = ", ".join(map(repr, self.neighbors[:4])) or "none"
             allowed = f"must be a star around server = {self.server!r} for {type(self).__name__}"
@@ -96,7 +95,7 @@ class OverStar(SharingAgent):
                 self._hear_server(await self._take_part(k), k)
 
     async def _take_part(self, k: int) -> Sequence[Frame]:
-        """Answer the server in a round, and return the round's frames; an error of the answer is raised here."""
+        """Reply to the server in a round, and return the round's frames; raise the reply's error if it failed."""
         answering = asyncio.create_task(self._answer(k))
         frames = await self.collect()
         if answering.done():
@@ -106,7 +105,7 @@ class OverStar(SharingAgent):
         return frames
 
     async def _answer(self, k: int) -> None:
-        """Answer the server once it is heard; repeats of earlier frames may come before."""
+        """Reply to the server's frame of round k; repeats of earlier frames may arrive before it."""
         number = 0
         while number != k:
             frame = await self.inbox.get()
@@ -117,22 +116,22 @@ class OverStar(SharingAgent):
             await self.sharing.say(self.local_step(), k)
 
     def _hear_server(self, frames: Sequence[Frame], k: int) -> None:
-        """Take in frames, unless the agent has just restarted."""
+        """Apply the server's frames, unless the agent has just restarted."""
         if "sharing" in vars(self):
             self.sharing.hear(frames, k)
 
     def after_sharing(self) -> None:
-        """Take the server's step: θ ← θ − η/N (∇R_0 + Σ_n g_n), g_n what it knows of client n's gradient."""
+        """Take the server's step: θ ← θ − η/N (∇R_0 + Σ_n g_n), g_n the known gradient of client n."""
         total = self.local_step() + self.sharing.sum_of_copies()
         self.theta = self.theta - self.eta / (1 + len(self.neighbors)) * total
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return ∇R_i at what is known of the model."""
+        """Return ∇R_i at the agent's θ."""
         return self.cost.gradient(self.theta)
 
     def _sharing(self, *, codes: bool) -> Sharing:
-        """Return a sharing in which this agent, or else those at the other ends, code differences."""
+        """Return a sharing in which this agent (``codes``), or else its neighbours, encode differences."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
         return StarSharing(self, self.theta.shape, self.censor, coder, other)
@@ -142,18 +141,18 @@ class OverStar(SharingAgent):
 class EF21(OverStar):
     """EF21: error feedback by coded differences of gradients (Richtárik, Sokolov and Fatkhullin 2021).
 
-    The server sends θ; a client sends Q(∇R_i(θ) − g_i) and both ends add it to g_i, at first 0;  θ ← θ − η/N Σ_i g_i.
+    The server sends θ; a client sends Q(∇R_i(θ) − g_i) and both ends add it to g_i, initially 0;  θ ← θ − η/N Σ_i g_i.
 
-    It is a method of a server, over a star; `BEER` has the same differences on any graph. Q is any contraction (`TopK`,
-    `Sign`, `Uniform`; not `QSGD` of few bits). With smooth costs it converges as fast as gradient descent up to a
-    constant, linearly under strong convexity or the Polyak-Łojasiewicz inequality, where error feedback
-    (`ErrorFeedback`) with steps of one size does not.
+    It needs a star; `BEER` sends similar differences on any graph. Q is any contraction (`TopK`, `Sign`, `Uniform`;
+    not `QSGD` of few bits). For smooth costs it converges as fast as gradient descent up to a constant; under strong
+    convexity or the Polyak-Łojasiewicz inequality it converges linearly, which error feedback (`ErrorFeedback`) with
+    constant η does not.
 
-    Up go coded differences, down goes the model in the bits of `Exact` (or of ``coder``, if it codes states). A model
-    that is lost costs nothing but time: that client's g_i waits at both ends. A difference that is lost stays missing
-    from the server's g_i, so that the limit moves, for good. With ``Link(reliability="ack")`` it is as without loss.
-    With "nack" and "keyframe" it is exact in the limit: nothing but g_i remembers what was lost, g_i lacks it until the
-    repair or the next key frame only, and the differences fade.
+    Clients send coded differences; the server sends the model with `Exact` (or ``coder``, if it encodes states). A lost
+    model only costs time: that client's g_i stays unchanged at both ends. A lost difference stays missing from the
+    server's g_i, which biases the limit for good. With ``Link(reliability="ack")`` the result is as without loss. With
+    "nack" and "keyframe" the limit is exact: only g_i depends on a lost difference, the repair or the next key frame
+    restores g_i, and the differences vanish.
 
     Parameters
     ----------
@@ -172,15 +171,16 @@ class EF21(OverStar):
 class EF21P(OverStar):
     """EF21-P: the server's model travels in coded differences (Gruntkowska, Tyurin and Richtárik 2023).
 
-    The server sends Q(θ − w) and both ends add it to w, at first 0; a client sends ∇R_i(w);  θ ← θ − η/N Σ_i ∇R_i(w).
+    The server sends Q(θ − w) and both ends add it to w, initially 0; a client sends ∇R_i(w);  θ ← θ − η/N Σ_i ∇R_i(w).
 
-    It is a method of a server, over a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). Down go coded
-    differences, up go gradients in the bits of `Exact` (or of ``coder``, if it codes states). The server's own gradient
-    is at w, too. Clients' ``theta`` is w.
+    It needs a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). The server sends coded differences; clients send
+    gradients with `Exact` (or ``coder``, if it encodes states). The server's own gradient is at w, too. A client's
+    ``theta`` is w.
 
-    A gradient that is lost leaves the last one in its place, which costs nothing but time. A difference that is lost
-    stays missing from that client's w, so that its gradient is taken elsewhere and the limit moves, for good.
-    With ``Link(reliability="ack")`` it is as without loss, with "nack" and "keyframe" exact in the limit, as `EF21`.
+    After a lost gradient the server uses the client's last one, which only costs time. A lost difference stays missing
+    from that client's w, so its gradient is taken at another point, which biases the limit for good. With
+    ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" the limit is exact, as for
+    `EF21`.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Running sums: duals that a lost frame moves for a while only.
+"""Running sums: duals that a lost frame disturbs only until the next frame arrives.
 
-With S_i = Σ_k ρ θ̂_i over the rounds, the dual of every ADMM method here is γ_i = Σ_n (S_i − S_n). Where frames carry S
-beside θ̂ the next one that arrives makes good whatever was lost before it. Until then i takes it that n's θ̂ has not
-changed, and goes on adding it: exact where n was silent, and a guess where a frame was lost.
+With S_i = Σ_k ρ θ̂_i over the rounds, the dual of every ADMM method here is γ_i = Σ_n (S_i − S_n). If frames carry S
+beside θ̂, the next frame that arrives makes up for all losses before it. Until then i assumes that n's θ̂ is unchanged
+and keeps adding it to S_n, which is exact if n was silent, and an estimate if a frame was lost.
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,51 +22,52 @@ from netsim.errors import AgentError
 from netsim.util.typing import Vector
 
 PATIENCE = 20
-"""Rounds that an agent which begins late listens for, at most, before it speaks for itself."""
+"""Maximum number of rounds for which an agent that begins late only listens."""
 
 
 @dataclass(frozen=True)
 class RunningSums(Duals):
-    """Frames carry θ̂_i and S_i = Σ_k ρ θ̂_i; γ_i = Σ_n (S_i − S_n). Twice the size, no acknowledgement.
+    """Duals from running sums: frames carry θ̂_i and S_i = Σ_k ρ θ̂_i; γ_i = Σ_n (S_i − S_n).
 
-    On ideal links equal to `Accumulated`. Whatever is lost, the two ends of a link agree on S_i − S_n again with the
-    next frame that arrives, so Σ_i γ_i returns to zero, and the agents to the optimum of all.
+    Frames are twice as large; no acknowledgements are needed. On ideal links it equals `Accumulated`. After any loss
+    the two ends of a link agree on S_i − S_n again with the next frame that arrives, so Σ_i γ_i returns to zero, and
+    the agents return to the optimum.
 
-    An agent that begins late, or anew, listens until it hears a neighbour, and begins with the mean of what its
-    neighbours sent: any S_i of its own is as good as another for Σ_i γ_i = 0, and that one moves their duals least.
+    An agent that begins late or restarts listens until it receives a frame, and starts from the mean of the θ̂_n and S_n
+    received: Σ_i γ_i = 0 holds for any initial S_i, and the mean changes the neighbours' duals least.
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder of changes."""
+        """Raise BadInput for a coder of changes or a coded start."""
         needs_states(self, sending)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return a sharing whose frames carry sums."""
+        """Return one agent's sharing, whose frames carry sums."""
         return SummedSharing(agent, size, sending, rho)
 
 
 class SummedSharing(Sharing):
-    """A sharing whose frames carry θ̂ and S, one after the other along the first axis.
+    """A sharing whose frames carry θ̂ and S, concatenated along the first axis.
 
-    ``total`` is S_i; ``totals``, shape (neighbors, *shape), what is assumed of S_n: what n's last frame had, and θ̂_n
-    for each round since.
+    ``total`` is S_i; ``totals``, shape (neighbors, *shape), are the estimates of S_n: the sum in n's last frame, plus
+    ρ θ̂_n for each round since.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> None:
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho = rho
         self._places = {name: place for place, name in enumerate(agent.neighbors)}
-        # The round of the last frame of each neighbour that was taken in; 0: none.
+        # By neighbour, the round of the last frame applied; 0: none.
         self._last = [0] * len(self._places)
         self._began = 0
         self._listens = True
-        # Whether it must speak, whatever its censor says.
+        # Whether to broadcast in the next round, even if the censor would not.
         self._asked = False
         self.total: NDArray[Any] = np.zeros(self.own.shape)
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """As `Sharing.say`; an agent that begins late is silent until it has heard a neighbour."""
+        """Broadcast θ̂ and S unless censored; an agent that begins late stays silent until it hears a neighbour."""
         rho = self._rho()
         await self._begin_round(round_number)
         listens = self._listens_in(round_number)
@@ -79,7 +80,7 @@ class SummedSharing(Sharing):
         self._guess(rho)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Take in what was heard; an agent that begins late then begins to speak."""
+        """Apply the frames received; the first ones end the silence of an agent that began late."""
         rho = self._rho()
         heard = [self._take_newer(frame, round_number, rho) for frame in frames]
         places = sorted({place for place in heard if place is not None})
@@ -92,22 +93,22 @@ class SummedSharing(Sharing):
         return np.asarray(len(self._places) * self.total - self.totals.sum(axis=0))
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether a neighbour was ever heard."""
+        """Return whether any frame of a neighbour was ever received."""
         return self._last[self._places[neighbor]] > 0
 
     async def _begin_round(self, round_number: int) -> None:
-        """Prepare for a round."""
+        """Prepare for a round; does nothing by default."""
 
     def _listens_in(self, round_number: int) -> bool:
-        """Return whether it began late and has heard no neighbour yet; not for ever, for all may have begun late."""
+        """Return whether this agent began late and only listens: for `PATIENCE` rounds at most, as all may be late."""
         self._began = self._began or round_number
         begins_late = 1 < self._began > round_number - PATIENCE and len(self._places) > 0
         self._listens = self._listens and begins_late
         return self._listens
 
     async def _say(self, state: Vector, rho: float) -> bool:
-        """Broadcast, and take θ̂_i and S_i as a receiver knows them; return whether some link took it."""
-        # In one array, so that on ideal links the sums are those of Accumulated to rounding.
+        """Broadcast, and set θ̂_i and S_i to the values that receivers decode; return whether some link accepted."""
+        # One array, so that the coder treats both alike: on ideal links the duals equal Accumulated's up to rounding.
         coded = self._coder.encode(np.concatenate([state, self.total + rho * state]), self._rng)
         if not await self._agent.broadcast("sum", coded) and self._places:
             return False
@@ -117,15 +118,15 @@ class SummedSharing(Sharing):
         return True
 
     def _stay(self, rho: float) -> None:
-        """Send nothing: θ̂_i stays as it was."""
+        """Add the unchanged θ̂_i to S_i, in a round without a broadcast."""
         self.total = self.total + rho * self.own
 
     def _guess(self, rho: float) -> None:
-        """Assume that no neighbour's θ̂ has changed."""
+        """Advance the estimates of S_n by a round, assuming that no θ̂_n has changed."""
         self.totals += rho * self.copies.table
 
     def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:
-        """Take in a frame that tells something new; return its sender's place, or None if it does not."""
+        """Apply a frame newer than its sender's last one; return the sender's index, or None if it was not applied."""
         place = self._places.get(frame.sender)
         if place is None:
             raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
@@ -136,7 +137,7 @@ class SummedSharing(Sharing):
         return place
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Take in what a neighbour sent ``age`` rounds ago, and what it has added since; return whether it could."""
+        """Apply a frame sent ``age`` rounds ago, adding ρ θ̂_n for each round since; return whether it was usable."""
         rows = len(self.own)
         state = np.asarray(as_state(frame, (2 * rows, *self.own.shape[1:])), dtype=np.float64)
         self.copies.table[place] = state[:rows]
@@ -144,7 +145,7 @@ class SummedSharing(Sharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Begin with the mean of what the neighbours sent that were heard, and assume it of those that were not."""
+        """Start from the mean of the received θ̂_n and S_n, and assume it for the other neighbours."""
         self.own, self.total = self.copies.table[places].mean(axis=0), self.totals[places].mean(axis=0)
         for place in set(self._places.values()) - set(places):
             self.copies.table[place], self.totals[place] = self.own, self.total

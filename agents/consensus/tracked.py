@@ -1,4 +1,4 @@
-"""Gradient tracking: an agent's y_i follows the mean of all gradients, so steps of one size lead to the optimum."""
+"""Gradient tracking: y_i tracks the mean of all agents' gradients, so constant η leads to the optimum."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -18,15 +18,15 @@ from netsim.util.typing import Array
 
 
 class Tracking(SharingAgent):
-    """What gradient tracking adds to an agent: y_i, and the gradient ∇R_i(θ_i) that it last took.
+    """Base of the gradient-tracking methods: the tracker y_i, and the last gradient ∇R_i(θ_i).
 
-    Each round y_i ← (the mixed y) + ∇R_i(θ_i⁺) − ∇R_i(θ_i), so Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. A
-    gradient is taken once a round, and may be stochastic.
+    Each round y_i ← (the mixed y) + ∇R_i(θ_i⁺) − ∇R_i(θ_i), so Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. One
+    gradient is computed per round; it may be stochastic.
 
     Attributes
     ----------
     tracker : ndarray
-        y_i, in the shape of θ; at first ∇R_i(θ_i).
+        y_i, in the shape of θ; initially ∇R_i(θ_i).
     gradient : ndarray
         ∇R_i(θ_i).
     """
@@ -40,21 +40,21 @@ class Tracking(SharingAgent):
         self.tracker = self.gradient = np.zeros_like(self.theta)
 
     def start(self) -> None:
-        """Take the first gradient; a subclass that overrides `start` must call this method."""
+        """Compute the first gradient; a subclass that overrides `start` must call this method."""
         super().start()
         self.tracker = self.gradient = self.cost.gradient(self.theta)
 
     def outgoing(self) -> Array:
-        """Return θ_i and y_i, one after the other along the first axis."""
+        """Return θ_i and y_i, concatenated along the first axis."""
         return np.concatenate([self.theta, self.tracker])
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing of both, each of which a coder of changes codes by itself."""
+        """Return a sharing of θ_i and y_i, which a coder of changes encodes separately."""
         coder = self.coder if self.coder.whole else InParts(self.coder, 2)
         return Sharing(self, self.outgoing().shape, self.censor, coder, coded_start=self.coded_start)
 
     def track(self, mixed: Array) -> None:
-        """Set y_i to ``mixed`` + ∇R_i(θ_i) − the gradient of the round before."""
+        """Set y_i to ``mixed`` + ∇R_i(θ_i) − the previous round's gradient."""
         before, self.gradient = self.gradient, self.cost.gradient(self.theta)
         self.tracker = mixed + self.gradient - before
 
@@ -63,7 +63,7 @@ class Tracking(SharingAgent):
         return {"tracking_residual": self.tracker - self.gradient}
 
     def halves(self, stack: Array) -> tuple[Array, Array]:
-        """Return the two parts of what was shared, each in the shape of θ."""
+        """Split a shared array into its parts of θ and y, each in the shape of θ."""
         return stack[: len(self.theta)], stack[len(self.theta) :]
 
 
@@ -74,18 +74,18 @@ class DIGing(Tracking, Diffusion):
     Algorithm 1 of the paper. Frames carry θ_i and y_i, twice the model. It needs symmetric, doubly stochastic weights;
     `PushDIGing` does without.
 
-    A frame that is lost leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, and the agents agree on a biased model. With
-    ``running_sums`` frames carry S_i, the sum of all y_i so far, in place of y_i. Then y_i = ∇R_i(θ_i) +
-    Σ_n w_in (S_n − S_i), so the next frame that arrives over a link makes good what was lost before, and the limit is
-    exact whatever share is lost. On ideal links the two are the same. Sums in float32 lose digits: their agents end
-    nearer 1e-4 than 1e-8. An agent that restarts breaks the balance, with sums as without.
+    A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``
+    frames carry S_i, the sum of all y_i so far, instead of y_i. Then y_i = ∇R_i(θ_i) + Σ_n w_in (S_n − S_i), so the
+    next frame that arrives over a link makes up for its earlier losses, and the limit is exact whatever share is lost.
+    On ideal links both are the same. Sums in float32 lose digits: the final error is nearer 1e-4 than 1e-8. A restart
+    of an agent breaks the balance, with sums or without.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient (stochastic, if it likes).
+        The agent's cost R_i, with its gradient, which may be stochastic.
     running_sums : bool
-        Whether frames carry sums.
+        Whether frames carry S_i instead of y_i.
     count, eta, weights, unheard, censor, coder
         As in `Diffusion`.
     """
@@ -107,13 +107,13 @@ class DIGing(Tracking, Diffusion):
         self._flow: Array = np.zeros_like(self.theta)
 
     def outgoing(self) -> Array:
-        """Return θ_i and y_i, one after the other along the first axis; with running sums θ_i and S_i."""
+        """Return θ_i and y_i, with running sums θ_i and S_i, concatenated along the first axis."""
         if not self.running_sums or "sharing" not in vars(self):
             return super().outgoing()
         return np.concatenate([self.theta, self.halves(self.sharing.own)[1] + self.tracker])
 
     async def say(self, k: int) -> None:
-        """Broadcast θ_i and y_i."""
+        """Broadcast θ_i and y_i, with running sums θ_i and S_i."""
         advance(self, k)
         if "sharing" not in vars(self):
             self.begin()
@@ -130,14 +130,14 @@ class DIGing(Tracking, Diffusion):
         self.track(mixed)
 
     def _pull_of_sums(self) -> Array:
-        """Return Σ_n w_in (S_n − S_i) over all neighbours: S_n = 0 of one never heard, which may have heard S_i."""
+        """Return Σ_n w_in (S_n − S_i) over all neighbours; S_n = 0 if n was never heard, as n may have received S_i."""
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own
         return self.halves(add_weighted_rows(np.zeros_like(own), row, self.sharing.copies.table) - row.sum() * own)[1]
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return θ_i: the step follows the exchange."""
+        """Return θ_i unchanged: the step follows the exchange."""
         return self.theta
 
 
@@ -148,18 +148,17 @@ class BEER(Tracking, Gossip):
     θ_i ← θ_i + γ Σ_n w_in (H_n − H_i) − η y_i;  y_i ← y_i + γ Σ_n w_in (G_n − G_i) + ∇R_i(θ_i⁺) − ∇R_i(θ_i);
     H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. H and G begin at 0.
 
-    A frame carries both coded differences, each coded by itself: twice the bits of `CHOCO`. Q must be a contraction
-    (`Uniform`, `TopK`, `Sign`; not `QSGD` of few bits); γ is the smaller, the coarser it is. With Q exact and γ = 1 it
-    is gradient tracking.
+    A frame carries both differences, encoded separately: twice the bits of `CHOCO`. Q must be a contraction (`Uniform`,
+    `TopK`, `Sign`; not `QSGD` of few bits); a coarser Q needs a smaller γ. With Q exact and γ = 1 it is gradient
+    tracking.
 
-    A difference that is lost stays missing from a copy, so that 1 % of lost frames ruins it: the models end nearer
-    to nothing than to the optimum. ``Link(reliability="ack")``, which acknowledges each difference on each link, keeps
-    it exact.
+    A lost difference stays missing from a copy: with 1 % of the frames lost the models end nearer to zero than to the
+    optimum. ``Link(reliability="ack")``, which acknowledges each difference on each link, keeps the limit exact.
 
     Parameters
     ----------
     cost : Problem
-        The agent's cost R_i, of which it needs the gradient (stochastic, if it likes).
+        The agent's cost R_i, with its gradient, which may be stochastic.
     eta : float or schedule
         Step size η > 0.
     count, gamma, weights, censor, coder, unheard

@@ -1,1 +1,1 @@
-"""One run: it builds the network, runs the agents' tasks, samples rows, and says why a run does not end."""
+"""One run: build the network, run the agents' tasks, sample rows, and diagnose a run that does not end."""

@@ -105,7 +105,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 
 
 def _check_parts(agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput if two agents share an agent that works for them, as a MAC layer does."""
+    """Raise BadInput if two agents share a component that is itself an Agent, such as a MAC layer."""
     known = {id(agent) for agent in agents.values()}
     owners: dict[int, tuple[Hashable, str]] = {}
     for name, agent in agents.items():
@@ -153,7 +153,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         run.medium = Medium(
             settings.medium, shared, settings.link_seed, names, log=settings.trace, on_death=run.battery_died
         )
-    # Draw random numbers in large blocks, but in small ones if the network has many links.
+    # Large blocks of random numbers are fast, but with many links they would take too much memory.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
         if name not in inboxes:
@@ -183,7 +183,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             _hand_over(context, mac, loop)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
-        # Subscribe to the senders only after all their outboxes exist.
+        # Setting the handler subscribes to the senders, whose outboxes must all exist by then.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:
@@ -200,7 +200,7 @@ def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
 
 
 def _placed(context: Context, number: int, run: "Runtime") -> Context:
-    """Return a context that knows the agent's number, its senders, and which of its neighbours have no link back."""
+    """Set a context's agent number, senders, and neighbours without a link back; return the context."""
     graph = run.settings.graph
     context.number, context.captions = number, run.ledger.captions
     context.reliability = run.settings.link.reliability_model
@@ -211,13 +211,13 @@ def _placed(context: Context, number: int, run: "Runtime") -> Context:
 
 
 def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
-    """Give an agent its radio, and the account of its energy if there is one."""
+    """Give an agent its radio, and its energy account if energy is metered."""
     context.radio = RadioHandle(mac, loop)
     context.energy = None if mac.meter is None else EnergyAccount(mac, loop)
 
 
 def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
-    """Build the inboxes of the agents whose links are built here; return what stands for those of all neighbours."""
+    """Build the inboxes of the agents wired here; return the inbox, or its remote endpoint, of each neighbour."""
     shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
     if node is None:
         run.inboxes = {name: Inbox(own.get(name, shared), limit) for name in names}
@@ -236,14 +236,14 @@ def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_In
 
 
 def _links(settings: Settings, name: Hashable, neighbors: Sequence[Hashable]) -> list[Link]:
-    """Return the settings of an agent's links, in order."""
+    """Return the settings of an agent's links, in the order of its neighbours."""
     if not settings.links:
         return [settings.link] * len(neighbors)
     return [settings.links.get((name, other), settings.link) for other in neighbors]
 
 
 def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return the shared state of each agent with a clock of its own."""
+    """Return, by name, the shared state of each agent with a skewed clock."""
     own = {}
     for fault in settings.faults:
         if isinstance(fault, ClockSkew):

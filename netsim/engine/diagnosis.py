@@ -1,4 +1,4 @@
-"""The errors of a run, each in one line: the agent that raised and where, or what each agent waits for."""
+"""One-line errors of a run: the agent that raised and its source line, or what each agent waits for."""
 
 import asyncio
 import inspect
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
-"""Tasks, and the names of their agents."""
+"""The name of the agent of each task."""
 
 SHOWN = 5
-"""The most agents that the error for a standstill names."""
+"""Maximum number of agents that the error for a deadlock names."""
 
 _FOLDERS = [os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
 _LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
@@ -42,7 +42,7 @@ _INBOX = Inbox.get.__code__.co_filename
 def agent_error(
     name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
 ) -> AgentError:
-    """Return the error for an agent that raised: its name, its own line, how and when (default: now)."""
+    """Return the error for an agent that raised: its name, source line, circumstances (``how``) and time (``at``)."""
     first, more = error, ""
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
@@ -54,7 +54,7 @@ def agent_error(
 
 
 def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
-    """Return the error for an agent that ended cancelled though the run goes on."""
+    """Return the error for an agent whose task was cancelled before the run's end."""
     try:
         task.result()
     except asyncio.CancelledError as error:
@@ -67,16 +67,16 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 
 
 def when(context: Context) -> str:
-    """Return in words the round that an agent is in, or the time if it is in none."""
+    """Return a text with an agent's current round, or with the time (s) outside rounds."""
     now = context.shared.loop.now()
-    # The exception has left the round in which it was raised.
+    # An exception leaves the round before it gets here, so a round left at this instant counts.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 
 
 def _line(trace: TracebackType | None) -> str:
-    # The agent's own line, not the line in netsim, numpy or asyncio that raised.
-    # Files of compiled libraries have no folder.
+    # Show the agent's own line, not the line in netsim, numpy or asyncio that raised. Files of compiled libraries have
+    # no folder, so only their suffix identifies them.
     frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.endswith((".pyx", ".pxd"))]
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
@@ -105,13 +105,13 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 
 
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
-    """Return that error from what the first agents wait for, in words, and the number of unfinished agents."""
+    """Return the deadlock error from texts of what agents wait for; ``beyond``: a timer is later than `LATEST`."""
     late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
     return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
-    """Return in words what the first few agents wait for."""
+    """Return a text of what the first few agents wait for."""
     return _listed(_waits(unfinished, contexts), len(unfinished))
 
 
@@ -126,7 +126,7 @@ def _listed(waits: Sequence[str], unfinished: int) -> str:
 
 
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
-    """Return the error for an agent whose task, or else callbacks, never let time pass."""
+    """Return the error for an agent whose task, or whose callbacks if there is none, never let time advance."""
     does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
     now = context.shared.loop.now()
     why = f"after {passes:,} passes of the event loop time has not moved"
@@ -141,7 +141,7 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     own: Any = task.get_coro()
-    # What the agent's own code called, not the innermost coroutine: asyncio's private ones differ between versions.
+    # Name the call in the agent's own code, not the innermost coroutine: asyncio's private ones differ by version.
     called: Any = None
     inner, in_inbox = own, False
     while inspect.iscoroutine(awaited := getattr(inner, "cr_await", None)):

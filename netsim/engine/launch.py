@@ -1,4 +1,4 @@
-"""Runs are launched here: on a loop made for them, interruptible by Ctrl-C, also while another loop runs."""
+"""Launch runs on new event loops, interruptible by Ctrl-C, also while another loop runs."""
 
 import _thread
 import asyncio
@@ -20,11 +20,11 @@ from netsim.run import Run
 __all__ = ["aside", "simulate", "threads_start"]
 
 _INTERRUPT_TIMEOUT = 2.0
-"""Seconds for which a Ctrl-C waits for an agent's step to end, before it ends that in the middle."""
+"""Seconds after which a Ctrl-C interrupts an agent's step that has not ended by itself."""
 
 
 def simulate(runtime: Runtime, loop: Loop) -> Run:
-    """Run on a loop that was made for it, to its end."""
+    """Run a runtime to its end on a new loop, which is closed afterwards."""
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
             try:
@@ -33,13 +33,14 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
                 runtime.attach_result_to(error)
                 raise
     except (Interrupted, SystemExit) as error:
-        # Only the runner's end closed the books: asyncio lets an agent's `sys.exit` out of its loop at once.
+        # Attach the result only now: an agent's `sys.exit` leaves asyncio's loop at once, and counting ends only when
+        # the runner closes.
         runtime.attach_result_to(error)
         raise
 
 
 class _Insistent:
-    """A handler of Ctrl-C that calls another one, and again if the loop's step does not end."""
+    """A Ctrl-C handler that calls another handler, and interrupts again if the loop's current step does not end."""
 
     def __init__(self, loop: Loop, interrupt: Callable[[int, FrameType | None], Any]) -> None:
         self._loop, self._interrupt = loop, interrupt
@@ -59,7 +60,7 @@ class _Insistent:
 
 
 async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
-    """Run; a Ctrl-C ends it between two steps or, if there is no next one, in the middle of an agent's code."""
+    """Run; a Ctrl-C ends the run between two steps or, if a step does not end, in the middle of an agent's code."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:
@@ -74,7 +75,7 @@ async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Put a running event loop, as of a notebook or of an agent, aside, so that another one may run in this thread."""
+    """Suspend the running event loop, such as a notebook's, so that another one can run in this thread."""
     outer = asyncio._get_running_loop()
     if outer is None:
         yield
@@ -89,7 +90,7 @@ def aside() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Let a Ctrl-C end what runs now, where it would end the task of the loop outside, which cannot go on yet."""
+    """Let a Ctrl-C interrupt the inner run: the outer loop's handler would cancel a task that is suspended."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     asyncios = isinstance(interrupt, partial) and isinstance(getattr(interrupt.func, "__self__", None), asyncio.Runner)
@@ -104,7 +105,7 @@ def _interrupts() -> Iterator[None]:
 
 
 def threads_start() -> bool:
-    """Return whether this system starts threads; a browser does not."""
+    """Return whether this system can start threads; a browser cannot."""
     try:
         threading.Thread(target=int).start()
     except RuntimeError:

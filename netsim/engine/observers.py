@@ -1,7 +1,7 @@
 """Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states, an inspection.
 
-Each is an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`), which calls it as time is about to pass. So it
-needs no timer and no task, keeps no run going, and never comes between two steps of an agent.
+Each is an onlooker (`netsim.clock.virtual_clock.Onlooker`), which the loop calls before time advances. So it needs no
+timer or task, does not keep a run going, and never runs between two steps of an agent.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ __all__ = ["MOST_ROWS", "Inspect", "Inspection", "Sampler", "Shown", "View", "Vi
 # --- rows at a fixed interval -----------------------------------------------------------------------------------------
 
 MOST_ROWS = 1_000_000
-"""How many rows a run may have by sampling."""
+"""Maximum number of sampled rows of a run."""
 
 Write = Callable[[int, float, float], None]
 
@@ -41,13 +41,13 @@ class Sampler:
     loop : Loop
         The run's loop.
     rounds : RoundClock
-        The run's rounds: if one closes at a row's time, the row is that of the round.
+        The run's rounds: if a round closes at a row's time, the row equals the round's row.
     sample : float
         Seconds from row to row.
     write : callable
         Called with a row's number, its time (s), and the time (s) before which arrivals count.
     fail : callable
-        Called with the error, if there are too many.
+        Called with the error if there are too many rows.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Sampler:
         The time (s) at which the next row is due.
     until : float
         The end (s) of that instant. Sums of pauses are rounded, so the instant is as wide as a round's boundary: an
-        event one rounding error after a row's time is at that time.
+        event one rounding error after a row's time counts as at that time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Sampler:
             self._row(close, self._rounds.deadline(number))
 
     def run_ended(self) -> None:
-        """Write the last rows: the run ends between two rows, or by the wall clock, which may be late."""
+        """Write the rows due before the run's end, and a last one at its end."""
         now = self._loop.now()
         while self.until < now:
             self.look()
@@ -99,7 +99,7 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # A time that is meant as a round's end must be that end; any other must be over before events at that end.
+        # Move a time within rounding of a round's end to that end; another time's instant ends before the round does.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -117,29 +117,29 @@ class Sampler:
 
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
-# The shortest pause (real s) between two looks; how many times as long as the last look it is; and its maximum (s), as
-# a look takes longer the more happened since the last one.
+# Limits of the pause between two looks, in real seconds, which is otherwise _SHARE times as long as the last look. At
+# most _LONGEST, because a look takes longer the more has happened since the last one.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
-# Real seconds after which a run without rows is looked at.
+# Real seconds without a row after which the viewer looks all the same.
 _WITHOUT_ROWS = 1.0
 
 
 class Shown(Protocol):
-    """Shows a run while it goes on. It must not raise, nor change anything."""
+    """Shows a run in progress. It must neither raise nor change the run."""
 
     def look(self, scene: RunMetadata) -> None:
-        """Everything before the time ``scene.ended_at`` (s) is recorded; called in the run's thread."""
+        """Show the run up to ``scene.ended_at`` (s): all is recorded until then. Called in the run's thread."""
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
-        """The run is over and nothing is counted any more; ``error`` ended it, or is None."""
+        """Show the end of the run, after which nothing is counted; ``error`` ended the run, or is None."""
 
 
 Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
-"""Called as a run begins; returns what shows it."""
+"""Called when a run begins; returns the object that shows the run."""
 
 
 class View:
-    """Lets a viewer look at a run: after a row, or else between two instants, but seldom in real time."""
+    """Lets a viewer look at a run after a row or, without rows, between two instants; limits the rate in real time."""
 
     def __init__(
         self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], RunMetadata], rounds: Callable[[], int]
@@ -169,7 +169,7 @@ class View:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Look, if it is time: a row is written, so arrivals are counted."""
+        """Look, unless the pause since the last look goes on; arrivals are counted, because a row was just written."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -180,16 +180,16 @@ class View:
 
     @property
     def time(self) -> float:
-        """The time (s) to look at: any."""
+        """The time (s) of the next look: 0, because `until` alone decides."""
         return 0.0
 
     @property
     def until(self) -> float:
-        """The present (s) if no row came for long, else infinity: then `row_written` looks."""
+        """The current time (s) if no row was written for long; else infinity, because `row_written` looks."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
-        """Look between two instants."""
+        """Look now, before the pause is over."""
         self._due = 0.0
         self.row_written()
 
@@ -202,22 +202,22 @@ class View:
 
 
 class Watcher:
-    """Looks at the watched states of the agents of one run.
+    """Records the watched states of one run's agents whenever they may have changed.
 
     Parameters
     ----------
     watch : Watch
-        Keeps the states.
+        Stores the states.
     loop : Loop
         The run's loop.
     contexts : mapping
         The agents' contexts by their names.
     tasks : AgentTasks
-        Knows which callbacks belong to agents of this run.
+        Decides which callbacks belong to agents of this run.
     shared : list of Shared
-        The agents' shared state, by clock.
+        The agents' shared states, one for each clock.
     fail : callable
-        Called with the error, if a state cannot be read.
+        Called with the error if a state cannot be read.
     """
 
     def __init__(
@@ -234,14 +234,14 @@ class Watcher:
         self._agents: Mapping[Hashable, Agent] = {}
         # Agents whose code may have run at this instant, in the order in which it was called.
         self._called: dict[Hashable, None] = {}
-        # Until the first row no agent may have an attribute yet, because agents set it once they run.
+        # Before the first row a watched attribute may be missing, because agents set it once they run.
         self._early = True
-        # Whether to check, with the next look, that some agent has each attribute.
+        # Whether the next look checks that each attribute exists on some agent.
         self._checks = False
 
     @property
     def time(self) -> float:
-        """The time (s) to look at: before time passes, if an agent was called."""
+        """Minus infinity, to look before time advances, if an agent was called; else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
@@ -257,7 +257,7 @@ class Watcher:
             shared.note_sends(self._look)
 
     def stop(self, whole: bool) -> None:
-        """Look for the last time; after a ``whole`` run a state that no agent has had is an error."""
+        """Look for the last time; after a complete run (``whole``) an attribute that no agent has is an error."""
         if self._early and whole:
             self.row_written()
         self.look()
@@ -268,18 +268,18 @@ class Watcher:
             shared.note_sends(None)
 
     def call(self, names: Iterable[Hashable]) -> None:
-        """Note that these agents may change at this instant."""
+        """Mark agents whose states may change at this instant."""
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Look at all agents at this instant: a state may depend on other agents."""
+        """Mark all agents for the next look, because a state may depend on other agents."""
         self.call(self._agents)
-        # Agents in other processes may have what those here lack.
+        # Check only if all agents run here, because agents in other processes may have the attribute.
         self._checks = self._early and len(self._agents) == self._watch.agents
         self._early = False
 
     def look(self) -> None:
-        """Look at the agents that were called."""
+        """Record the states of the marked agents."""
         called, self._called = self._called, {}
         for name in called:
             self._look(name)
@@ -294,13 +294,13 @@ class Watcher:
             self._fail(error)
 
     def _note(self, variables: Variables) -> None:
-        """Note the agent whose code is called in a context."""
+        """Mark the agent whose code is called in a context."""
         owner = variables.get(OWNER)
         if isinstance(owner, TaskOwner) and self._tasks.owns(owner):
             self._called[owner.name] = None
 
     def _look(self, name: Hashable) -> None:
-        """Look at an agent, which may be about to send."""
+        """Record an agent's states; also called just before the agent sends."""
         sent = self._contexts[name].outbox.sent
         self._try(lambda: self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early))
 
@@ -308,24 +308,24 @@ class Watcher:
 # --- an inspection ----------------------------------------------------------------------------------------------------
 
 Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
-"""Called with the agents, the time (s) and whether the run is over; returns whether it is to end there."""
+"""Called with the agents, the time (s) and whether the run is over; returns whether to end the run."""
 
 
 class Inspection:
-    """Looks at the agents of a run at the end of each instant and of the run, and ends it if it is told so.
+    """Calls an inspection at the end of each instant and of the run, and ends the run when the inspection returns True.
 
-    It asks nobody which agents were called, which would cost more than most inspections: it looks at every instant.
+    It is called at every instant, because tracking which agents were called would cost more than most inspections.
 
     Parameters
     ----------
     inspect : callable
-        What looks; a NetsimError that it raises ends the run.
+        The inspection; a NetsimError that it raises ends the run.
     loop : Loop
         The run's loop.
     end : callable
         Called to end the run.
     fail : callable
-        Called with the error.
+        Called with that error.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """The time (s) to look at: before time passes, once at each."""
+        """Minus infinity, to look before time advances, once at each instant; else infinity."""
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time
@@ -350,14 +350,14 @@ class Inspection:
         self._loop.clock.onlookers.append(self)
 
     def stop(self, whole: bool) -> None:
-        """Look for the last time, if the run is a ``whole`` one."""
+        """Stop observing; after a complete run (``whole``) look for the last time."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
         if whole and not self._over:
             self.look(last=True)
 
     def look(self, last: bool = False) -> None:
-        """Look at the agents."""
+        """Call the inspection, and end the run if the inspection returns True or raises."""
         self._seen = self._loop.now()
         try:
             self._over = self._inspect(self._agents, self._seen, last)

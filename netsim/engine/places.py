@@ -1,4 +1,4 @@
-"""Where the nodes of a run are, by now and before: moving one changes what it hears and disturbs."""
+"""Current and earlier places of a run's nodes; moving a node changes the powers to and from other nodes."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["Path", "Place", "Places"]
 
 Place = tuple[float, ...]
 Path = list[tuple[float, Place]]
-"""When (s) a node was where: on a straight line between two points, and of two at one time first the one it left."""
+"""Way-points (time in s, place) joined by straight lines; of two at one time, the place that the node left is first."""
 
 
 class Places:
@@ -24,7 +24,7 @@ class Places:
     Attributes
     ----------
     now : dict
-        Where each node is, in metres.
+        Each node's current place, in metres.
     paths : dict
         The `Path` of each node that has moved.
     """
@@ -33,34 +33,34 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.positions)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # By node, those to or from which it has a power.
+        # By node, the other nodes with a power to or from it.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # Of those that have set out, whether their last point is on their way.
+        # By node that has set out, whether its last way-point lies on its way, so that the next one replaces it.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:
-        """Return a position, checked, with the node's height where it has none."""
+        """Return a validated position, with the node's height if the position has none."""
         return self._deployment.place(position, self.now[node])
 
     def set_out(self, node: Hashable) -> None:
-        """Note that what follows are places on one way."""
+        """Start a straight way of a node, along which later calls of `put` move it."""
         self._path_of(node).append((self._loop.now(), self.now[node]))
         self._under_way[node] = False
 
     def jump(self, node: Hashable, position: object) -> None:
-        """Put a node to another place, whatever its way was."""
+        """Move a node to a place at once, and end its way."""
         self._under_way.pop(node, None)
         self.put(node, self.place(node, position))
 
     def put(self, node: Hashable, place: Place) -> None:
-        """Put a node to a place, on its way if it set out.
+        """Move a node to a place, along its way if it has set out.
 
         Raises
         ------
         BadInput
-            If it could receive there what a node sends, or the other way round, that is not its neighbour.
+            If the node would hear there, or be heard by, a node that is not its neighbour.
         """
         here, self.now[node] = self.now[node], place
         powers = self._deployment.powers_of(node, self.now)
@@ -93,5 +93,5 @@ class Places:
 
 
 def flat(paths: Mapping[Hashable, Path]) -> dict[Hashable, list[tuple[float, float, float]]]:
-    """Return paths on the map: (s, x, y)."""
+    """Return paths as way-points (s, x, y), without heights."""
     return {node: [(time, place[0], place[1]) for time, place in path] for node, path in paths.items()}

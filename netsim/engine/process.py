@@ -1,6 +1,6 @@
 """Settings of the process during a run: the garbage collector, BLAS threads, and two warnings.
 
-Runs may overlap, in threads or on one loop: the last one to end restores what there was.
+Runs may overlap, in threads or on one loop: the last one to end restores the settings.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
-# New objects per agent before a collection: more than wiring makes, and than a round has under way.
+# New objects per agent before a collection: more than the wiring creates, and more than a round keeps alive.
 _OBJECTS_PER_AGENT = 50
 
-# New objects, of runs and between them, before all are collected, unless the process holds more. A collection at each
-# quarter of what it holds took a fifth of the time of many small runs in a notebook.
+# New objects, in and between runs, before a full collection; or the number of the process's objects, if that is more.
+# Collecting at a quarter of that number took a fifth of the time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -44,7 +44,7 @@ _most_new = _NEW
 
 @contextmanager
 def unhurried_collector(agents: int = 0) -> Iterator[None]:
-    """Collect new objects rarely, because a run of many agents makes many that live on, and existing ones never."""
+    """Collect new objects rarely and existing ones never, because a large run creates many long-lived objects."""
     global _users, _before, _freezes
     with _lock:
         if not _users:
@@ -71,14 +71,14 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
 
 
 def _count_new() -> None:
-    """Count the objects that freezing is about to take, or took, from the collector's own count."""
+    """Add the collector's count of new objects to `_new`, because freezing resets the collector's count."""
     global _new
     (youngest, younger, _), (new, collections, older) = gc.get_threshold(), gc.get_count()
     _new += new + youngest * (collections + younger * older)
 
 
 def _collect_now_and_then() -> None:
-    """Collect what former runs left behind: freezing sets the collector's counts back, so it never would."""
+    """Collect the garbage of former runs: freezing resets the collector's counts, so it never would by itself."""
     global _new, _most_new
     if _new > _most_new and _freezes and gc.isenabled():
         gc.collect()
@@ -92,13 +92,13 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """The numbers of threads before the first run, and the number that each run requests: of a process or a thread."""
+    """Thread numbers of BLAS libraries before the first run, and those that runs request; of a process or a thread."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
 
     def apply(self) -> None:
-        """Set the least number that a run requests, or restore those before."""
+        """Set the smallest number that a run requests, or restore the original numbers if no run is left."""
         for library, threads in self.before:
             _set(library, min(self.wanted, default=threads))
 
@@ -114,7 +114,8 @@ def limited_blas(threads: int | None) -> Iterator[None]:
     """Let BLAS use ``threads`` threads; None leaves them as they are.
 
     Agents' matrices are small, and more threads mostly wait for each other. Most libraries have one number of threads
-    for the process; those on OpenMP have one for each calling thread. The least number that a run asks for holds.
+    for the process; those on OpenMP have one for each calling thread. Overlapping runs use the smallest number
+    requested.
     """
     if threads is None:
         yield
@@ -153,8 +154,8 @@ def _is_shared(library: Any) -> bool:
 
 
 def _set(library: Any, threads: int) -> None:
-    # threadpoolctl silently ignores every thread but the first that set a number. A run in a thread of its own, as in
-    # a notebook, must count, too; afterwards any thread may be first again.
+    # threadpoolctl obeys only the first thread that sets a number, and ignores others silently. Release that thread
+    # before, so that a run in another thread (in a notebook) takes effect, and after, so that the next run does.
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)
@@ -165,19 +166,19 @@ def _set(library: Any, threads: int) -> None:
 
 _sleep: Callable[[Any], None] = time.sleep
 _running = 0
-"""Runs under way in this process; while there is one, `time.sleep` is the function that warns."""
+"""Number of runs under way in this process; above 0, `time.sleep` is replaced by a function that warns."""
 
 _draws: dict[int, int] = {}
-"""Calls of the functions that draw from the global generators while a run is under way, by thread."""
+"""By thread, calls of the functions that draw from the global generators while a run is under way."""
 
 
 @contextmanager
 def warned() -> Iterator[None]:
     """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers.
 
-    Other threads may draw from the global generators, too, as Dask's do. Agents run in the calling thread: if only
-    others were seen to draw, there is no warning. If nobody was seen, something drew by a function that was imported
-    before the run or that has the generator itself; then agents are the likely cause.
+    Other threads, such as Dask's, may draw from the global generators, too. Agents run in the calling thread: if only
+    other threads called a drawing function, there is no warning. If no call was seen but a generator has changed, the
+    function was imported before the run, or holds the generator itself; then agents are the likely cause.
     """
     thread = threading.get_ident()
     _count(1)
@@ -198,7 +199,7 @@ def warned() -> Iterator[None]:
 
 
 def _seen() -> int:
-    # A list first: other threads may add to the dict meanwhile.
+    # Copy to a list first, because other threads may add to the dict meanwhile.
     return sum(list(_draws.values()))
 
 
@@ -213,8 +214,8 @@ def _noted(function: Any) -> Any:
 
 
 def _drawing_functions() -> Iterator[tuple[Any, str]]:
-    """Yield the names of what draws from, or sets, a global generator, each with the object that holds it."""
-    # Python's generator draws everything by two methods, which it looks up in itself.
+    """Yield (holder, name) of each function that draws from a global generator, or sets its state."""
+    # Python's generator draws everything by these two methods, which it looks up on the instance.
     generator = vars(random)["_inst"]
     yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
     yield from ((random, name) for name in ("seed", "setstate"))
@@ -224,12 +225,12 @@ def _drawing_functions() -> Iterator[tuple[Any, str]]:
 
 
 _HOOKS = [(owner, name, vars(owner).get(name), _noted(getattr(owner, name))) for owner, name in _drawing_functions()]
-"""What draws from a global generator: its holder and name, what the holder has there, and what notes the draw, too."""
+"""Functions that draw from a global generator: holder, name, the holder's own attribute or None, counting wrapper."""
 
 
 def _hook() -> None:
     for owner, name, original, noted in _HOOKS:
-        # A program may have put something else in its place.
+        # Leave a function alone if a program has replaced it.
         if vars(owner).get(name) is original:
             setattr(owner, name, noted)
 

@@ -226,18 +226,18 @@ class Runtime:
             inbox.up = up
 
     def whereabouts(self, what: str) -> Places:
-        """Return where the nodes are; raise BadInput if the network does not know what places mean."""
+        """Return the nodes' places; raise BadInput if the network was not built from a Deployment."""
         if self.places is None:
             raise BadInput(f"{what}: must go with a network of a netsim.Deployment, which knows what is heard where")
         return self.places
 
     def move(self, agent: Hashable, position: Place) -> None:
-        """Put a node to another place (m), and end its `netsim.faults.Move` if it has one."""
+        """Move a node to a place (m) at once, and end its `netsim.faults.Move` if it has one."""
         self.whereabouts("Network.move").jump(agent, position)
         self.injector.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent calls what the processes that run the other agents would have to know."""
+        """Raise BadInput if an agent must not call ``what``, because the processes of other agents would not know."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 
@@ -257,7 +257,7 @@ class Runtime:
         self.tasks.halt(agent)
 
     def give_up(self, agent: Hashable) -> None:
-        """Mark an agent as finished."""
+        """Mark an agent as finished, because it will not restart."""
         self.tasks.finished(agent)
 
     def restart(self, agent: Hashable) -> None:
@@ -379,7 +379,7 @@ class Runtime:
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
-        # The list grows as the run goes on.
+        # The metadata get the list itself, which grows during the run.
         faults = self.injector.record.spans
         return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 

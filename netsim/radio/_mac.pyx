@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled twin of a radio's events, signals and MAC layer: what happens for each frame on a shared medium.
+"""The compiled twin of a radio's events, signals and MAC layer.
 
-Each class has a twin in Python, in `events.py`, `signals.py`, `sinr.py` or `mac.py`, which defines it and documents it: events,
-draws, counts and energies are the same with either. A law test compares them. Batteries, budgets and unusual models of
-links stay in Python; they are called where there are any.
+Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and documents
+it; both give equal events, draws, counts and energies. A law test compares them. Batteries, budgets and unusual link
+models stay in Python, and are called from here.
 """
 
 from collections import deque
@@ -61,16 +61,16 @@ cdef enum What:
 @cython.final
 @cython.freelist(256)
 cdef class Event:
-    """What happens to a node at a time (s)."""
+    """An event of a node at a time (s)."""
 
     cdef double time
     cdef int64_t order
     cdef What what
     cdef Mac mac
-    # The node's count of flushes: the event is dropped if the node was switched off since; −1: it is not.
+    # The node's count of flushes: the event is dropped if the node was switched off since; −1: never dropped.
     cdef int64_t flushed
-    # What it is about, as far as it needs that: a frame, sent at a turn (or found the channel busy so often), which
-    # fragment that was, its signals that end now, and the node that sent what is to be acknowledged.
+    # The arguments that this kind of event needs: a frame; its turn (ASSESSED: the number of busy assessments) and its
+    # fragment's index; the signals that end now; the node whose fragment is to be acknowledged.
     cdef PendingFrame pending
     cdef int64_t turn, index
     cdef list signals
@@ -157,7 +157,7 @@ cdef class EventQueue:
         return 0
 
     def start(self, timer):
-        """Run what is due: at once if nothing else acts now, else in its turn."""
+        """Run the due events: at once if nothing else acts at this instant, else after callbacks that are ready."""
         if timer is not self.timer:
             return
         if not self.clock.is_alone():
@@ -172,7 +172,7 @@ cdef class EventQueue:
             self.loop.call_exception_handler(context)
 
     def due(self, timer):
-        """Run what is due, and what follows."""
+        """Run the due events, and later ones as long as only the medium acts."""
         cdef double now
         if timer is not self.timer:
             return
@@ -203,7 +203,7 @@ cdef class EventQueue:
 cdef class Signal:
     """One transmission at one receiver; see `netsim.radio.signals.Signal`."""
 
-    # The sender's, which outlives it: borrowed, so that signals need no garbage collection.
+    # The sender's `RadioLink`: a borrowed reference, so that signals need no garbage collection; the link lives longer.
     cdef void* link
     cdef public double start, end
     cdef double power, noise, draw, floor, joined
@@ -219,13 +219,13 @@ cdef class Signal:
         return (<RadioLink>self.link).mac
 
     cpdef spoil(self, int cause):
-        """Note a cause for which it is not received."""
+        """Record a drop reason, unless one of higher rank is known."""
         if not self.cause or rank(cause) < rank(self.cause):
             self.cause = cause
 
 
 cdef int rank(int cause) noexcept:
-    """Return the place of a cause: of several the first counts."""
+    """Return the rank of a drop reason: of several reasons the one with the lowest number counts."""
     if cause == RECEIVER_DOWN:
         return 0
     if cause == LINK_DOWN:
@@ -238,7 +238,7 @@ cdef int rank(int cause) noexcept:
 cdef class Receiver:
     """One node's receiver; see `netsim.radio.signals.Receiver`."""
 
-    # Of how many signals, and room for how many.
+    # The number of signals, and the capacity of the array.
     cdef PyObject** signals
     cdef int64_t count, room
     cdef double captures_above, carrier_start, earlier_until, carrier_end
@@ -308,15 +308,15 @@ cdef class Receiver:
         return 0
 
     def stop(self, double now):
-        """Send no more from now (s) on."""
+        """Stop sending now (s)."""
         self.sends_until = now
 
     def deafen(self, double now):
-        """Receive nothing of what is there now (s): the radio has gone off."""
+        """Drop the signals that are arriving now (s), because the radio goes off."""
         self.drop(now, RECEIVER_DOWN)
 
     cdef int hears(self, double now) except -1:
-        """Return whether a signal of a neighbour comes in now (s) that may be received."""
+        """Return whether a neighbour's signal is arriving now (s) that may still be received."""
         cdef Signal each
         cdef int64_t i
         for i in range(self.count):
@@ -326,7 +326,7 @@ cdef class Receiver:
         return False
 
     cdef list drop(self, double now, int cause):
-        """Receive nothing of what is there now (s), and return that."""
+        """Drop the signals that are arriving now (s), for ``cause``, and return them."""
         cdef Signal each
         cdef int64_t i
         cdef list missed = []
@@ -338,7 +338,7 @@ cdef class Receiver:
         return missed
 
     cdef list tune(self, int channel, double now):
-        """Receive on another channel from now (s) on; return what is received no more."""
+        """Change the channel now (s); return the signals whose reception this ends."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)
@@ -351,7 +351,7 @@ cdef class Receiver:
             self.carrier_end = end
 
     def senses_until(self, double end):
-        """Sense carriers until ``end`` (s) only: another has ceased."""
+        """Shorten the sensed carriers to ``end`` (s), because a carrier was cut short."""
         self.carrier_end = end
         self.earlier_until = min(self.earlier_until, end)
 
@@ -410,7 +410,7 @@ cdef class SinrReceiver(Receiver):
         return self.locked is not None and self.locked.end > now
 
     cdef int see(self, double until) except -1:
-        """Look at what began before a time (s), in order."""
+        """Process the starts of signals before a time (s), in order."""
         cdef Signal each, first
         cdef int64_t i
         while self.unseen:
@@ -427,7 +427,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef int begin(self, Signal signal, double width) except -1:
-        """Lock on a signal that begins, if the receiver can; else note why not."""
+        """Lock on a signal that begins if the receiver can; else record why not."""
         cdef Signal each
         cdef int64_t i
         cdef double begin = signal.start, power = signal.power, others = 0.0
@@ -460,7 +460,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef bint joins(self, Signal other, Signal signal) except -1:
-        """Return whether another signal adds to this one: the same frame, begun together with it."""
+        """Return whether another signal adds to this one: an equal frame that began at the same time."""
         if signal.content is None or other.content != signal.content:
             return False
         return abs(other.start - signal.start) <= self.concurrent
@@ -476,7 +476,7 @@ cdef class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     cdef double success(self, Signal signal, double width) except? -1.0:
-        """Return the probability that all bits of a signal are right, and note its mean interference."""
+        """Return the probability that all bits of a signal are right, and store its mean interference."""
         cdef Signal each
         cdef int64_t i
         cdef list others = None
@@ -530,7 +530,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     def stop(self, double now):
-        """Send no more from now (s) on."""
+        """Stop sending now (s)."""
         self.sends_until = self.deaf_until = now
 
     cdef list drop(self, double now, int cause):
@@ -541,7 +541,7 @@ cdef class SinrReceiver(Receiver):
         return Receiver.drop(self, now, cause)
 
     cdef list tune(self, int channel, double now):
-        """Receive on another channel from now (s) on; return what is received no more."""
+        """Change the channel now (s); return the signals whose reception this ends."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         return missed
@@ -579,12 +579,12 @@ cdef class SinrReceiver(Receiver):
         return False
 
     cdef double noise_at(self, double time) except? -1.0:
-        """Return the noise (mW) at a time (s), where it is not the usual floor."""
+        """Return the noise (mW) at a time (s) by the phy's noise model."""
         return self.noise(self.seed, self.key, time)
 
 
 cdef bint outranks(Signal one, Signal other) noexcept:
-    """Return whether one signal is that of a neighbour and the other is not, or is stronger if both are, or none."""
+    """Return whether a signal ranks above another: a neighbour's above another node's, then the stronger one."""
     cdef bint is_neighbour = (<RadioLink>one.link).index >= 0
     if is_neighbour != ((<RadioLink>other.link).index >= 0):
         return is_neighbour
@@ -592,7 +592,7 @@ cdef bint outranks(Signal one, Signal other) noexcept:
 
 
 cdef double power_at(list signals, double moment, double width) noexcept:
-    """Return the total power (mW) at a moment (s), without what ends within ``width`` (s)."""
+    """Return the total power (mW) at a moment (s), without signals that end within ``width`` (s) of it."""
     cdef Signal each
     cdef double total = 0.0
     for each in signals:
@@ -614,7 +614,7 @@ cdef class PendingFrame:
     cdef object outcome
     cdef double late_at, since, not_before, energy
     cdef list fragments
-    # By link index, whether the outcome is unknown there, and the cause of a failure; 0: none.
+    # By link index, whether the outcome is unknown, and the cause of the first failure; 0: none.
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
@@ -627,7 +627,7 @@ cdef class PendingFrame:
         return self.index == len(self.fragments) - 1
 
     cdef int fail(self, int link_index, int cause) except -1:
-        """Note why a fragment fails on a link, unless one before it did."""
+        """Record the cause of a fragment's failure on a link, unless an earlier fragment failed."""
         if not self.failed[link_index]:
             self.failed[link_index] = cause
         return 0
@@ -645,8 +645,8 @@ cdef class PendingFrame:
 
 
 cdef struct Draws:
-    # One link's draws of losses and delays in turn, as `netsim.transport.path.Path` has them for usual models; a width
-    # below 0: the delay is fixed.
+    # One link's draws of losses and delays, equal to those of `netsim.transport.path.Path` with usual models. A width
+    # below 0 marks a fixed delay.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
@@ -658,27 +658,27 @@ cdef class RadioLink:
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # For fading.
+    # The key of the fading.
     cdef object key
 
 
 @cython.final
 cdef class NeighbourLink(RadioLink):
-    """A link to a neighbour, which may receive; apart, as a transmission may reach a thousand nodes that are none."""
+    """A link to a neighbour, which may receive. A class apart saves memory: thousands of links may only interfere."""
 
-    # The last power and noise floor with which it was received undisturbed, with ln(1 − BER) there.
+    # A cache: the last power and noise floor without interference, and ln(1 − BER) there.
     cdef double clear_power, clear_floor, clear_success
     # Draws of reception, for frames and for acknowledgements.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # Where frames go, and what becomes of them on the way, and of acknowledgements; where a model is not usual, a
-    # `Path`.
+    # Its arrival queue; the draws of frames' and acknowledgements' losses and delays or, with unusual models, a `Path`
+    # for each.
     cdef ArrivalQueue arrivals
     cdef Draws draws, ack_draws
     cdef object path, ack_path
 
     cdef double chance(self, bint is_ack) noexcept:
-        """Return the uniform number that decides whether a transmission is received."""
+        """Return the uniform draw that decides whether a transmission is received."""
         if is_ack:
             self.ack_chances += 1
             return uniform(self.ack_chance_key, self.ack_chances - 1)
@@ -686,7 +686,7 @@ cdef class NeighbourLink(RadioLink):
         return uniform(self.chance_key, self.chances - 1)
 
     cdef double cross(self, double end, int64_t bits, bint is_ack, bint* lost) except? -1.0:
-        """Return when what left at ``end`` (s) arrives, or would, and set whether it is lost."""
+        """Return the arrival time (s) of a transmission that ends at ``end`` (s), lost or not, and set ``lost``."""
         cdef Draws* draws = &self.ack_draws if is_ack else &self.draws
         cdef double delay = draws.low
         path = self.ack_path if is_ack else self.path
@@ -875,7 +875,7 @@ class CompiledMeter(FastMeter, Meter):
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 ACCESS = ("aloha", "slotted_aloha", "csma")
-"""The ways of access that this twin knows."""
+"""The channel access methods that this twin has."""
 
 cdef enum Access:
     ALOHA
@@ -908,12 +908,12 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # The link by the number of each node that its transmissions reach, or reached; None until a power changes.
+    # By node number, the link to each node that its transmissions reach or once reached; None until a power changes.
     cdef dict reached
-    # With a `Phy`, and what that asks.
+    # Whether there is a `Phy`, whether equal frames may add up, and the phy's fading.
     cdef bint has_phy, concurs
     cdef object fading
-    # Of each stream of the links' draws, their keys, shape (links,).
+    # By name of a stream of draws, the keys of all links.
     cdef dict keys
     # The settings of the radio and of the transmitter.
     cdef object radio, link, transmitter
@@ -925,10 +925,10 @@ cdef class Mac:
     # Draws of back-offs.
     cdef uint64_t stream
     cdef int64_t drawn
-    # As in the twin.
+    # As in `netsim.radio.mac.Mac`.
     cdef object queue
     cdef int64_t queued_bits, turn, flush_count
-    # Whether a burst of jitter matters to what arrives now.
+    # Whether a burst of jitter may delay the frames that arrive now.
     cdef bint in_burst
     cdef double silent_until, heard_from
     cdef dict open
@@ -974,7 +974,7 @@ cdef class Mac:
         self.unit_backoff, self.cca, self.turnaround = radio.unit_backoff, radio.cca, radio.turnaround
         self.lifs, self.sifs, self.max_sifs_bits = radio.lifs, radio.sifs, radio.max_sifs_bits
         self.transmit_share = radio.transmit_share or 0.0
-        # 0: the radio tells the time on the air.
+        # 0: the time on the air is that of `Radio.seconds`.
         self.rate = link.rate if radio.airtime is None else 0.0
         self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
         key = np.array([draws.name_key(name)], dtype=np.uint64)
@@ -982,18 +982,18 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is the link's, −1 if they only interfere there."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
             self.reached[mac.number] = link
 
     def reach_deaf(self, Mac mac, int index):
-        """Let a neighbour's link lose everything."""
+        """Add a neighbour whose link loses everything."""
         self.deaf.append(self.link_to(mac, index, 0.0, 0.0))
 
     def set_power(self, Mac mac, double power):
-        """Let later transmissions reach a node with this power (mW); 0: too little to matter."""
+        """Set the power (mW) at which later transmissions reach a node; 0: too weak to count."""
         cdef RadioLink link
         if self.reached is None:
             self.reached = {(<RadioLink>each).mac.number: each for each in self.links}
@@ -1011,7 +1011,7 @@ cdef class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, int channel, double now):
-        """Use another channel once all frames in the queue are done with, from now (s) on if there are none."""
+        """Change the channel after all frames in the queue, or now (s) if there are none."""
         self.events.catch_up(now)
         self.channel = channel
         if self.queue:
@@ -1020,13 +1020,13 @@ cdef class Mac:
             self.tune_to(channel, now)
 
     cdef int tune_to(self, int channel, double now) except -1:
-        """Use another channel from now (s) on: what it was receiving is lost."""
+        """Change the channel now (s); frames being received are lost."""
         if channel != self.receiver.channel:
             self.miss(self.receiver.tune(channel, now), now)
         return 0
 
     def listen(self, bint on, double now):
-        """Switch the receiver on or off, now (s), as the agent wants; what it was receiving is lost."""
+        """Switch the receiver on or off for the agent, now (s); off, frames being received are lost."""
         self.events.catch_up(now)
         if self.listening and not on:
             self.miss(self.receiver.drop(now, ASLEEP), now)
@@ -1040,7 +1040,7 @@ cdef class Mac:
         return self.waits
 
     def hears(self, double now):
-        """Return whether a signal comes in now (s) that may be received."""
+        """Return whether a signal that may still be received is arriving now (s)."""
         self.events.catch_up(now)
         return bool(self.receiver.hears(now))
 
@@ -1063,7 +1063,7 @@ cdef class Mac:
         cdef RadioLink link = NeighbourLink.__new__(NeighbourLink) if index >= 0 else RadioLink.__new__(RadioLink)
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if self.fading is not None:
-            # One for both directions, which fade alike.
+            # One key for both directions, so that they fade alike.
             ends = sorted([draws.name_key(each) for each in (self.name, mac.name)])
             link.key = int(draws.link_keys(*[np.array([each], dtype=np.uint64) for each in ends])[0])
         if index >= 0:
@@ -1084,7 +1084,7 @@ cdef class Mac:
         return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
-        """Set up a link's draws; return a path instead where its models are not usual, else None."""
+        """Set up a link's draws and return None; with unusual models return a `Path` instead."""
         link = self.wiring.links[index]
         loss, latency = link.loss_model, link.latency_model
         is_uniform = type(latency) is Uniform
@@ -1099,7 +1099,7 @@ cdef class Mac:
 
     @property
     def counts(self):
-        """What it has counted so far."""
+        """The counts so far."""
         return Counts(self.frames, self.retries, self.acks, self.duplicates, self.no_ack, self.busy,
                       self.access_failures, self.airtime_s, self.ack_airtime_s, self.queueing_s, self.access_s)
 
@@ -1177,12 +1177,12 @@ cdef class Mac:
         return event
 
     cdef int at(self, double time, Event event) except -1:
-        """Let an event of this node happen at a time (s), unless the node is switched off before."""
+        """Schedule an event of this node at a time (s); it is dropped if the node is switched off before."""
         event.flushed = self.flush_count
         return self.events.at(time, event)
 
     cdef int run(self, Event event, double now) except -1:
-        """Let an event of this node happen now."""
+        """Process an event of this node now (s), unless it was dropped."""
         if event.flushed >= 0 and not (self.on and event.flushed == self.flush_count):
             return 0
         if event.what == ASSESSED:
@@ -1257,7 +1257,7 @@ cdef class Mac:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     cdef double seconds(self, int64_t bits) except -1.0:
-        """Return for how long (s) bits are on the air."""
+        """Return the time on the air (s) of ``bits``."""
         return bits / self.rate if self.rate > 0.0 else self.radio.seconds(bits, self.link)
 
     cdef int start(self, double now) except -1:
@@ -1377,11 +1377,11 @@ cdef class Mac:
         return self.events.at(arrival, event)
 
     cdef double watts(self) except? -1.0:
-        """Return what sending takes (W) with the transmit power that is set."""
+        """Return the power (W) that sending draws at the current transmit power."""
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return that link's signals by arrival time (s)."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
         cdef double gain = self.gain if is_ack else pending.gain
@@ -1449,7 +1449,7 @@ cdef class Mac:
         return arrivals
 
     cdef double spend(self, double now, double end, int64_t bits, int to, double watts) except? -1.0:
-        """Charge this node for an emission on link ``to`` (−1: all) that takes some watts; return its energy (J)."""
+        """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
         meter, distances = self.meter, self.distances
         if meter is None:
             return 0.0
@@ -1459,7 +1459,7 @@ cdef class Mac:
         return joules
 
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
-        """Start to receive a neighbour's signal if this node is awake or awaits it, and meter that."""
+        """Start to receive a signal if this node is awake or awaits it; meter the reception of a neighbour's signal."""
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
         elif signal.channel != self.receiver.channel or not (awaits or self.is_awake(now)):

@@ -1,11 +1,11 @@
-"""When a radio is awake, and what it spends: power × time in each state, and joules for each bit.
+"""Duty cycles and energy of radios: power × time in each state, plus joules per bit.
 
-A duty cycle is arithmetic on times: no timer wakes a radio, so a schedule keeps no run going. A meter keeps exact sums
-of durations up to the last change, and works out what was spent by any time when it is asked: to ask changes nothing.
+A duty cycle is arithmetic on times: no timer wakes a radio, so a schedule does not keep a run going. A meter sums
+durations up to the last change, and computes the energy spent until any later time on request, without side effects.
 
-No timer waits for a battery's end either: a run that stands still would go on for years, until the batteries are empty.
-`BatteryWatch` looks at a node when half of what it has left may have been spent, so its death comes near in some forty
-looks. When what is under way, or the next few nanoseconds, will spend the rest, it computes the time exactly.
+No timer waits for an empty battery either: it would keep a deadlocked run going for years. `BatteryWatch` looks at a
+node when half of its remaining energy may have been spent, so about forty looks precede its death. Once the frames
+under way, or the next few nanoseconds, will spend the rest, the watch computes the exact time.
 """
 
 import heapq
@@ -28,54 +28,55 @@ if TYPE_CHECKING:
 __all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
 
 STATES = ("transmit", "receive", "listen", "sleep")
-"""What a radio may be doing: sending; receiving, for itself or not; on and idle; off."""
+"""States of a radio: sending; receiving a frame, whomever it is for; on and idle; off."""
 
 Spent = tuple[float, float, float, float]
 
-# Radios of sensor nodes take milliwatts, and those of laptops a watt or two: more is a current in milliampere.
+# Radios of sensor nodes take milliwatts, those of laptops a watt or two; a larger number is probably in milliamperes.
 _MANY_WATTS = 5.0
 _MANY_AMPERES = 1.0
-# No radio sends with a power (dBm) near it, nor near its negative.
+# Limit of transmit powers, ±200 dBm, far beyond any radio.
 _MOST_DBM = 200.0
 
-# What has a column of its own in `netsim.Run.energy`.
+# Columns of `netsim.Run.energy`, whose names are not free for parts and states.
 _COLUMNS = (*STATES, "bits", "used", "left", "died_at")
 
-# Sums of periods are rounded: what is so little of a period before its end is the next one's beginning. No more than
-# this share of the shortest window is, however long the period.
+# Sums of periods are rounded: a time this share of a period before its end counts as the next period's start. The
+# second share limits that tolerance to a part of the shortest window, however long the period.
 _ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 
 
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """What one node's radio and its other parts spend, and what its battery holds.
+    """The powers of one node's radio and other parts, and the energy in its battery.
 
-    The energy is Σ power × time over the states, plus what each bit costs, evenly while it is on the air. Every frame
-    that a node hears costs it receiving, also one that is for others or arrives damaged; a node that sleeps or sends as
-    it begins, or begins to send at that instant, hears none, and one that begins to send later hears the rest. A node
-    that is down spends nothing. Other parts of the node (a processor, a sensor) spend what ``states`` says: an agent
-    changes a part's state by ``self.energy.enter``, and spends joules at once by ``self.spend``.
+    The energy used is Σ power × time over the states, plus a cost per bit, spread evenly over the frame's time on the
+    air. Each frame that a node hears costs receiving, even one that is for others or arrives damaged. A node that
+    sleeps or sends when a frame begins, or begins to send at that instant, does not hear the frame; a node that begins
+    to send later hears the rest afterwards. A node that is down spends nothing. Other parts of the node (a processor, a
+    sensor) draw the powers in ``states``: an agent changes a part's state with ``self.energy.enter``, and spends joules
+    at once with ``self.spend``.
 
     Parameters
     ----------
     transmit, receive, listen, sleep : float
-        Power in each state, in watts; ``transmit`` is that of sending with the node's usual transmit power.
+        Power in each state, in watts; ``transmit`` at the node's usual transmit power.
     transmit_at : mapping, optional
-        {dBm: watts}: what sending takes if an agent sets another transmit power (``self.radio.power_dbm``), linear
-        between two of them; a power below or above all of them is refused. Not given: always ``transmit``.
+        {dBm: watts}: power drawn if an agent sets another transmit power (``self.radio.power_dbm``), interpolated
+        linearly; a transmit power outside their range is refused. Default: always ``transmit``.
     transmit_bit, receive_bit : float
-        Joules for each bit sent or heard, as in the first-order model.
+        Joules per bit sent or heard, as in the first-order model.
     amplifier : float
-        Joules for each bit sent and metre^``exponent``, over the distance to the receiver, or for a broadcast to the
-        farthest neighbour; the nodes need positions ``pos`` then.
+        Joules per bit sent and metre^``exponent``, for the distance to the receiver or, in a broadcast, to the farthest
+        neighbour; the nodes then need positions ``pos``.
     exponent : float
-        Of the distance.
+        Exponent of the distance.
     battery : float, optional
-        Joules; once they are spent the node stays off, even in the middle of a frame. None: mains.
+        Joules in the battery; once they are spent the node stays off, even in the middle of a frame. None: mains.
     states : mapping, optional
-        {part: {state: watts}}, as {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. A part is in its first state when its
-        node is switched on.
+        {part: {state: watts}}, such as {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. A part is in its first state when
+        its node is switched on.
 
     Raises
     ------
@@ -125,7 +126,7 @@ class Energy:
         states: Mapping[str, Mapping[str, float]] | None = None,
         transmit_at: Mapping[float, float] | None = None,
     ) -> "Energy":
-        """Return the energy of a node from a data sheet's currents.
+        """Return a node's `Energy` from a data sheet's currents.
 
         Parameters
         ----------
@@ -138,7 +139,7 @@ class Energy:
         states : mapping, optional
             {part: {state: amperes}} of other parts.
         transmit_at : mapping, optional
-            {dBm: amperes} to send with other transmit powers: {0: 17.4e-3, -10: 11.2e-3, -25: 8.5e-3}.
+            {dBm: amperes} at other transmit powers: {0: 17.4e-3, -10: 11.2e-3, -25: 8.5e-3}.
 
         Raises
         ------
@@ -192,12 +193,12 @@ class Energy:
         )
 
     def sends_with(self, power_dbm: float) -> float:
-        """Return what sending with a transmit power (dBm) takes, in watts.
+        """Return the power (W) that sending at a transmit power (dBm) draws.
 
         Raises
         ------
         BadInput
-            If ``transmit_at`` has only higher powers, or only lower ones.
+            If the transmit power is outside the range of ``transmit_at``.
         """
         levels = self.transmit_at
         if power_dbm in levels or not levels:
@@ -211,28 +212,25 @@ class Energy:
         return levels[below] + share * (levels[above] - levels[below])
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
-        """Return what a frame costs its sender, in joules: ``seconds`` on the air, over ``distance`` metres.
-
-        That is with the usual transmit power.
-        """
-        # 0·dⁿ without the power, which may overflow.
+        """Return the energy (J) of sending a frame for ``seconds`` at the usual power, over ``distance`` metres."""
+        # Without an amplifier do not compute dⁿ, which may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
 
     def can_reach(self, distance: float) -> bool:
-        """Return whether what a bit costs over ``distance`` metres is a number."""
+        """Return whether the energy of a bit over ``distance`` metres is finite."""
         try:
             return math.isfinite(self.to_send(1, 0.0, distance))
         except OverflowError:
             return False
 
     def to_hear(self, bits: int, seconds: float) -> float:
-        """Return what a frame costs each node that hears it, in joules."""
+        """Return the energy (J) that a frame costs each node that hears it."""
         return self.receive * seconds + self.receive_bit * bits
 
 
 def _checked_levels(levels: Any) -> dict[float, float]:
-    """Return what sending takes by transmit power, or raise BadInput."""
+    """Return validated powers {dBm: watts}, or raise BadInput."""
     if not isinstance(levels, Mapping):
         raise check.refuse("transmit_at", levels, "a mapping {dBm: watts}")
     limits = {"low": -_MOST_DBM, "high": _MOST_DBM}
@@ -243,7 +241,7 @@ def _checked_levels(levels: Any) -> dict[float, float]:
 
 
 def _checked_states(states: Any, power: str = "watts") -> dict[str, dict[str, float]]:
-    """Return the powers of the states of parts, or raise BadInput."""
+    """Return validated powers {part: {state: power}}, or raise BadInput."""
     allowed = f"{{part: {{state: {power}}}}}, each part with a state or more"
     if not isinstance(states, Mapping):
         raise check.refuse("states", states, allowed)
@@ -276,10 +274,10 @@ class DutyCycle:
     awake : float, optional
         Seconds at the beginning of each period that the radio is on, in (0, ``period``].
     offsets : mapping, optional
-        By node, how much later (s) its periods begin, in [0, ``period``); the others' begin at time 0.
+        By node, the time (s) at which its first period begins, in [0, ``period``); default: 0.
     windows : sequence of (start, seconds), optional
-        In place of ``awake``: when after the beginning of a period (s) the radio goes on, and for how long. Windows
-        must not overlap.
+        Instead of ``awake``: the start (s) of each time awake, from the beginning of a period, and its length (s).
+        Windows must not overlap.
 
     Raises
     ------
@@ -312,7 +310,7 @@ class DutyCycle:
         check.put(self, offsets=offsets)
 
     def _checked_windows(self) -> tuple[tuple[float, float], ...]:
-        """Return the windows in order, or raise BadInput."""
+        """Return the validated windows in order of time, or raise BadInput."""
         windows, end = [], 0.0
         try:
             pairs = sorted((start, seconds) for start, seconds in self.windows or ())
@@ -339,7 +337,7 @@ class DutyCycle:
         return ((0.0, self.awake or 0.0),) if self.windows is None else self.windows
 
     def of(self, node: Hashable, clock: LocalClock | None = None) -> "Schedule":
-        """Return a node's schedule, by its own clock if that is off."""
+        """Return a node's schedule; ``clock`` is the node's clock if it is skewed."""
         offset, rate = self.offsets.get(node, 0.0), 1.0
         if clock is not None:
             offset, rate = clock.true(offset), clock.rate
@@ -350,9 +348,9 @@ class DutyCycle:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One node's times of waking and sleeping: a `DutyCycle`'s, with the ``offset`` (s) at which a period begins.
+    """One node's times awake and asleep, from its `DutyCycle`; a period begins at ``offset`` (s).
 
-    What is asked for each frame is compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in a
+    The methods that run for each frame are compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in a
     period, and its length (s), in order.
     """
 
@@ -362,7 +360,7 @@ class Schedule:
 
     @cached_property
     def awake(self) -> float:
-        """The seconds of a period that the radio is on."""
+        """The seconds per period for which the radio is on."""
         return sum(seconds for _, seconds in self.windows)
 
     @cached_property
@@ -383,7 +381,7 @@ class Schedule:
         return any(start - rounding <= phase < start + seconds - rounding for start, seconds in self.windows)
 
     def next_awake(self, time: float) -> float:
-        """Return the first time (s) from this one on at which the radio is on."""
+        """Return the earliest time (s) at or after ``time`` at which the radio is on."""
         if self.is_awake(time):
             return time
         number, phase = self._place(time)
@@ -393,18 +391,19 @@ class Schedule:
         return (number + 1) * self.period + self.offset + self.windows[0][0]
 
     def awake_seconds(self, start: float, end: float) -> float:
-        """Return for how long the radio is on between two times (s)."""
+        """Return the seconds for which the radio is on between two times (s)."""
         return self._until(end) - self._until(start)
 
     def when_spent(self, start: float, energy: float, awake: float, asleep: float, spare: float = 0.0) -> float:
-        """Return by when (s) an idle radio has spent ``energy`` (J) from ``start`` on; infinite if never.
+        """Return the time (s) at which an idle radio has spent ``energy`` (J) since ``start``; infinite if never.
 
-        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is what rounding may have added.
+        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is the tolerance for rounding.
         """
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # All but the last period, so that a radio that spends nothing asleep is not found empty only as it wakes.
+        # Skip whole periods but the last one, else a radio that spends nothing asleep would be found empty only when it
+        # wakes.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -425,13 +424,13 @@ class Schedule:
             yield begins + self.period, asleep
 
     def _place(self, time: float) -> tuple[int, float]:
-        """Return the number of the period at a time (s), and how far into it that is."""
+        """Return the number of the period at a time (s), and the seconds since its start."""
         since = time - self.offset
         number = math.floor((since + self._rounding(time)) / self.period)
         return number, max(0.0, since - number * self.period)
 
     def _rounding(self, time: float) -> float:
-        """Return by how much (s) a time may miss the edge of a window that is meant."""
+        """Return the rounding tolerance (s) of a time at the edge of a window."""
         return min(_ROUNDING * self.period, max(_OF_WINDOW * self.shortest, 4 * math.ulp(time)))
 
     def _until(self, time: float) -> float:
@@ -448,7 +447,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False)
 class Reception:
-    """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
+    """A frame that a node hears: its start and end (s), and the cost of its bits as a power (W)."""
 
     start: float
     end: float
@@ -456,58 +455,57 @@ class Reception:
 
 
 class Meter:
-    """What one node has spent: its power is constant between changes, and bits' cost is spent evenly on the air.
+    """Meters the energy of one node; between changes its power is constant, the bits' cost included.
 
-    `_mac.pyx` has a compiled twin of what happens for each frame heard: `receive`, `_advance` and `_lately`.
+    `_mac.pyx` has a compiled twin of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
     """
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
         self._schedule = schedule
-        # Seconds in each state, and joules of bits, until the last change; and what goes on since then.
+        # Seconds in each state, and joules of bits, until the last change; the time (s) of that change.
         self._seconds: Spent = 0.0, 0.0, 0.0, 0.0
         self._bit_energy = 0.0
         self._since = 0.0
         self._on = True
-        # Whether the agent has the radio on.
+        # Whether the agent has switched the receiver on.
         self._listening = True
-        # Of each part, its state, and the seconds in each until the last change; the power of all states (W); and the
+        # Each part's state; the seconds by (part, state) until the last change; the total power of the parts (W); the
         # joules spent at once, by name.
         self._states: dict[str, str] = {}
         self._part_seconds = {(part, state): 0.0 for part, each in energy.states.items() for state in each}
         self._part_watts = 0.0
         self._at_once: dict[str, float] = {}
         self._reset_states()
-        # Until when (s) it sends and hears.
+        # The ends (s) of the frames that it sends and hears.
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
-        # What sending takes with the transmit power that is set (W); by how much more than usual the frame on the air
-        # takes, and what that came to until the last change (J).
+        # The power (W) that sending draws at the current transmit power; the excess of the current frame's power over
+        # the usual one (W), and the energy of such excesses until the last change (J).
         self.transmit_watts = energy.transmit
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
-        # When (s) its battery was empty; and when it will be, once that is near enough to be known.
+        # The time (s) at which the battery ran out; the time at which it will, once the watch has computed it.
         self.died_at = self.dies_at = math.inf
-        # What frames have cost so far (J), at most: those under way count whole. And from which cost on the battery
-        # watch must look.
+        # An upper bound of the energy of all frames so far (J), because frames under way count in full; the bound above
+        # which the battery watch must plan again.
         self.committed, self.allowance = 0.0, math.inf
-        # What the last frame cost that was done with, in joules.
+        # The energy (J) of the last frame that was sent or given up.
         self.last_frame = 0.0
 
     @property
     def busy_until(self) -> float:
-        """The end (s) of what it sends or hears."""
+        """The end (s) of all frames that it sends or hears."""
         return max(self.sends_until, self._hears_until)
 
     def transmit(self, start: float, end: float, bits: int, distance: float, watts: float) -> float:
-        """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres, with a power that takes
-        some ``watts``; return its joules.
+        """Count a frame sent from ``start`` to ``end`` (s) over ``distance`` metres at ``watts``; return its joules.
 
-        It hears nothing then.
+        The node hears nothing meanwhile.
         """
-        # What begins at the same instant it does not hear at all, whichever of the two is counted first. The time-out
-        # of an acknowledgement is late by `time_tolerance`, so an instant must be wider here: as wide as that, rounding
-        # would decide whether a frame that is sent again has heard one that began with the time-out.
+        # A frame that begins at the same instant is not heard at all, whichever of the two is counted first. The
+        # time-out of an acknowledgement is late by `time_tolerance`, so an instant must be wider here: otherwise
+        # rounding would decide whether a node that retransmits has heard a frame that began at the time-out.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -518,7 +516,7 @@ class Meter:
         return joules
 
     def receive(self, start: float, end: float, bits: int) -> Reception:
-        """Count a frame that it hears from ``start`` to ``end`` (s); several at once are one time of receiving."""
+        """Count a frame heard from ``start`` to ``end`` (s); overlapping frames cost the receive power only once."""
         self._advance(start)
         energy = self.energy
         joules = energy.receive_bit * bits
@@ -537,13 +535,13 @@ class Meter:
         return reception
 
     def hears_no_more(self, reception: Reception, now: float) -> None:
-        """Count no more of a frame that it heard, from now (s) on: its sender has gone off."""
+        """End a frame being heard now (s), because its sender went off, or this node stopped receiving."""
         self._advance(now)
         reception.end = min(reception.end, now)
         self._hear_only(self._heard)
 
     def switch(self, on: bool, now: float) -> None:
-        """Count from now (s) on that it is off, and spends nothing, or on again."""
+        """Switch the node on or off, now (s); a node that is off spends nothing."""
         self._advance(now)
         self._on, self._listening = on, True
         self.sends_until, self._hears_until = min(self.sends_until, now), min(self._hears_until, now)
@@ -552,28 +550,28 @@ class Meter:
         self._reset_states()
 
     def listen(self, on: bool, now: float) -> None:
-        """Count from now (s) on that the agent has the radio on, or off."""
+        """Record that the agent switches the receiver on or off, now (s)."""
         self._advance(now)
         self._listening = on
 
     def enter(self, part: str, state: str, now: float) -> None:
-        """Count from now (s) on that a part is in another state."""
+        """Put a part into another state, now (s)."""
         self._advance(now)
         self._states[part] = state
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def spend(self, what: str, joules: float, now: float) -> None:
-        """Count joules that are spent now (s), at most what the battery holds."""
+        """Count joules spent at once, now (s): at most the energy left in the battery."""
         joules = min(joules, self.left(now)) if self._on else 0.0
         self._at_once[what] = self._at_once.get(what, 0.0) + joules
 
     def seconds(self, now: float) -> Spent:
-        """Return how long it has been in each of the `STATES` by a time (s)."""
+        """Return the seconds in each of the `STATES` until a time (s)."""
         (sent, received, listened, slept), more = self._seconds, self._lately(now)
         return sent + more[0], received + more[1], listened + more[2], slept + more[3]
 
     def used(self, now: float) -> float:
-        """Return what it has spent by a time (s), in joules."""
+        """Return the energy (J) used until a time (s)."""
         energy, more = self.energy, self._lately(now)
         powers = energy.transmit, energy.receive, energy.listen, energy.sleep
         seconds = map(float.__add__, self._seconds, more)
@@ -585,7 +583,7 @@ class Meter:
         return radio + sum(parts) + sum(self._at_once.values())
 
     def part_seconds(self, now: float) -> dict[tuple[str, str], float]:
-        """Return how long each part has been in each of its states by a time (s)."""
+        """Return the seconds by (part, state) until a time (s)."""
         seconds = self._part_seconds.copy()
         if self._on and now > self._since:
             for each in self._states.items():
@@ -593,9 +591,9 @@ class Meter:
         return seconds
 
     def columns(self, now: float) -> dict[str, float]:
-        """Return the columns of `netsim.Run.energy` about what was spent on what by a time (s), in seconds and joules.
+        """Return the columns of `netsim.Run.energy` with seconds and joules by state and part, until a time (s).
 
-        The joules add up to what was used.
+        The joules add up to `used`.
         """
         energy, parts = self.energy, self.part_seconds(now)
         found = {f"{part}_{state}_s": seconds for (part, state), seconds in parts.items()}
@@ -608,15 +606,15 @@ class Meter:
         return found | {f"{what}_j": joules for what, joules in self._at_once.items()}
 
     def left(self, now: float) -> float:
-        """Return what its battery still holds, in joules; infinite on mains."""
+        """Return the energy (J) left in the battery; infinite on mains."""
         return math.inf if self.energy.battery is None else max(0.0, self.energy.battery - self.used(now))
 
     def uncommitted(self, now: float) -> float:
-        """Return what its battery holds once all that is under way is over, in joules."""
+        """Return the energy (J) left in the battery when all frames under way have ended."""
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
-        """Return by when (s) it has spent ``energy`` (J) if nothing is sent or heard from now on; infinite if never."""
+        """Return the time (s) at which ``energy`` (J) is spent if no frame begins from now on; infinite if never."""
         awake, asleep = self.energy.listen + self._part_watts, self.energy.sleep + self._part_watts
         if self._schedule is None or not self._listening:
             idle = awake if self._listening else asleep
@@ -625,12 +623,12 @@ class Meter:
 
     @property
     def _spare(self) -> float:
-        """What rounding may add to what the battery holds, in joules."""
+        """The rounding tolerance of the battery's energy, in joules."""
         return (self.energy.battery or 0.0) * check.ROUNDING
 
     def empty_at(self, now: float) -> float:
-        """Return when (s) its battery is empty if only what is under way is sent and heard; infinite if never."""
-        # What is left within rounding of the battery is nothing.
+        """Return the time (s) at which the battery is empty if no further frame begins; infinite if never."""
+        # Energy within the rounding tolerance counts as none.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
         for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
@@ -650,19 +648,19 @@ class Meter:
         return time if left <= spare else self.idle_until(time, left)
 
     def _hear_only(self, heard: list[Reception]) -> None:
-        """Hear these frames, until they end."""
+        """Set the frames that are being heard."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
 
     def _watts(self, start: float, end: float, joules: float) -> float:
-        """Return the power at which bits are spent; those of a frame that takes no time are spent at once."""
+        """Return the power (W) of a frame's bit energy; the energy of a frame without duration is counted at once."""
         if end > start:
             return joules / (end - start)
         self._bit_energy += joules
         return 0.0
 
     def _advance(self, now: float) -> None:
-        """Add up what was spent by a time (s) at which something changes."""
+        """Extend the sums to a time (s) at which something changes."""
         if now > self._since:
             more, (sent, received, listened, slept) = self._lately(now), self._seconds
             self._seconds = sent + more[0], received + more[1], listened + more[2], slept + more[3]
@@ -682,7 +680,7 @@ class Meter:
         since = self._since
         if not self._on or now <= since:
             return 0.0, 0.0, 0.0, 0.0, 0.0
-        # Sending comes before receiving, that before listening, that before sleep.
+        # Sending takes precedence over receiving, receiving over listening, and listening over sleep.
         sent = min(max(self.sends_until, since), now)
         received = min(max(self._hears_until, sent), now)
         if not self._listening:
@@ -697,7 +695,7 @@ class Meter:
 
 
 class EnergyAccount:
-    """What an agent can learn of its node's energy (`netsim.Agent.energy`), in joules, and what else it spends."""
+    """An agent's access to its node's energy (`netsim.Agent.energy`): energy used, states of parts, joules to spend."""
 
     def __init__(self, mac: "Mac", loop: Loop) -> None:
         assert mac.meter is not None
@@ -705,21 +703,21 @@ class EnergyAccount:
 
     @property
     def used(self) -> float:
-        """What was spent until now."""
+        """The energy used until now, in joules."""
         return self._meter.used(self._now())
 
     @property
     def left(self) -> float:
-        """What the battery still holds; infinite on mains."""
+        """The energy left in the battery, in joules; infinite on mains."""
         return self._meter.left(self._now())
 
     @property
     def last_frame(self) -> float:
-        """What the last frame that was sent or given up cost, all its repetitions included; 0 before the first."""
+        """The energy (J) of the last frame sent or given up, with its retransmissions; 0 before the first frame."""
         return self._meter.last_frame
 
     def enter(self, part: str, state: str) -> None:
-        """Put a part of the node, as ``"mcu"``, into another of its states from now on.
+        """Put a part of the node, such as ``"mcu"``, into another of its states.
 
         Raises
         ------
@@ -749,19 +747,19 @@ class EnergyAccount:
 
 
 class BatteryWatch:
-    """An onlooker of the loop that calls ``on_death`` with each node whose battery is empty, and with that time (s)."""
+    """Onlooker of the loop that calls ``on_death`` with each node whose battery runs out, and the time (s)."""
 
     def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
         self._loop = loop
         self._on_death = on_death
         self._looks: list[tuple[float, int, Mac]] = []
         self._order = itertools.count()
-        # Each node's latest look: earlier plans are void.
+        # By node, the number of its latest planned look; earlier plans are void.
         self._planned: dict[int, int] = {}
 
     @property
     def time(self) -> float:
-        """When to look next, in seconds; infinite if never."""
+        """The time (s) of the next look; infinite if none is planned."""
         looks = self._looks
         while looks and self._planned.get(looks[0][2].number) != looks[0][1]:
             heapq.heappop(looks)
@@ -770,19 +768,19 @@ class BatteryWatch:
     until = time
 
     def start(self, macs: "list[Mac]") -> None:
-        """Look from now on, if there are batteries."""
+        """Observe from now on, if any node has a battery."""
         for mac in macs:
             self.plan(mac, 0.0)
         if any(mac.meter is not None and mac.meter.energy.battery is not None for mac in macs):
             self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
-        """Look at the nodes whose turn it is."""
+        """Look at the nodes whose planned time has come."""
         now = self.time
         while self.time <= now:
             mac = heapq.heappop(self._looks)[2]
@@ -795,14 +793,14 @@ class BatteryWatch:
                 self.plan(mac, now)
 
     def plan(self, mac: "Mac", now: float) -> None:
-        """Decide when to look at a node next, if it has a battery."""
+        """Plan the next look at a node, if it has a battery."""
         meter = mac.meter
         if meter is None or meter.energy.battery is None:
             return
         half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
         when = meter.idle_until(begin, half)
         if half <= 0 or when - begin <= time_tolerance(begin):
-            # It is so near that each frame more may change it.
+            # The battery's end is so near that each further frame may change it, so plan again at each frame.
             when = meter.dies_at = meter.empty_at(now)
             meter.allowance = -math.inf
         else:
@@ -813,7 +811,7 @@ class BatteryWatch:
             heapq.heappush(self._looks, (when, number, mac))
 
     def forget(self, mac: "Mac") -> None:
-        """Look at a node no more: it is off, and spends nothing."""
+        """Cancel the planned look at a node that is off, and so spends nothing."""
         meter = mac.meter
         assert meter is not None
         self._planned.pop(mac.number, None)

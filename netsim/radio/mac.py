@@ -2,8 +2,8 @@
 
 In agent → outbox → link → inbox → agent this is the sender's radio. The node contends for the channel and sends one
 fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is acknowledged or the
-retries are exhausted. Here is what happens for each frame, up to its outcome at each neighbour; its compiled twin is
-`_mac.pyx`. `netsim.radio.medium` builds the nodes and switches them on and off.
+retries are exhausted. This module handles a frame up to its outcome at each neighbour; its compiled twin is `_mac.pyx`.
+`netsim.radio.medium` builds the nodes and switches them on and off.
 """
 
 import math
@@ -128,13 +128,13 @@ class PendingFrame:
     frame: Frame
     # The index of the link to its receiver, which may acknowledge it; −1: it is a broadcast over all links.
     to: int
-    # The future that receives what became of the frame.
+    # The future that gets the frame's outcome.
     outcome: "asyncio.Future[Delivery] | None"
-    # From when on (s) its receivers may find it late.
+    # The time (s) from which on receivers may count it as late.
     late_at: float
     # The bits of each fragment, headers included.
     fragments: list[int]
-    # When (s) it began to wait for its next step, and the earliest time (s) at which its budget allows sending.
+    # The time (s) at which its current wait began, and the earliest time (s) at which its budget allows sending.
     since: float
     not_before: float
     # The links on which its outcome is still unknown.
@@ -154,10 +154,10 @@ class PendingFrame:
     attempts: int = 0
     backoffs: int = 0
     ended: int = 0
-    # By how much its power differs from the usual, as a ratio, and what sending takes then (W): bound as it is queued.
+    # The ratio of its transmit power to the usual one, and the power (W) that sending draws; fixed when it is queued.
     gain: float = 1.0
     watts: float = 0.0
-    # The channel to tune to once it is done with; −1: none.
+    # The channel to tune to after this frame; −1: none.
     then: int = -1
     # By link index, the cause of the first fragment's failure; with acknowledgements, set only where a neighbour lost
     # the fragments it had received.
@@ -179,7 +179,7 @@ class PendingFrame:
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
     def set_outcome(self, acknowledged: bool, metered: bool) -> None:
-        """Tell the agent that awaits this frame's outcome what became of it."""
+        """Complete the future of an agent that awaits this frame's outcome."""
         if self.outcome is not None and not self.outcome.done():
             energy = self.energy if metered else None
             self.outcome.set_result(Delivery.ended(acknowledged, self.attempts, self.backoffs, self.ended, energy))
@@ -189,7 +189,7 @@ class PendingFrame:
 class RadioLink:
     """A node that a sender's transmissions reach, with its power (mW) and delay (s) there.
 
-    ``index`` is that of the sender's link, −1 if the transmissions only interfere there; ``key`` is for fading.
+    ``index`` is the sender's link index, −1 if the transmissions only interfere there; ``key`` selects the fading.
     """
 
     mac: "Mac"
@@ -229,17 +229,17 @@ class Mac:
         # Draws of reception by link index, for frames and for acknowledgements.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # By how much its power differs from that to which `Radio.powers` refer, as a ratio; whether its agent has the
-        # receiver on.
+        # The ratio of its transmit power to that assumed by `Radio.powers`; whether its agent has switched the receiver
+        # on.
         self.gain, self.listening = 1.0, True
-        # The channel that its agent wants, to which the radio tunes once all frames queued before are done with.
+        # The channel set by the agent; the radio tunes to it after all frames queued before.
         self.channel = 0
-        # Whether frames tell their receivers how strong they were; and whether one waits for the radio to be on.
+        # Whether received frames carry their power; whether a frame waits for the agent to switch the receiver on.
         self._tells_power = phy is not None or self._radio.powers is not None
         self._waits = False
         self.counts = Counts()
-        # The power in mW, without fading, from which on a neighbour's signal costs reception: one that has moved away
-        # does not.
+        # The minimum power (mW), without fading, at which a neighbour's signal costs reception: a neighbour may have
+        # moved away.
         self._heard_from = 10.0 ** (self._radio.weakest_dbm / 10.0)
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
@@ -265,7 +265,7 @@ class Mac:
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
         self._access = ACCESS[self._radio.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
-        # The first is the one being sent.
+        # The first frame is the current one.
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
@@ -285,23 +285,23 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is the link's, −1 if they only interfere there."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
             self.link_index_of[mac.number] = index
         if self._phy is not None and self._phy.fading is not None:
-            # One for both directions, which fade alike.
+            # One key for both directions, so that they fade alike.
             ends = sorted(draws.name_key(each) for each in (self.name, mac.name))
             link.key = int(draws.link_keys(*(np.array([each], dtype=np.uint64) for each in ends))[0])
 
     def reach_deaf(self, mac: "Mac", index: int) -> None:
-        """Let a neighbour's link lose everything."""
+        """Add a neighbour whose link loses everything."""
         self.deaf.append(RadioLink(mac, index, 0.0, 0.0))
         self.link_index_of[mac.number] = index
 
     def set_power(self, mac: "Mac", power: float) -> None:
-        """Let later transmissions reach a node with this power (mW); 0: too little to matter."""
+        """Set the power (mW) at which later transmissions reach a node; 0: too weak to count."""
         link = self._reached.get(mac.number)
         if link is None:
             if power > 0.0:
@@ -316,7 +316,7 @@ class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, channel: int, now: float) -> None:
-        """Use another channel once all frames in the queue are done with, from now (s) on if there are none."""
+        """Change the channel after all frames in the queue, or now (s) if there are none."""
         self.medium.events.catch_up(now)
         self.channel = channel
         if self._queue:
@@ -325,12 +325,12 @@ class Mac:
             self._tune(channel, now)
 
     def _tune(self, channel: int, now: float) -> None:
-        """Use another channel from now (s) on: what it was receiving is lost."""
+        """Change the channel now (s); frames being received are lost."""
         if channel != self.receiver.channel:
             self._miss(self.receiver.tune(channel, now), now)
 
     def listen(self, on: bool, now: float) -> None:
-        """Switch the receiver on or off, now (s), as the agent wants; what it was receiving is lost."""
+        """Switch the receiver on or off for the agent, now (s); off, frames being received are lost."""
         self.medium.events.catch_up(now)
         if self.listening and not on:
             self._miss(self.receiver.deafen(now, ASLEEP), now)
@@ -340,12 +340,12 @@ class Mac:
             self._contend(now)
 
     def waits_until_on(self) -> bool:
-        """Return whether the agent has the radio off, so that the current frame must wait."""
+        """Return whether the agent has switched the receiver off, so that the current frame must wait."""
         self._waits = not self.listening
         return self._waits
 
     def hears(self, now: float) -> bool:
-        """Return whether a signal comes in now (s) that may be received."""
+        """Return whether a signal that may still be received is arriving now (s)."""
         self.medium.events.catch_up(now)
         return self.receiver.hears(now)
 
@@ -586,7 +586,7 @@ class Mac:
     def _emit(
         self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
     ) -> dict[float, list[Signal]]:
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return that link's signals by arrival time (s)."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
         gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)
@@ -636,19 +636,19 @@ class Mac:
         return arrivals
 
     def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return what makes two fragments the same on the air, if that matters."""
+        """Return the content by which equal fragments are recognised on the air; None if they never add up."""
         if self._phy is None or not self._phy.concurrent_s or is_ack:
             return None
         return without_sender(pending.frame.data), pending.index
 
     def _gain(self, key: int, channel: int, time: float) -> float:
-        """Return by how much fading changes the power of a signal that begins at a time (s), as a ratio."""
+        """Return the fading of a signal that begins at a time (s), as a ratio of powers."""
         if self._phy is None or self._phy.fading is None:
             return 1.0
         return self._phy.gain(self.medium.seed, key_on(channel, key), time)
 
     def _log(self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int, power: float) -> None:
-        """Log an emission, which its receiver on link ``to`` gets with a power (mW)."""
+        """Log an emission; ``power`` (mW) is the power at its receiver on link ``to``."""
         assert self.medium.airtime.log is not None
         row = (kind, pending.number, pending.index, pending.retries, bits, self.receiver.channel)
         power = power if to >= 0 and self._radio.powers is not None else 0.0
@@ -658,11 +658,11 @@ class Mac:
 
     @property
     def _watts(self) -> float:
-        """What sending takes (W) with the transmit power that is set."""
+        """The power (W) that sending draws at the current transmit power."""
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     def _spend(self, now: float, end: float, bits: int, to: int, watts: float) -> float:
-        """Charge this node for an emission on link ``to`` (−1: all) that takes some watts; return its energy (J)."""
+        """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
         meter = self.meter
         if meter is None:
             return 0.0
@@ -673,7 +673,7 @@ class Mac:
         return joules
 
     def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
-        """Start to receive a signal if this node is awake or awaits it, and meter that of a neighbour."""
+        """Start to receive a signal if this node is awake or awaits it; meter the reception of a neighbour's signal."""
         meter = self.meter
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
@@ -740,7 +740,7 @@ class Mac:
             received = None if link.crc else damaged(frame, path.damaged_share(), self.medium.names, self.medium.kinds)
             if received is None:
                 return CORRUPTED
-            # It may tell another round.
+            # The damaged frame may carry another round, so the receiver must check whether it is late.
             frame, late_at = received, -math.inf
         if self._tells_power:
             frame = frame.received((signal.power + signal.joined, signal.floor, signal.noise))

@@ -1,7 +1,7 @@
 """The shared radio medium: which nodes each transmission reaches; it builds the nodes and switches them on and off.
 
 In agent → outbox → link → inbox → agent this is the link. A frame's outcome is decided when its transmission ends;
-until then other transmissions may interfere with it. What happens for each frame is in `netsim.radio.mac`.
+until then other transmissions may interfere with it. `netsim.radio.mac` handles each frame.
 """
 
 import math
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 COMPILED = compiled("radio._mac")
-"""The compiled twin of what happens for each frame; None: it is not there, or not to be used."""
+"""The compiled twin of events, signals and MAC layer; None: not built, or disabled."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
@@ -49,7 +49,7 @@ class Medium:
     ) -> None:
         self.radio, self.tally, self.names, self.seed = radio, shared.tally, names, seed
         self.round_period, self.kinds = shared.rounds.period, shared.encoder.kinds
-        # A way of access that the compiled twin does not know runs in Python.
+        # An access method that the compiled twin lacks runs in Python.
         twins = COMPILED if COMPILED is not None and radio.access in COMPILED.ACCESS else None
         self.events: EventQueue = EventQueue(shared.loop) if twins is None else twins.EventQueue(shared.loop)
         self._mac: type[Mac] = Mac if twins is None else twins.Mac
@@ -58,7 +58,7 @@ class Medium:
         self._on_death = on_death
         self.watch = BatteryWatch(shared.loop, self._died)
         self._macs: dict[Hashable, Mac] = {}
-        # Whether what nodes spend depends on distances.
+        # Whether the energy of a transmission depends on its distance.
         self._has_distances = False
         self.airtime = AirtimeLog(names, [], [] if log else None)
 
@@ -82,7 +82,7 @@ class Medium:
                     understand[name] = other
                 else:
                     mac.reach_deaf(other, link_index)
-            # With a `Phy` and without a graph of its own, carrier sense is by power, which each receiver knows.
+            # With a `Phy` and without a ``sensing`` graph, receivers sense carriers by power, so they need no list.
             by_edges = list(understand) if radio.phy is None else []
             sensers = by_edges if radio.sensing is None else _neighbours_of(radio.sensing, mac.name)
             mac.sensers = [by_name[name].receiver for name in sensers]
@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return, by sender, the nodes that its transmissions disturb, among others, and with which power (mW)."""
+        """Return, by sender, the nodes at which it interferes (some may be neighbours), and the power (mW) there."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:
@@ -107,22 +107,22 @@ class Medium:
         for (sender, receiver), level in radio.powers.items():
             if level >= weakest and sender != receiver:
                 found.setdefault(sender, []).append((receiver, 10.0 ** (level / 10.0)))
-        # The order in which powers are given does not matter.
+        # Sorted by number, so that the order in which powers are given does not matter.
         numbers = {name: mac.number for name, mac in self._macs.items()}
         for others in found.values():
             others.sort(key=lambda each: numbers[each[0]])
         return found
 
     def set_powers(self, powers: Mapping[tuple[Hashable, Hashable], float], now: float) -> None:
-        """Let later signals be received with other powers: {(sender, receiver): dBm}, from now (s) on.
+        """Set the received powers {(sender, receiver): dBm} of signals that begin from now (s) on.
 
-        With a `Phy`, what is strong enough to matter is heard from now on, and what is not is no more, except by a
-        neighbour. Without one, the powers only decide which frame is captured, where ``Radio.powers`` were given.
+        With a `Phy`, a sender is heard from ``Radio.weakest_dbm`` on, and by its neighbours at any power. Without one,
+        the powers only decide which frame is captured, if ``Radio.powers`` were given.
         """
         self.events.catch_up(now)
         weakest = self.radio.weakest_dbm
         for (sender, receiver), level in powers.items():
-            # To move a node takes many: the usual number is not worth a check's name.
+            # Moving a node sets many powers, so the check, whose name is slow to format, is for unusual values only.
             if type(level) is not float or not level <= MOST_DBM:
                 level = check.number(f"powers[{sender!r}, {receiver!r}]", level, high=MOST_DBM)
             mac, other = self._macs.get(sender), self._macs.get(receiver)
@@ -132,7 +132,7 @@ class Medium:
             mac.set_power(other, 10.0 ** (level / 10.0) if strong else 0.0)
 
     def set_distances(self, name: Hashable, places: Mapping[Hashable, tuple[float, ...]]) -> None:
-        """Let later signals cost what the distances (m) from and to a node that has moved ask for."""
+        """Set the distances (m) from and to a node that has moved, which determine the energy of later signals."""
         mac = self._macs[name]
         for link_index, other in enumerate(mac.wiring.neighbors) if self._has_distances else ():
             distance, back = math.dist(places[name], places[other]), self._macs[other]
@@ -171,7 +171,7 @@ class Medium:
             return
         if on:
             mac.on = True
-            # A node begins with its radio as the network has it.
+            # A node begins with the network's settings of its radio, not with those that its agent had set.
             mac.listen(True, now)
             mac.tune(0, now)
             mac.gain = 1.0

@@ -1,8 +1,8 @@
 """From positions to reception: log-distance path loss with shadowing.
 
-P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0), W the loss of all walls between, and X normal, drawn
-once for each link. A frame is received if P and what it fades by reach the sensitivity θ: with probability
-Φ((P − θ)/σ). Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; of walls, `netsim.radio.walls`.
+P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0), W the loss of the walls between, and X the shadowing,
+normal and drawn once per link. A frame is received if P plus its fading reaches the sensitivity θ: with probability
+Φ((P − θ)/σ). Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; for walls, `netsim.radio.walls`.
 """
 
 import math
@@ -25,14 +25,14 @@ from netsim.util.typing import Array
 
 __all__ = ["LogDistance", "within"]
 
-# Nowhere is a path loss near so steep.
+# Far steeper than any real path loss.
 _MOST_EXPONENT = 100.0
 
-# The largest of the normal numbers that are drawn, and more than any.
+# An upper bound of the normal numbers that `_normals` can return.
 _MOST_SHADOW = 8.5
-# Numbers too large for squares or powers of ten.
+# Above these, squares and powers of ten may overflow.
 _FAR, _MOST_DECADES = 1e150, 300.0
-# Pairs that are looked at in one go.
+# The number of pairs compared at once.
 _BLOCK = 2**20
 
 _Numbers = NDArray[np.int64]
@@ -53,19 +53,19 @@ class LogDistance:
     reference_loss : float
         PL(d_0) in dB; 40.2 is free space at 2.44 GHz and 1 m.
     reference_distance : float
-        d_0 in metres; what is nearer counts as so far.
+        d_0 in metres; shorter distances count as d_0.
     shadowing : float
-        Standard deviation of X in dB: what walls do to a link, for the whole run.
+        Standard deviation of X in dB: the effect of obstacles on a link, for the whole run.
     symmetric : bool
         Whether X is the same in both directions.
     fading : float
-        σ in dB: by how much the power differs from frame to frame. 0: a link receives all or nothing.
+        σ in dB: the standard deviation of the power from frame to frame. 0: a link receives all frames or none.
     transmit_power : float
         P_t in dBm.
     sensitivity : float
-        θ in dBm; −95 is the CC2420's, typically.
+        θ in dBm; −95 is typical of the CC2420.
     walls : Walls, optional
-        The floor plan, in the positions' metres; `path_loss` is without it.
+        The floor plan, in the coordinates of the positions; `path_loss` ignores it.
 
     Raises
     ------
@@ -99,7 +99,7 @@ class LogDistance:
         return self.reference_loss + 10.0 * self.exponent * math.log10(ratio)
 
     def powers(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> Mapping[tuple[Any, Any], float]:
-        """Return the power (dBm) with which each is received by each other: {(sender, receiver): dBm}.
+        """Return the received power of each ordered pair of nodes: {(sender, receiver): dBm}.
 
         Shadowing is a function of the seed and the names of the two ends. The mapping is read-only (`Powers`).
         """
@@ -108,9 +108,9 @@ class LogDistance:
     def powers_above(
         self, positions: "Positions | nx.Graph[Any]", level: float, *, seed: int = 0
     ) -> dict[tuple[Any, Any], float]:
-        """Return `powers` of the pairs of which one direction reaches ``level`` dBm, in both directions.
+        """Return `powers`, in both directions, of the pairs with at least ``level`` dBm in one direction.
 
-        Time and memory grow with these pairs. Of a pair within rounding of the level neither may reach it.
+        Time and memory grow with these pairs. A pair below the level by a rounding error only may be included.
         """
         level, seed = check.finite("level", level), check.integer("seed", seed, low=0)
         return dict(self._powers(_places(positions), seed, level).items())
@@ -118,7 +118,7 @@ class LogDistance:
     def powers_between(
         self, pairs: Iterable[tuple[Any, Any]], positions: "Positions | nx.Graph[Any]", *, seed: int = 0
     ) -> dict[tuple[Any, Any], float]:
-        """Return the power (dBm) of each of these pairs (sender, receiver)."""
+        """Return the received power (dBm) of each given pair (sender, receiver)."""
         pairs, places = list(pairs), _places(positions)
         number = {name: index for index, name in enumerate(places)}
         i, j = (np.array([number[ends[way]] for ends in pairs], dtype=np.int64) for way in (0, 1))
@@ -128,9 +128,9 @@ class LogDistance:
         return dict(zip(pairs, self._exactly(at, np.array(at), i, j, shadows)[0].tolist(), strict=True))
 
     def powers_of(self, node: int, places: Sequence[tuple[float, ...]], keys: draws.Keys, *, seed: int) -> Array:
-        """Return the powers (dBm) from one node to each, itself included, and back: shape (2, nodes).
+        """Return the powers (dBm) from one node to all nodes, itself included, and back: shape (2, nodes).
 
-        ``places`` (m) are those of all nodes, ``keys`` their `name_keys`; ``node`` is its number among them.
+        ``places`` (m) has all nodes, ``keys`` their `name_keys`; ``node`` is the index of the one node.
         """
         points, j = np.array(places), np.arange(len(places))
         i = np.full(len(places), node)
@@ -139,7 +139,7 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return which others one node reaches, or is reached by, with ``level`` dBm, and those within rounding of it.
+        """Return those of ``others`` that a node reaches, or is reached by, with ``level`` dBm, up to rounding errors.
 
         ``points`` (m) are the places of all nodes, shape (nodes, 2 or 3), ``keys`` their `name_keys`.
         """
@@ -157,7 +157,7 @@ class LogDistance:
         return others[left]
 
     def reception(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
-        """Return the probability with which a frame of each reaches each other: {(sender, receiver): probability}."""
+        """Return the reception probability of each ordered pair of nodes: {(sender, receiver): probability}."""
         return self._received(self.powers(positions, seed=seed))
 
     def network(
@@ -174,8 +174,8 @@ class LogDistance:
         """Return the graph of nodes that hear each other, and its links, as `netsim.links.from_table` does.
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter. With
-        ``coherence`` losses come in blocks of so many seconds, as in `netsim.links.from_table`.
-        With ``connected`` an error names the nodes without a path to the others; else they are in the graph, too.
+        ``coherence`` losses come in blocks of that many seconds, as in `netsim.links.from_table`.
+        With ``connected`` an error names the nodes without a path to the others; otherwise the graph contains them.
         """
         places, least = _places(positions), check.probability("least", least)
         check.integer("seed", seed, low=0)
@@ -194,7 +194,7 @@ class LogDistance:
         return found
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
-        """Return an edge for each pair received with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
+        """Return a graph of the pairs received with at least ``threshold`` dBm, for example for `Radio.sensing`."""
         level = check.finite("threshold", threshold)
         places = _places(positions)
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -206,13 +206,13 @@ class LogDistance:
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
     def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
-        """Return the powers of all pairs of which one direction reaches ``level`` dBm, both directions, in order."""
+        """Return the powers, in both directions, of the pairs with ``level`` dBm in one, in the order of the nodes."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # A path loss of a class derived from this one is known only where it is computed.
+        # A subclass's path loss cannot be inverted to a reach, so compute it for all pairs.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -220,7 +220,7 @@ class LogDistance:
         for i, j, distances in _near(points, self._reach(level - slack)):
             shadows = self._shadows(keys[i], keys[j], seed)
             if level > -math.inf:
-                # First roughly, and all at once; only what is left is computed as `path_loss` does.
+                # Select pairs by approximate powers of whole arrays; only these pairs are computed as `path_loss` does.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
                 roughly = self.transmit_power - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):
@@ -234,11 +234,11 @@ class LogDistance:
         return Powers(names, senders[order], receivers[order], np.concatenate(powers)[order])
 
     def _slack(self, level: float) -> float:
-        """Return by how much (dB) a power near a level may be off if it is computed in another way."""
+        """Return the rounding tolerance (dB) of powers near a level, between two ways to compute them."""
         return 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
-        """Return the powers in dBm of pairs of places, by their numbers, in both directions: shape (2, pairs)."""
+        """Return the exact powers (dBm) of pairs of places, given by index, in both directions: shape (2, pairs)."""
         distances = map(math.dist, map(at.__getitem__, i.tolist()), map(at.__getitem__, j.tolist()))
         powers = self.transmit_power - self._path_losses(list(distances)) - shadows
         return powers if self.walls is None else powers - self._behind_walls(points[i], points[j])
@@ -251,7 +251,7 @@ class LogDistance:
         return self.walls.loss_between(first, second)
 
     def _path_losses(self, distances: list[float]) -> Array:
-        """Return PL(d) in dB for distances in metres, to the last bit as `path_loss`: numpy's log10 may differ."""
+        """Return PL(d) in dB for distances in metres, bit for bit as `path_loss`; numpy's log10 would differ."""
         if type(self).path_loss is not LogDistance.path_loss:
             return np.array(list(map(self.path_loss, distances)), dtype=float)
         ratios = np.maximum(np.array(distances) / self.reference_distance, 1.0)
@@ -273,7 +273,7 @@ class LogDistance:
         return self.reference_distance * 10.0 ** max(decades, 0.0) if decades < _MOST_DECADES else math.inf
 
     def _received(self, powers: Mapping[tuple[Any, Any], float]) -> dict[tuple[Any, Any], float]:
-        """Return the probabilities with which frames are received with these powers (dBm)."""
+        """Return the reception probabilities at these powers (dBm)."""
         power = np.array([each for _, each in powers.items()])
         if self.fading:
             from scipy.special import ndtr
@@ -284,7 +284,7 @@ class LogDistance:
         return dict(zip(powers, received.tolist(), strict=True))
 
     def _weakest(self, least: float) -> float:
-        """Return a power in dBm below which less than ``least`` is received, or nothing."""
+        """Return a power (dBm) below which the reception probability is 0 or below ``least``."""
         if not self.fading:
             return self.sensitivity
         from scipy.special import ndtri
@@ -293,7 +293,7 @@ class LogDistance:
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
-        """Return the error on positions of which no pair receives enough."""
+        """Return the error for positions at which no pair reaches the reception probability ``least``."""
         level = self.sensitivity
         while True:
             powers = self._powers(places, seed, level)
@@ -311,7 +311,7 @@ class LogDistance:
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
-    """Return an edge for each pair within ``distance``, in the positions' unit: for `netsim.Radio`'s sensing, say."""
+    """Return a graph of the pairs within ``distance``, in the positions' unit, for example for `Radio.sensing`."""
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)
@@ -323,7 +323,7 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
 
 
 def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, ...]]) -> None:
-    """Raise BadInput unless a graph is connected; the error names the nodes cut off, and the nearest other (m)."""
+    """Raise BadInput unless a graph is connected; the error names nodes cut off, and the distance (m) to the others."""
     if nx.is_connected(graph):
         return
     parts = sorted(nx.connected_components(graph), key=len, reverse=True)
@@ -333,7 +333,7 @@ def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, 
 
 
 def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> str:
-    """Return who does not hear the others, and how far the nearest of these is."""
+    """Return a text that names the nodes of a component, and the distance of the nearest node outside."""
     inside = [name for name in places if name in part]
     outside = [name for name in places if name not in part]
     squares = [((np.array(list(map(places.__getitem__, outside))) - places[name]) ** 2).sum(axis=1) for name in inside]
@@ -349,13 +349,13 @@ def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> 
 
 
 def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Array]]:
-    """Yield, block by block, the numbers i < j of the points within ``reach``, and a few more, and their distances."""
+    """Yield, in blocks, the indices i < j and distances of points within ``reach``, with a margin for rounding."""
     with np.errstate(over="ignore"):
         axis = int(np.ptp(points, axis=0).argmax())
     order = np.argsort(points[:, axis], kind="stable")
     points = points[order]
     reach = reach * (1.0 + 1e-9) if reach < _FAR else math.inf
-    # In their order along one axis, the points that may be near one another are neighbours.
+    # Sorted along one axis, the points that may be within reach of a point form a contiguous range.
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
@@ -373,7 +373,7 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
 
 
 def _best(values: Mapping[tuple[Any, Any], float], both: bool) -> float:
-    """Return the largest value of a pair, or the largest that a pair has in both directions."""
+    """Return the largest value; with ``both``, the largest that a pair reaches in both directions."""
     return max((min(value, values[ends[::-1]]) if both else value for ends, value in values.items()), default=0.0)
 
 
@@ -401,7 +401,7 @@ def _places(positions: "Positions | nx.Graph[Any]") -> _Places:
 
 
 def _normals(seed: int, first: draws.Keys, second: draws.Keys) -> Array:
-    """Return each link's own normal number, shape (links,), from the keys of its ends."""
+    """Return a normal random number for each link, shape (links,), determined by the keys of its ends."""
     from scipy.special import ndtri
 
     keys = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")

@@ -19,23 +19,23 @@ __all__ = ["Airtime", "LoRaAirtime", "Radio"]
 
 Access = Literal["aloha", "slotted_aloha", "csma"]
 
-# 2^20 units of back-off are more than any standard has.
+# The largest back-off exponent: no standard has as many as 2^20 units.
 _MOST_EXPONENT = 20
-# The share of a bit that a clear channel assessment lasts at least: with less it could not tell a carrier.
+# The shortest clear channel assessment, in bit times: a shorter one could not detect a carrier.
 _LEAST_OF_A_BIT = 0.1
 # Bytes of the smallest message on the wire.
 _SMALLEST = 6
-# What counts and bits of frames fit into: 32 bits.
+# Counts, and bits of frames, are stored as 32-bit integers.
 _MOST_COUNT = 2**31 - 1
 # A LoRa radio (SX1276) counts the symbols of its preamble in 16 bits.
 _MOST_SYMBOLS = 2**16 - 1
 MOST_DBM = 200.0
-"""10^20 mW: no received power in dBm is near it, nor near its negative."""
+"""Limit of received powers, ±200 dBm, far beyond any real power."""
 
 
 @runtime_checkable
 class Airtime(Protocol):
-    """How long a frame is on the air, where that is not its bits over the link's rate."""
+    """A model of the time on the air, for radios on which it is not the frame's bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
         """Return the time on the air, in seconds, above 0, of a frame or fragment of ``bits``, headers included."""
@@ -51,9 +51,9 @@ class LoRaAirtime:
     spreading_factor : int
         SF, 7 to 12: bits in a chirp.
     bandwidth : float
-        In Hz.
+        Bandwidth in Hz.
     coding_rate : int
-        CR, 1 to 4: 4/(4 + CR) of the bits are the payload's.
+        CR, 1 to 4: a share 4/(4 + CR) of the coded bits is payload.
     preamble : int
         Symbols of the preamble.
     header : bool
@@ -89,7 +89,7 @@ class LoRaAirtime:
     def seconds(self, bits: int) -> float:
         """Return (n_preamble + 4.25 + 8 + max(⌈(8PL − 4SF + 28 + 16CRC − 20IH)/(4(SF − 2DE))⌉(CR + 4), 0))·T_sym.
 
-        The low data rate optimization DE is on where a symbol takes 16 ms or more, as it must be.
+        The low data rate optimization DE is on if a symbol takes 16 ms or more, as the source requires.
         """
         sf, optimized = self.spreading_factor, int(self.symbol >= 16e-3)
         size = math.ceil(bits / 8)
@@ -101,71 +101,70 @@ class LoRaAirtime:
 @check.named
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Radio:
-    """A medium that all nodes share: ``Network(graph, link, medium=Radio(...))``.
+    """A radio medium that all nodes share: ``Network(graph, link, medium=Radio(...))``.
 
-    A node has one transmitter and one receiver, and cannot do both at a time. What it sends is heard by all its
-    neighbours. With a ``phy`` reception follows from powers, interference and noise; without one, where two
-    transmissions overlap in time, none is received unless one is captured. Each fragment
-    (`Link.mtu`) seeks access, is acknowledged and sent again by itself. The link gives rate, MTU, header, queue and
-    budget; latency is the time that a signal is under way.
+    A node cannot send and receive at the same time. All its neighbours hear what it sends. With a ``phy`` reception
+    follows from powers, interference and noise; without one, transmissions that overlap in time at a receiver are lost,
+    unless one is captured. Each fragment (`Link.mtu`) contends for the channel, and is acknowledged and retransmitted,
+    separately. The link sets rate, MTU, header, queue and budget; its latency is the propagation delay.
 
     Parameters
     ----------
     access : {"aloha", "slotted_aloha", "csma"}
-        A node sends at once; at the next multiple of ``slot``; or once it has found the channel clear: unslotted
+        A node sends at once; at the next multiple of ``slot``; or when it has found the channel clear: unslotted
         CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
     slot : float, optional
         Slotted ALOHA's slot, in seconds.
     min_be, max_be : int
         macMinBE and macMaxBE: a back-off is 0 … 2^BE − 1 units at random, BE grows by 1 at each busy assessment.
     max_csma_backoffs : int
-        macMaxCSMABackoffs: a frame that finds the channel busy once more than this ends as ``access_failed``.
+        macMaxCSMABackoffs: a frame that finds the channel busy more often than this ends as ``access_failed``.
     unit_backoff : float
         aUnitBackoffPeriod, in seconds; for "slotted_aloha" a unit is the slot.
     cca : float
-        Seconds for which the clear channel assessment listens.
+        Duration of the clear channel assessment, in seconds.
     turnaround : float
-        aTurnaroundTime: seconds from receiving to sending, before a frame and before an acknowledgement; with a ``phy``
-        also from sending to receiving, and nothing is received meanwhile.
+        aTurnaroundTime: seconds to turn from receiving to sending, before a frame and before an acknowledgement; with a
+        ``phy`` also from sending to receiving, and nothing is received while turning.
     lifs, sifs : float
-        macLifsPeriod and macSifsPeriod: with "csma", seconds from a frame that went well (with acknowledgements: from
-        the end of its acknowledgement) to the next back-off of the same node, after a long and after a short frame.
+        macLifsPeriod and macSifsPeriod: with "csma", seconds from the end of a sent frame, or of its acknowledgement,
+        to the next back-off of the same node, after a long and after a short frame.
     max_sifs_bits : int
         A frame is short up to this many bits on the air: aMaxSifsFrameSize, 18 bytes, and 6 of preamble and length.
     acks : bool
-        What is sent to one neighbour is acknowledged, and sent again if no acknowledgement comes. Broadcasts are not.
+        Whether frames to one neighbour are acknowledged, and retransmitted if not. Broadcasts are never acknowledged.
     ack_bits : int
         An acknowledgement's bits on the air, its headers included.
     ack_wait : float, optional
-        Seconds from a frame's end for which its sender waits; default: turnaround, the acknowledgement's time and a
-        unit of back-off, which is macAckWaitDuration. Longer if the links have a latency.
+        Seconds from a frame's end for which its sender waits for the acknowledgement; default (macAckWaitDuration):
+        turnaround, the acknowledgement's time and a unit of back-off. Links with a latency need a longer wait.
     max_frame_retries : int
-        macMaxFrameRetries: how often a frame is sent again at most.
+        macMaxFrameRetries: the maximum number of retransmissions of a frame.
     sensing : networkx Graph or DiGraph, optional
-        An edge from each sender to each node that senses its carrier. Default: the network's own; with a ``phy``, by
-        the power received.
+        An edge from each sender to each node that senses its carrier. Default: the network's graph; with a ``phy``,
+        sensing by received power.
     interference : networkx Graph or DiGraph, optional
-        An edge from each sender to each node that it disturbs without being its neighbour. A neighbour always disturbs,
-        unless its link loses all and has no edge here.
+        An edge from each sender to each node, not its neighbour, at which it interferes. A sender always interferes at
+        its neighbours, except over a link that loses everything and has no edge here.
     phy : Phy, optional
         Reception by signal to interference and noise. None: by overlap and ``capture``.
     powers : mapping, optional
-        {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
-        other. With a ``phy`` these pairs hear each other, those left out that are 20 dB under its noise floor; the
-        network's edges say who can be addressed. Not given: all neighbours, and edges of ``interference``, are received
-        with the same power, 60 dB under ``phy.transmit_dbm``.
+        {(sender, receiver): dBm} received, from −200 to 200, for all pairs that hear or disturb each other; without a
+        ``phy``, for capture only. With a ``phy`` these pairs hear each other, except those more than 20 dB below its
+        noise floor; only neighbours in the network can be addressed. Default: all neighbours, and edges of
+        ``interference``, are received with the same power, 60 dB below ``phy.transmit_dbm``.
     capture : float, optional
-        A frame is received in spite of others if it is stronger, by this many dB (0 to 400) or more, than the sum of
-        all that overlap it. None: it never is.
+        A frame is captured if it is at least this many dB (0 to 400) stronger than the sum of all overlapping frames.
+        None: never.
     airtime : Airtime, optional
-        Time on the air from bits; default: over the link's rate.
+        Model of the time on the air; default: bits over the link's rate.
     transmit_share : float, optional
-        After a frame its node is silent until the frame was this share of the time (LoRaWAN's 1 %).
+        The largest share of time on the air: after each frame its node is silent accordingly (LoRaWAN: 1 %).
     duty_cycle : DutyCycle or mapping, optional
-        When radios are on: one for all, or {node: DutyCycle}, the others being always on. What arrives at one that is
-        off ends as ``asleep``, and senders wait until they are on.
+        When radios are on: one for all nodes, or {node: DutyCycle}; other nodes are always on. A frame that arrives at
+        a sleeping radio ends as ``asleep``; a sender waits until its own radio is on.
     energy : Energy or mapping, optional
-        What nodes spend: one for all, or {node: Energy}.
+        The energy model: one for all nodes, or {node: Energy}.
 
     Raises
     ------
@@ -290,7 +289,7 @@ class Radio:
         self._doubt_times(link)
 
     def _doubt_times(self, link: Link) -> None:
-        """Warn of a rate, or of a time awake, that is hardly meant."""
+        """Warn of an implausible rate or time awake."""
         rate = link.rate if self.airtime is None else None
         if isinstance(rate, int | float) and self.access == "csma" and rate * self.cca < _LEAST_OF_A_BIT:
             bit = f"a bit takes {1e3 / rate:g} ms, an assessment of the channel (cca) {1e3 * self.cca:g} ms"
@@ -321,7 +320,7 @@ class Radio:
                 raise check.refuse(f"{name}: node", extra[0], "a node of the network's graph")
 
     def energy_of(self, node: Hashable) -> Energy | None:
-        """Return what a node spends; None if that is not kept."""
+        """Return a node's energy model; None if its energy is not metered."""
         return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
 
     @property
@@ -336,25 +335,25 @@ class Radio:
         return self.duty_cycle.get(node) if isinstance(self.duty_cycle, Mapping) else self.duty_cycle
 
     def seconds(self, bits: int, link: Link) -> float:
-        """Return for how long (s) ``bits`` are on the air."""
+        """Return the time on the air (s) of a frame or fragment of ``bits``."""
         if self.airtime is not None:
             return check.finite(f"airtime.seconds({bits})", self.airtime.seconds(bits), above=0)
         assert isinstance(link.rate, int | float)
         return bits / link.rate
 
     def wait_for_ack(self, link: Link) -> float:
-        """Return for how long (s) a sender waits for an acknowledgement."""
+        """Return the time (s) for which a sender waits for an acknowledgement."""
         if self.ack_wait is not None:
             return self.ack_wait
         return self.turnaround + self.seconds(self.ack_bits, link) + self.unit_backoff
 
     def power(self, sender: Hashable, receiver: Hashable) -> float:
-        """Return the power in mW with which a node is received; 1 where powers are not known and there is no ``phy``.
+        """Return the power (mW) of ``sender`` at ``receiver``; without ``powers`` and ``phy``, 1.
 
         Raises
         ------
         BadInput
-            If powers are known, but not this one.
+            If ``powers`` is given without this pair.
         """
         if self.powers is None:
             return 1.0 if self.phy is None else float(10.0 ** (self.phy.default_dbm / 10.0))
@@ -367,13 +366,13 @@ class Radio:
 
     @property
     def weakest_dbm(self) -> float:
-        """The power (dBm) under which a signal does not matter; without a ``phy`` none is too weak."""
+        """The power (dBm) below which signals are ignored; minus infinity without a ``phy``."""
         return -math.inf if self.phy is None else self.phy.noise_dbm - WEAKEST
 
     @property
     def captures_above(self) -> float:
-        """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
-        # A frame that is stronger by exactly this many dB is received, however the powers are rounded.
+        """The least ratio of a frame's power to that of overlapping frames at which it is captured; or infinity."""
+        # Lowered by the tolerance, so that a frame stronger by exactly ``capture`` dB is received despite rounding.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
 
 
