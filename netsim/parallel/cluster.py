@@ -4,11 +4,11 @@ Each worker of the run is an actor on a worker of the cluster, and runs its part
 authenticate one another with a key made for this run before they exchange frames.
 """
 
+import asyncio
 import dataclasses
 import math
 import os
 import pickle
-import queue
 import secrets
 import socket
 import threading
@@ -31,18 +31,23 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait for the scheduler and the cluster's workers; for the first message in a call of `Member.take`;
-# and for further messages after it.
+# Real seconds to wait for the scheduler and the cluster's workers; for a member to answer that the run is to end; and
+# for rows in a call of `Member.take`.
 _TIMEOUT, _POLL, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
-    """One worker of a run, as an actor on a worker of the cluster."""
+    """One worker of a run, as an actor on a worker of the cluster.
+
+    `take` is a coroutine, which Dask runs in its event loop. A function would run in a thread, whose stack Dask samples
+    a hundred times a second.
+    """
 
     def __init__(self, rank: int, assignment: bytes, key: bytes) -> None:
         self._rank, self._key = rank, key
         self._assignment: Assignment = pickle.loads(assignment)
-        self._messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self._messages: list[tuple[str, Any]] = []
+        self._ended = asyncio.Event()
         self._part: Part | None = None
         self._stopped = False
         self._listener = connections.Listener((_own_address(), 0), authkey=key)
@@ -52,20 +57,18 @@ class Member:
         host, port = self._listener.address
         return str(host), int(port)
 
-    def begin(self, addresses: list[tuple[str, int]]) -> None:
+    async def begin(self, addresses: list[tuple[str, int]]) -> None:
         """Connect to the other workers, and begin the run in a thread."""
+        self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
-    def take(self) -> list[tuple[str, Any]]:
-        """Return the messages for the caller of the run; none after a second of waiting."""
-        found: list[tuple[str, Any]] = []
-        until = time.monotonic() + _POLL
-        with suppress(queue.Empty):
-            while not found or found[-1][0] == "row":
-                found.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
-                if len(found) == 1:
-                    # A call through Dask costs as much as several windows, so rows are sent in batches.
-                    until = time.monotonic() + _BATCH
+    async def take(self) -> list[tuple[str, Any]]:
+        """Return the messages for the caller of the run, perhaps none: rows in batches, the end at once."""
+        # A call through Dask costs as much as several windows, so rows wait for more of them.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), _BATCH)
+        found = self._messages[:]
+        del self._messages[: len(found)]
         return found
 
     def stop(self) -> None:
@@ -85,11 +88,16 @@ class Member:
                 with warnings.catch_warnings():
                     # netsim warns of draws from global generators, but the cluster's own threads may make some.
                     warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
-                    work(self._assignment, mesh, lambda what, content: self._messages.put((what, content)), started)
+                    work(self._assignment, mesh, self._put, started)
             finally:
                 mesh.close()
         except BaseException as error:
-            self._messages.put(("lost", f"could not work: {type(error).__name__}: {one_line(error)}"))
+            self._put("lost", f"could not work: {type(error).__name__}: {one_line(error)}")
+
+    def _put(self, what: str, content: Any) -> None:
+        self._messages.append((what, content))
+        if what != "row":
+            self._loop.call_soon_threadsafe(self._ended.set)
 
     def _connected(self, addresses: list[tuple[str, int]]) -> dict[int, socket.socket]:
         """Return a socket to each other worker: connect to those of lower number, accept those of higher number."""
@@ -177,7 +185,7 @@ class ClusterCrew:
         while self._members:
             for rank, member in self._members.items():
                 if rank not in self._waiting:
-                    self._waiting[rank] = self._pool.submit(_taken, member)
+                    self._waiting[rank] = self._pool.submit(lambda each: each.take().result(), member)
                     self._asked_at[rank] = time.monotonic()
             left = max(0.0, until - time.monotonic())
             done, _ = wait(self._waiting.values(), min(left, collect.SILENCE), return_when=FIRST_COMPLETED)
@@ -191,12 +199,8 @@ class ClusterCrew:
 
     def _silent_workers(self) -> Iterator[Message]:
         """Yield a message for each worker that has become silent since the last call."""
-        now = time.monotonic()
-        silent = {
-            rank
-            for rank, future in self._waiting.items()
-            if not future.done() and now - self._asked_at[rank] > _POLL + collect.SILENCE
-        }
+        late = time.monotonic() - _BATCH - collect.SILENCE
+        silent = {rank for rank, each in self._waiting.items() if not each.done() and self._asked_at[rank] < late}
         for rank in sorted(silent - self._silent):
             yield rank, "silent", f"(on {self._hosts_of[rank]}) does not answer, and the run waits for it"
         self._silent = silent
@@ -224,10 +228,6 @@ class ClusterCrew:
         self._members.clear()
         self._client.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _taken(member: Any) -> Any:
-    return member.take().result()
 
 
 def _pickled(assignment: Assignment, own: Mapping[Hashable, Agent]) -> bytes:

@@ -350,8 +350,8 @@ class DutyCycle:
 class Schedule:
     """One node's times awake and asleep, from its `DutyCycle`; a period begins at ``offset`` (s).
 
-    The methods that run for each frame are compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in a
-    period, and its length (s), in order.
+    The methods that run for each frame are compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in
+    a period, and its length (s), in order.
     """
 
     period: float

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from netsim import AgentError, BadInput, Link, NetsimError, Network, Radio, Run,
 from netsim.faults import Crash, Leave
 from netsim.links import Reliability
 from netsim.parallel import collect, local
+from netsim.parallel.cluster import Member
 from tests.command import OTHER, python
 from tests.fuzzers.workers import check_workers, of_events, of_rounds
 from tests.parts import forked_workers, message_of, slow
@@ -557,6 +559,26 @@ def test_netsim_run_names_a_stopped_worker_and_ends_at_ctrl_c(tmp_path: Path) ->
 
 
 # --- a cluster --------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_of_a_cluster_gives_all_messages_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(assignment: Any, mesh: Any, send: Any, started: Any) -> None:
+        for number in range(5000):
+            send("row", number)
+        send("end", assignment)
+
+    monkeypatch.setattr("netsim.parallel.cluster.work", work)
+    monkeypatch.setattr("netsim.parallel.cluster._own_address", lambda: "127.0.0.1")
+
+    async def taken() -> list[Any]:
+        member = Member(0, pickle.dumps("assigned"), b"key")
+        await member.begin([member.address()])
+        found: list[Any] = []
+        while not found or found[-1][0] == "row":
+            found += await member.take()
+        return found
+
+    assert asyncio.run(taken()) == [*(("row", number) for number in range(5000)), ("end", "assigned")]
 
 
 @pytest.mark.slow
