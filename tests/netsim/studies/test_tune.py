@@ -425,7 +425,9 @@ def test_a_class_of_a_method_file_is_set_and_tuned_too(tmp_path: Path) -> None:
     assert study.origin["methods"]["mine"]["fast"] is True
     assert "v=0.25" in study.origin["methods"]["COKE"]["censor"]
     ranges = ["mine.gamma=0.1:1:log", "rho=0.001:0.1:log"]
-    found = tune("coke", over=ranges, out=tmp_path / "tuned", method=file, budget=6, seeds=[100, 101], validation=(), **COKE)
+    found = tune(
+        "coke", over=ranges, out=tmp_path / "tuned", method=file, budget=6, seeds=[100, 101], validation=(), **COKE
+    )
     assert set(found.best[0]["methods"]) == {"mine", "DKLA", "COKE"}
     assert "Not tuned, as they have none of these parameters: CTA." in found.notes
 
