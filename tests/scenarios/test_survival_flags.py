@@ -77,7 +77,9 @@ def test_no_copies_are_measured_where_there_are_none() -> None:
 
 
 def test_what_was_missed_is_counted_and_its_effect_named() -> None:
-    (plain,) = [note for note in run("coke", algorithms="DKLA", loss=0.2, rounds=60).notes if note.startswith("DKLA missed")]
+    (plain,) = [
+        note for note in run("coke", algorithms="DKLA", loss=0.2, rounds=60).notes if note.startswith("DKLA missed")
+    ]
     assert "frames did not arrive in time (lost " in plain
     assert plain.endswith("so its optimum has moved.")
     for flags in ({"remedy": "running-sums"}, {"reliability": "nack"}):
@@ -85,7 +87,9 @@ def test_what_was_missed_is_counted_and_its_effect_named() -> None:
         (note,) = [each for each in notes if each.startswith("DKLA missed")]
         assert "optimum has moved" not in note
         assert "makes good what was lost" in note
-    (averaged,) = [note for note in run("coke", algorithms="CTA", loss=0.2, rounds=60).notes if note.startswith("CTA missed")]
+    (averaged,) = [
+        note for note in run("coke", algorithms="CTA", loss=0.2, rounds=60).notes if note.startswith("CTA missed")
+    ]
     assert "duals" not in averaged
 
 
