@@ -197,6 +197,9 @@ class Ledger:
         frame = pd.DataFrame(columns | {name: table[kind, link] for name, table in counts.items()})
         if not by:
             return frame[list(counts)].sum().to_frame().T
+        if len({*by}) == 3:
+            # Each row has a combination of its own: there is nothing to sum.
+            return frame[[*by, *counts]].infer_objects()
         return frame.groupby(by, sort=False, as_index=False)[list(counts)].sum()
 
     def senders_table(self) -> "pd.DataFrame":

@@ -318,7 +318,7 @@ class Study:
     @property
     def is_empty(self) -> bool:
         """Whether every run has no rows and sent no messages."""
-        return not any(len(run.rounds) or run.ledger.totals()[0] for run in self.runs.values())
+        return not any(run.rows or run.ledger.totals()[0] for run in self.runs.values())
 
     # --- results --------------------------------------------------------------------------------------------
 

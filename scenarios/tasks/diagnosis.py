@@ -182,9 +182,10 @@ def unheard(name: str, run: Run) -> str | None:
 
 def _unbalanced(run: Run) -> tuple[str, float]:
     """Return what should sum to zero over the agents of a method, and by how much it does not in the end."""
+    rounds = run.rounds
     for column, what in (("dual_residual", "Its duals"), ("tracking_residual", "Its trackers less its gradients")):
-        if column in run.rounds:
-            return what, float(run.rounds[column].iloc[-1])
+        if column in rounds:
+            return what, float(rounds[column].iloc[-1])
     return "", 0.0
 
 

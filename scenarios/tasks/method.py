@@ -401,7 +401,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
 
 def check_took_part(name: str, run: Run) -> Run:
     """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
-    if run.rounds.empty:
+    if not run.rows:
         raise BadInput(f"{name} took part in no round: run() must iterate with async for k in self.rounds(rounds)")
     return run
 

@@ -30,8 +30,8 @@ OTHERS = [
     )
     for name, needed in {"jax": ("jax",), "torch": ("torch", "array_api_compat")}.items()
 ]
-# Convolutions take seconds to compile.
-SOME = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("cnn")) for name in NETWORKS]
+# Convolutions and second layers take seconds to compile.
+SOME = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("cnn", "two"))) for name in NETWORKS]
 
 
 @pytest.fixture(scope="module")

@@ -105,9 +105,9 @@ def test_the_kernel_of_a_deep_map_approaches_the_composed_kernel() -> None:
     inner = kernel_matrix("gaussian", x, x, 1.0)
     # Of features of length 1, ‖φ(x) − φ(x')‖² = 2 − 2κ(x, x').
     outer = np.exp(-(2 - 2 * inner) / (2 * 0.6**2))
-    features = Deep(fourier_layers(3, (4000, 4000), sigmas=(1.0, 0.6), form="cos+sin", seed=1))(x)
+    features = Deep(fourier_layers(3, (2000, 2000), sigmas=(1.0, 0.6), form="cos+sin", seed=1))(x)
     assert np.abs(features @ features.T - outer).max() < 0.1
-    both = MultiPath(fourier_layers(3, (4000, 4000), sigmas=(1.0, 0.6), form="cos+sin", seed=1))(x)
+    both = MultiPath(fourier_layers(3, (2000, 2000), sigmas=(1.0, 0.6), form="cos+sin", seed=1))(x)
     assert np.abs(both @ both.T - (outer + inner)).max() < 0.13
 
 

@@ -214,13 +214,13 @@ def test_what_a_client_cannot_answer_ends_the_run() -> None:
 
 @pytest.mark.parametrize("method", OVER_STAR)
 def test_over_a_star_lost_differences_move_the_limit_and_repaired_ones_do_not(method: str) -> None:
-    ideal, _ = play(OVER_STAR[method], Link(), 600, star=True)
+    ideal, _ = play(OVER_STAR[method], Link(), 400, star=True)
     assert ideal.apart < 1e-6
-    moved, run = play(OVER_STAR[method], Link(loss=0.1), 600, star=True)
+    moved, run = play(OVER_STAR[method], Link(loss=0.1), 400, star=True)
     assert moved.apart > 1e-3
     assert copies_apart(run) > 1e-3
     for way in (Reliability("ack", tries=40), Reliability("nack"), Reliability("keyframe", every=30)):
-        repaired, _ = play(OVER_STAR[method], Link(loss=0.1, reliability=way), 600, star=True)
+        repaired, _ = play(OVER_STAR[method], Link(loss=0.1, reliability=way), 400, star=True)
         assert repaired.apart < 1e-6
 
 

@@ -121,14 +121,14 @@ def test_each_reading_has_arrived_or_a_reason(how: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("mac", ["lpl", "xmac", "contikimac"])
 def test_radios_that_wake_by_themselves_are_seldom_on(mac: str) -> None:
-    study = run(agents=12, radius=45.0, model="disk", loss=0.0, mac=mac, cycle=0.25, period=60.0, readings=4)
+    study = run(agents=12, radius=45.0, model="disk", loss=0.0, mac=mac, cycle=0.25, period=60.0, readings=3)
     row, energy = study.tables["by_run"].iloc[0], study.tables["energy"].iloc[0]
     assert row["delivered_%"] > 90
     assert (
         study.tables.get("losses", pd.DataFrame({"readings": [0]}))["readings"].sum()
         == row["readings"] - row["arrived"]
     )
-    always = 56.4 * 6 * 60
+    always = 56.4 * 5 * 60
     assert energy["used_mj"] < 0.25 * always
     assert row["latency_s"] > 0.05
 

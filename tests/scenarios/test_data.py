@@ -117,7 +117,7 @@ def test_missing_column(folder: Path) -> None:
         ("a,b\n1,2\n3,4,5\n", "is no table: Error tokenizing data"),
         (
             "a,b\n1,2,3\n4,5,6\n",
-            "line 2: must have as many cells as there are names; it has 3 cells under the 2 names of line 1; R writes",
+            "line 2: must have as many cells as there are names; it has 3 cells under the 2 names of line 1; R adds",
         ),
         ("a;b\n1,5;2\n3.5;4\n", "line 2: column 'a', data row 1 = '1,5': must be a finite number (1 such rows)"),
         ("# of ours\n\na,b\n1,2\n\nx,4\n", "line 6: column 'a', data row 2 = 'x': must be a finite number"),

@@ -278,7 +278,7 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
 
 def test_its_combinations_are_tuned_for_the_bits_to_a_target_and_run_with_what_was_best(tmp_path: Path) -> None:
     chosen = {"methods": "DKLA,COKE", "coders": "float64,4", "censors": "none,geometric", **SMALL}
-    how = {"seeds": [100, 101], "budget": 6, "metric": "wire_bits@test_mse=+50%"}
+    how = {"seeds": [100, 101], "budget": 6, "validation": (), "metric": "wire_bits@test_mse=+50%"}
     ranges = ["rho=0.001:0.1:log", "v=0.1:3:log"]
     tuned = tune("frontier", over=ranges, out=tmp_path / "tuned", **how, **chosen)
     best = tuned.best[0]["methods"]

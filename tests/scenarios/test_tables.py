@@ -240,7 +240,7 @@ def test_marks_between_thousands_are_told(mark: str, point: str, folder: Path) -
 
 def test_rows_with_names_that_the_first_line_lacks_are_refused_with_their_line(folder: Path) -> None:
     (folder / "small.csv").write_text("# by R\na,y\n1,5,6\n2,7,8\n")
-    says = "line 3: must have as many cells as there are names; it has 3 cells under the 2 names of line 2; R writes"
+    says = "line 3: must have as many cells as there are names; it has 3 cells under the 2 names of line 2; R adds"
     assert says in refused(load_table, "small")
 
 

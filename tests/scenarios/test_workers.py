@@ -12,13 +12,13 @@ from netsim.parallel.states import StateSender
 from netsim.scenarios.tasks import online
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.studies import Study, catalogue
-from tests.parts import message_of
+from tests.parts import message_of, slow
 
 LOSSY = {"loss": 0.2, "latency": 0.05}
 STUDIES: dict[str, dict[str, Any]] = {
-    "coke": {"agents": 8, "features": 8, "rounds": 12, "bits": 4, **LOSSY},
-    "online": {"agents": 8, "features": 8, "rounds": 12, **LOSSY},
-    "dynamic": {"agents": 8, "features": 8, "rounds": 12, "data": "drift", "compare_bits": "3", **LOSSY},
+    "coke": {"agents": 6, "features": 8, "rounds": 8, "bits": 4, **LOSSY},
+    "online": {"agents": 6, "features": 8, "rounds": 8, **LOSSY},
+    "dynamic": {"agents": 6, "features": 8, "rounds": 8, "data": "drift", "compare_bits": "3", **LOSSY},
     # Each method, with and without a coder, once.
     "omkl": {"agents": 5, "features": 6, "rounds": 12, "rows": 400, "repeats": 1, "eta": "0.1", "gamma": "0.09"}
     | {"topologies": "path,complete", **LOSSY},
@@ -26,14 +26,25 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def played(name: str, workers: int) -> Study:
+FEWER: dict[str, dict[str, Any]] = {
+    "coke": {"algorithms": "CTA,COKE"},
+    "online": {"algorithms": "RFF-DOKL,QC-ODKLA"},
+    "dynamic": {"algorithms": "DOKL,QC-DDKL"},
+    "omkl": {"topologies": "complete"},
+    "polk": {"samples": 60},
+}
+"""Two methods of each study are enough to see that it measures the same; `pytest -m slow` has all."""
+
+
+def played(name: str, workers: int, few: bool) -> Study:
     with spread(workers):
-        return catalogue.find_study(name).execute(**STUDIES[name])
+        return catalogue.find_study(name).execute(**STUDIES[name] | (FEWER[name] if few else {}))
 
 
+@pytest.mark.parametrize("few", [True, slow(False)])
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_is_the_same_over_workers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = played(name, 1)
+def test_a_study_is_the_same_over_workers(name: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = played(name, 1, few)
     sent = []
     whole = StateSender.changes
 
@@ -45,7 +56,7 @@ def test_a_study_is_the_same_over_workers(name: str, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patched:
         patched.setattr(StateSender, "changes", changes)
-        several = played(name, 3)
+        several = played(name, 3, few)
     assert several.rounds.equals(one.rounds)
     assert several.runs.keys() == one.runs.keys()
     for key, run in one.runs.items():

@@ -21,6 +21,7 @@ from tests.netsim.studies.test_sweep_whole import posix, started
 
 QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
 SMALL: dict[str, Any] = {"seeds": range(100, 104), "metric": "error", "rounds": 20}
+TRIALS: dict[str, Any] = {**SMALL, "validation": ()}
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -63,7 +64,7 @@ def test_runs_that_fail_are_told_apart_from_those_that_diverge(tmp_path: Path) -
         .replace("    async def run(self):", "    async def run(self):\n        assert self.eta < 0.25, 'a mistake'")
     )
     (tmp_path / "mine.py").write_text(text)
-    found = tune(str(tmp_path / "mine.py"), over=["descent.eta=0.1:0.3"], out=tmp_path / "tuned", budget=11, **SMALL)
+    found = tune(str(tmp_path / "mine.py"), over=["descent.eta=0.1:0.3"], out=tmp_path / "tuned", budget=11, **TRIALS)
     (note,) = (each for each in found.notes if "failed" in each)
     assert re.match(r"\d runs? failed, and counts? as diverged for all methods; the first: .*a mistake", note), note
 
@@ -107,7 +108,7 @@ def test_each_rung_has_the_better_half_and_new_seeds_and_all_runs_are_within_the
 
 @pytest.mark.parametrize("budget", [11, 23])
 def test_the_budget_is_the_most_runs_and_too_small_a_one_names_the_least(tmp_path: Path, budget: int) -> None:
-    how: dict[str, Any] = {"over": ["eta=0.04:0.36"], "per": ["method", "scale"], "scale": [1.0, 2.0], **SMALL}
+    how: dict[str, Any] = {"over": ["eta=0.04:0.36"], "per": ["method", "scale"], "scale": [1.0, 2.0], **TRIALS}
     tune(QUADRATIC, out=tmp_path / "tuned", budget=budget, **how)
     runs = [path for path in (tmp_path / "tuned").rglob("summary.json") if "-validation-" not in str(path)]
     assert budget / 2 < len(runs) <= budget
@@ -117,7 +118,7 @@ def test_the_budget_is_the_most_runs_and_too_small_a_one_names_the_least(tmp_pat
 
 def test_of_equal_candidates_the_first_stays(tmp_path: Path) -> None:
     """A start of size 0 is the minimum: no step changes the error."""
-    found = tune(QUADRATIC, over=["eta=0.04:0.36"], out=tmp_path / "tuned", scale=0.0, budget=20, **SMALL)
+    found = tune(QUADRATIC, over=["eta=0.04:0.36"], out=tmp_path / "tuned", scale=0.0, budget=20, **TRIALS)
     assert found.best == [{"when": {}, "methods": {"descent": {}, "momentum": {}}}]
     assert set(found.table[found.table["rung"] == 1]["candidate"]) == set(range(5))
 
@@ -173,14 +174,14 @@ def test_a_folder_of_another_tuning_is_refused(whole: Path, tmp_path: Path) -> N
 
 
 def test_best_values_at_an_end_and_methods_that_always_diverge_are_named(tmp_path: Path) -> None:
-    upper = tune(QUADRATIC, over=["eta=0.06:0.15"], out=tmp_path / "upper", budget=12, **SMALL)
+    upper = tune(QUADRATIC, over=["eta=0.06:0.15"], out=tmp_path / "upper", budget=12, **TRIALS)
     assert "descent: the best eta, 0.15, is the upper end of its range 0.06:0.15; the best may lie outside." in (
         upper.notes
     )
-    inside = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "inside", budget=21, **SMALL)
+    inside = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "inside", budget=21, **TRIALS)
     assert not [note for note in inside.notes if note.startswith("descent")]
     large: dict[str, Any] = {"over": ["eta=3:4"], "budget": 8, "set": "descent.beta=5"}
-    wild = tune(QUADRATIC, out=tmp_path / "wild", **large, **SMALL)
+    wild = tune(QUADRATIC, out=tmp_path / "wild", **large, **TRIALS)
     assert "descent: all trials diverged; there is no best setting." in wild.notes
     assert wild.table[wild.table["method"] == "descent"]["error"].isna().all()
     assert "descent" not in wild.best[0]["methods"]
@@ -188,14 +189,14 @@ def test_best_values_at_an_end_and_methods_that_always_diverge_are_named(tmp_pat
 
 
 def test_a_range_of_one_method_is_its_own_and_others_are_left_as_they_are(tmp_path: Path) -> None:
-    found = tune(QUADRATIC, over=["descent.eta=0.1:0.3"], out=tmp_path / "tuned", budget=8, **SMALL)
+    found = tune(QUADRATIC, over=["descent.eta=0.1:0.3"], out=tmp_path / "tuned", budget=8, **TRIALS)
     assert set(found.best[0]["methods"]) == {"descent"}
     assert "Not tuned, as they have none of these parameters: momentum." in found.notes
 
 
 def test_several_parameters_take_each_of_their_levels_once(tmp_path: Path) -> None:
     ranges = ["eta=0.01:0.1:log", "beta=0:0.4"]
-    table = tune(QUADRATIC, over=ranges, out=tmp_path / "tuned", budget=12, **SMALL).table
+    table = tune(QUADRATIC, over=ranges, out=tmp_path / "tuned", budget=12, **TRIALS).table
     first = table[(table["rung"] == 0) & (table["method"] == "descent") & (table["candidate"] > 0)]
     assert sorted(first["eta"]) == Range.of(ranges[0]).levels(len(first), whole=False)
     assert sorted(first["beta"]) == Range.of(ranges[1]).levels(len(first), whole=False)
@@ -382,7 +383,7 @@ def test_seeds_of_the_tuning_and_conditions_that_were_not_tuned_are_refused(whol
 def test_of_several_files_a_run_takes_the_first_that_was_tuned_for_its_condition(tmp_path: Path) -> None:
     """Files of different conditions side by side; a change in the second is noticed, and a seed of either refused."""
     for name, scale, seeds in (("one", 1.0, [100, 101]), ("two", 2.0, [200, 201])):
-        how: dict[str, Any] = {"over": ["eta=0.1:0.3"], "per": ["method", "scale"], "budget": 16, **SMALL}
+        how: dict[str, Any] = {"over": ["eta=0.1:0.3"], "per": ["method", "scale"], "budget": 16, **TRIALS}
         tune(QUADRATIC, out=tmp_path / name, scale=scale, **{**how, "seeds": seeds})
     changed = tmp_path / "two" / "tuned.json"
     changed.write_text(changed.read_text().replace('"eta": 0.2\n', '"eta": 0.15\n'))
@@ -424,7 +425,9 @@ def test_a_class_of_a_method_file_is_set_and_tuned_too(tmp_path: Path) -> None:
     assert study.origin["methods"]["mine"]["fast"] is True
     assert "v=0.25" in study.origin["methods"]["COKE"]["censor"]
     ranges = ["mine.gamma=0.1:1:log", "rho=0.001:0.1:log"]
-    found = tune("coke", over=ranges, out=tmp_path / "tuned", method=file, budget=6, seeds=[100, 101], **COKE)
+    found = tune(
+        "coke", over=ranges, out=tmp_path / "tuned", method=file, budget=6, seeds=[100, 101], validation=(), **COKE
+    )
     assert set(found.best[0]["methods"]) == {"mine", "DKLA", "COKE"}
     assert "Not tuned, as they have none of these parameters: CTA." in found.notes
 
@@ -449,7 +452,7 @@ def test_parameters_of_coders_are_set_and_tuned(tmp_path: Path) -> None:
     assert ran["CHOCO"]["gamma"] == 0.25
     assert ran["top.v2"]["coder"] == "TopK(k=5, coder=Uniform(bits=6, fixed=(-1.0, 1.0)))"
     over = ["coder.bits=2:8", "CHOCO.eta=0.1:0.3"]
-    found = tune("coke", over=over, out=tmp_path / "tuned", budget=6, seeds=[100, 101], **CODED)
+    found = tune("coke", over=over, out=tmp_path / "tuned", budget=6, seeds=[100, 101], validation=(), **CODED)
     assert sorted(found.table["coder.bits"].dropna().unique()) == [2, 5, 8]
     assert "Not tuned, as they have none of these parameters: COKE." in found.notes
     best = found.best[0]["methods"]["CHOCO"]

@@ -213,7 +213,9 @@ def parsed(scenario: Scenario, command: str) -> dict[str, Any]:
     """Return the settings that a command of `netsim run` gives."""
     words = shlex.split(command)
     assert words[:3] == ["netsim", "run", scenario.name]
-    return dict(click.Command("run", params=[*_options(scenario), _at()]).make_context("run", words[3:]).params)
+    return dict(
+        click.Command("run", params=[*_options(scenario.parameters), _at()]).make_context("run", words[3:]).params
+    )
 
 
 def repeats(state: dict[str, Any], scenario: Scenario) -> bool:
