@@ -112,7 +112,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # The factory of tasks whose agent has set none; asyncio's attribute.
+    # asyncio's attributes: whether debug mode is on, and the factory of tasks whose agent has set none.
+    _debug: bool
     _task_factory: Any
 
     # The two ends of asyncio's pipe to itself.
@@ -253,12 +254,12 @@ class Loop(asyncio.SelectorEventLoop):
         # Every new handle calls this method, so the most frequent callers are tested first.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code in _HANDLE_CODES or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
+        if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
             if self._in_factory:
                 self._in_factory = False
             else:
                 refuse_unnumbered(maker)
-        return super().get_debug()
+        return self._debug
 
     def create_task(
         self,
@@ -388,12 +389,17 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-_HANDLE_CODES = (asyncio.Handle.__init__.__code__, asyncio.Handle.cancel.__code__)
+# The code that calls `get_debug` for a handle or for what is numbered, and RoundBarrier's: that may use asyncio's faster
+# futures, because it never puts them in a set.
+_NUMBERED_CODES = (
+    asyncio.Handle.__init__.__code__,
+    Loop.create_future.__code__,
+    asyncio.Handle.cancel.__code__,
+    RoundBarrier.wait.__code__,
+    Loop.create_task.__code__,
+)
 # The callback of the timer that `asyncio.sleep` sets.
 _SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
-# RoundBarrier may use asyncio's faster futures, because it never puts them in a set.
-_BARRIER_CODE = RoundBarrier.wait.__code__
-_LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 
 
 def _outcome_of(
