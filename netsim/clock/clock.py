@@ -112,8 +112,10 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # asyncio's attributes: whether debug mode is on, and the factory of tasks whose agent has set none.
+    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent has
+    # set none.
     _debug: bool
+    _closed: bool
     _task_factory: Any
 
     # The two ends of asyncio's pipe to itself.
@@ -211,7 +213,7 @@ class Loop(asyncio.SelectorEventLoop):
         context: Context | None,
         first: bool,
     ) -> asyncio.TimerHandle:
-        if self.is_closed():
+        if self._closed:
             raise RuntimeError("Event loop is closed")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -231,7 +233,7 @@ class Loop(asyncio.SelectorEventLoop):
         """End a task's sleep: at once if nothing else happens now, else in its turn."""
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
-        elif not timer.cancelled():
+        elif not timer._cancelled:
             _SET_RESULT(*args)
 
     async def pause(self, seconds: float) -> None:

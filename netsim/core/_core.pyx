@@ -1125,6 +1125,8 @@ cdef class BroadcastPath:
         memset(fields, 0, sizeof(fields))
         if taken and frame.start:
             fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
+        elif taken and type(payload) is float:
+            fields[F_PAYLOAD] = 64
         elif taken:
             fields[F_PAYLOAD] = payload_bits(payload)
             fields[F_SATURATED] = saturated(payload)
