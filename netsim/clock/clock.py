@@ -112,8 +112,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent has
-    # set none.
+    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent
+    # has set none.
     _debug: bool
     _closed: bool
     _task_factory: Any
@@ -253,7 +253,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
-        # Every new handle calls this method, so the most frequent callers are tested first.
+        # Every new handle calls this method.
         maker = sys._getframe(1)
         code = maker.f_code
         if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
@@ -391,8 +391,8 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-# The code that calls `get_debug` for a handle or for what is numbered, and RoundBarrier's: that may use asyncio's faster
-# futures, because it never puts them in a set.
+# The code that may call `get_debug`, the most frequent first. RoundBarrier may use asyncio's faster futures, because it
+# never puts them in a set.
 _NUMBERED_CODES = (
     asyncio.Handle.__init__.__code__,
     Loop.create_future.__code__,
