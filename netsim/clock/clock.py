@@ -112,7 +112,10 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # The factory of tasks whose agent has set none; asyncio's attribute.
+    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent
+    # has set none.
+    _debug: bool
+    _closed: bool
     _task_factory: Any
 
     # The two ends of asyncio's pipe to itself.
@@ -210,7 +213,7 @@ class Loop(asyncio.SelectorEventLoop):
         context: Context | None,
         first: bool,
     ) -> asyncio.TimerHandle:
-        if self.is_closed():
+        if self._closed:
             raise RuntimeError("Event loop is closed")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -230,7 +233,7 @@ class Loop(asyncio.SelectorEventLoop):
         """End a task's sleep: at once if nothing else happens now, else in its turn."""
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
-        elif not timer.cancelled():
+        elif not timer._cancelled:
             _SET_RESULT(*args)
 
     async def pause(self, seconds: float) -> None:
@@ -250,15 +253,15 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
-        # Every new handle calls this method, so the most frequent callers are tested first.
+        # Every new handle calls this method.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code in _HANDLE_CODES or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
+        if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
             if self._in_factory:
                 self._in_factory = False
             else:
                 refuse_unnumbered(maker)
-        return super().get_debug()
+        return self._debug
 
     def create_task(
         self,
@@ -388,12 +391,17 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-_HANDLE_CODES = (asyncio.Handle.__init__.__code__, asyncio.Handle.cancel.__code__)
+# The code that may call `get_debug`, the most frequent first. RoundBarrier may use asyncio's faster futures, because it
+# never puts them in a set.
+_NUMBERED_CODES = (
+    asyncio.Handle.__init__.__code__,
+    Loop.create_future.__code__,
+    asyncio.Handle.cancel.__code__,
+    RoundBarrier.wait.__code__,
+    Loop.create_task.__code__,
+)
 # The callback of the timer that `asyncio.sleep` sets.
 _SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
-# RoundBarrier may use asyncio's faster futures, because it never puts them in a set.
-_BARRIER_CODE = RoundBarrier.wait.__code__
-_LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 
 
 def _outcome_of(

@@ -198,7 +198,9 @@ cdef class BroadcastPath:
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
     cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
                                double deadline, outcome) except -1
-    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
-                        int64_t room) except NULL
+    cdef uint8_t* begin_extension(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
+                                  int64_t room) except NULL
+    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
+    cdef bint encode_float(self, Frame frame, str kind, int64_t round_number, payload) except -1
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1

@@ -1078,6 +1078,7 @@ cdef class BroadcastPath:
         frame.plain = request is None and sequence == 0
         if not frame.plain or not (
             self.encode_vector(frame, kind, round_number, payload)
+            or self.encode_float(frame, kind, round_number, payload)
             or self.encode_extension(frame, kind, round_number, payload)
         ):
             frame.written = self.encoder.encode(kind, self.number, round_number, payload, request, is_reply, sequence)
@@ -1125,6 +1126,8 @@ cdef class BroadcastPath:
         memset(fields, 0, sizeof(fields))
         if taken and frame.start:
             fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
+        elif taken and type(payload) is float:
+            fields[F_PAYLOAD] = 64
         elif taken:
             fields[F_PAYLOAD] = payload_bits(payload)
             fields[F_SATURATED] = saturated(payload)
@@ -1169,16 +1172,30 @@ cdef class BroadcastPath:
             _keeps_memory = True
             keep_freed_memory()
         if raw >= APART:
-            self.begin(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer), 0)
+            self.begin_extension(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer), 0)
             frame.head, frame.written, frame.trailer = frame.written, None, trailer
             frame.start = PyBytes_GET_SIZE(frame.head)
             frame.vector = PyBytes_FromStringAndSize(<const char*>cnp.PyArray_DATA(payload), raw)
             return True
-        at = self.begin(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer),
-                        raw + PyBytes_GET_SIZE(trailer))
+        at = self.begin_extension(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer),
+                                  raw + PyBytes_GET_SIZE(trailer))
         frame.start = at - <uint8_t*>PyBytes_AS_STRING(frame.written)
         memcpy(at, cnp.PyArray_DATA(payload), raw)
         memcpy(at + raw, PyBytes_AS_STRING(trailer), PyBytes_GET_SIZE(trailer))
+        return True
+
+    cdef bint encode_float(self, Frame frame, str kind, int64_t round_number, payload) except -1:
+        """Do the same for a float."""
+        cdef uint8_t* at
+        cdef uint64_t bits
+        cdef int place
+        if type(payload) is not float or not 0 <= round_number <= 0x7FFFFFFF:
+            return False
+        at = self.begin(frame, kind, round_number, 9)
+        bits = <uint64_t>bits_of(payload)
+        at[0] = 0xCB
+        for place in range(8):
+            at[1 + place] = <uint8_t>(bits >> (56 - 8 * place))
         return True
 
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
@@ -1196,28 +1213,30 @@ cdef class BroadcastPath:
             return False
         if PyBytes_GET_SIZE(content) > 0x7FFFFFFF:
             return False
-        at = self.begin(frame, kind, round_number, number, PyBytes_GET_SIZE(content), PyBytes_GET_SIZE(content))
+        at = self.begin_extension(frame, kind, round_number, number, PyBytes_GET_SIZE(content),
+                                  PyBytes_GET_SIZE(content))
         frame.extension = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.written))
         memcpy(at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
         return True
 
-    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
-                        int64_t room) except NULL:
+    cdef uint8_t* begin_extension(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
+                                  int64_t room) except NULL:
         """Write the bytes of a frame up to its payload, an extension of ``size`` bytes; return where that begins.
 
         There is room for as many bytes of it as ``room`` says.
         """
+        return write_extension(self.begin(frame, kind, round_number, extension_size(size) + room), number, size)
+
+    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL:
+        """Write the bytes of a frame up to its payload, with room for as many bytes more; return where these begin."""
         cdef bytes head = self.heads.get(kind)
         cdef uint8_t* at
-        cdef int64_t header
         if head is None:
             head = self.heads[kind] = self.encoder.head(kind, self.number)
-        header = PyBytes_GET_SIZE(head) + integer_size(round_number) + extension_size(size)
-        frame.written = PyBytes_FromStringAndSize(NULL, header + room)
+        frame.written = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + integer_size(round_number) + room)
         at = <uint8_t*>PyBytes_AS_STRING(frame.written)
         memcpy(at, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
-        at = write_integer(at + PyBytes_GET_SIZE(head), round_number)
-        return write_extension(at, number, size)
+        return write_integer(at + PyBytes_GET_SIZE(head), round_number)
 
 
 # The last vector trailers written, for float64 and float32, with the vectors' lengths: most vectors have one length.

@@ -23,6 +23,9 @@ __all__ = ["Frame", "FrameEncoder", "message_hash"]
 
 _UNREAD = object()
 
+# Types of which msgpack writes every value.
+_PLAIN = frozenset({float, bool, type(None)})
+
 
 @lru_cache(maxsize=4096)
 def _key(name: Hashable) -> int:
@@ -213,11 +216,15 @@ class FrameEncoder:
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
         number = -sequence if sequence else request
-        if number is None and (type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
+        is_plain = type(payload) in _PLAIN
+        if number is None and (is_plain or type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
             # Most frames carry an array or a number; without lists and hooks they are written five times as fast.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
-            packer.pack_ext_type(*extension(payload))
+            if is_plain:
+                packer.pack(payload)
+            else:
+                packer.pack_ext_type(*extension(payload))
             return bytes(packer.bytes())
         fields = [self._written.get(kind, kind), sender, round_number, payload]
         try:

@@ -138,7 +138,7 @@ def encodable(payload: Any) -> Any:
     WireError
         If an array is on another device than the CPU, or the ``pack`` of a registered class raises an error.
     """
-    return _encodable(payload, _MAX_DEPTH)
+    return payload if type(payload) in _UNCHANGED else _encodable(payload, _MAX_DEPTH)
 
 
 def _encodable(value: Any, depth_left: int) -> Any:

@@ -156,6 +156,15 @@ def test_copies_take_in_vectors_of_float32_and_float64(add: bool) -> None:
 # --- coded arrays, and any payloads -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [-0.0, np.inf, -np.nan, 5e-324, 20.5, True, None])
+def test_the_bytes_of_a_plain_number_are_the_codecs(number: float | None) -> None:
+    agents, run = exchanged([[number] * 300, [0.0] * 300])
+    for k, (frame,) in enumerate(agents[1].heard, 1):
+        assert frame.data == encode(["state", 0, k, number]) == FrameEncoder().encode("state", 0, k, number)
+        assert wire.same(frame.payload, number)
+    assert run.ledger.payload_bits == 300 * (payload_bits(number) + 64)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_the_bytes_of_any_payload_are_the_codecs(seed: int) -> None:
     rng = random.Random(seed)
