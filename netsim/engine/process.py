@@ -124,7 +124,9 @@ def limited_blas(threads: int | None) -> Iterator[None]:
         for key in keys:
             held = _held.setdefault(key, _Held([]))
             if not held.wanted:
-                held.before = [(each, each.num_threads) for each in blas_libraries() if _is_shared(each) == (key is None)]
+                held.before = [
+                    (each, each.num_threads) for each in blas_libraries() if _is_shared(each) == (key is None)
+                ]
             held.wanted.append(threads)
             held.apply()
     try:

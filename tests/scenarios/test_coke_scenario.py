@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,12 @@ import pytest
 from netsim import AgentError, BadInput
 from netsim.scenarios.coke import CokeRows
 from netsim.scenarios.data.tables import load_prepared
+from netsim.scenarios.tasks import batch_task
 from netsim.scenarios.tasks.settings import Rows
 from netsim.studies import Study, catalogue
+from netsim.studies.formats import Formats
+from netsim.studies.sweeps import sweep
+from tests.netsim.studies.test_sweep import files
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -238,3 +243,44 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
         times.write_text(text)
         with pytest.raises(BadInput, match=message):
             run(**SMALL, compute=f"trace:{times}")
+
+
+# --- sweeps -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    made = batch_task.batch_task
+
+    def counted(*words: Any, **more: Any) -> Any:
+        drawn.append(more["seed"])
+        return made(*words, **more)
+
+    monkeypatch.setattr(batch_task, "batch_task", counted)
+    numbers = np.random.default_rng(0).normal(size=(80, 3))
+    pd.DataFrame(numbers, columns=["a", "b", "c"]).to_csv(tmp_path / "table.csv", index=False)
+    fixed = {"data": str(tmp_path / "table.csv"), "agents": 3, "rounds": 4, "algorithms": "DKLA", "tune": True}
+    sweep("coke", out=tmp_path / "sweep", **fixed, features=5, loss=[0.0, 0.3], seed=[2, 1])
+    assert drawn == [2, 1]
+    sweep("coke", out=tmp_path / "sizes", **fixed, features=[5, 6], rows=[60, 70])
+    assert len(drawn) == 2 + 4, "another number of features or rows is another problem"
+    coke = catalogue.find_study("coke")
+    alone = coke.prepare(**fixed, features=5, loss=0.3, seed=1)
+    alone.origin["point"], alone.formats = "loss=0.3,seed=1", Formats(figures=())
+    coke.play(alone)
+    alone.save(tmp_path / "alone")
+    reused, made = files(tmp_path / "sweep/points/loss=0.3,seed=1"), files(tmp_path / "alone")
+    assert "bandwidths.csv" in reused
+    assert reused == made
+
+
+def test_a_method_of_ones_own_gets_costs_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "shrinks.py"
+    file.write_text(
+        "from netsim.agents import CTA\n\n\nclass Shrinks(CTA):\n    def __init__(self, cost, rounds, *, weights):\n"
+        "        super().__init__(cost, rounds, eta=0.1, weights=weights)\n        cost.features *= 0.5\n"
+    )
+    given = {"method": str(file), "agents": 3, "features": 5, "rounds": 5, "algorithms": "DKLA"}
+    sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.0], **given)
+    alone = run(loss=0.0, **given).rounds["train_mse"].tolist()
+    assert pd.read_csv(tmp_path / "sweep/points/loss=0.0/rounds.csv")["train_mse"].tolist() == alone
