@@ -251,11 +251,11 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    made = batch_task.batch_task
+    original = batch_task.batch_task
 
     def counted(*words: Any, **more: Any) -> Any:
         drawn.append(more["seed"])
-        return made(*words, **more)
+        return original(*words, **more)
 
     monkeypatch.setattr(batch_task, "batch_task", counted)
     numbers = np.random.default_rng(0).normal(size=(80, 3))
@@ -280,5 +280,6 @@ def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypa
     assert {name: reused[name] for name in reused.keys() - other} == {name: made[name] for name in made.keys() - other}
     method = tmp_path / "own.py"
     method.write_text("from netsim.agents import CTA\n\n\nclass Own(CTA):\n    pass\n")
-    sweep("coke", out=tmp_path / "own", **fixed, features=5, loss=[0.0, 0.3], method=str(method))
+    own = sweep("coke", out=tmp_path / "own", **fixed, features=5, loss=[0.0, 0.3], method=str(method))
+    assert not own.failed
     assert len(drawn) == 2 + 4 + 1 + 2, "a method of the user's own may change its costs"
