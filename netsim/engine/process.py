@@ -125,7 +125,9 @@ def limited_blas(threads: int | None) -> Iterator[None]:
         for key in keys:
             held = _held.setdefault(key, _Held([]))
             if not held.wanted:
-                held.before = [(each, each.num_threads) for each in _found() if _is_shared(each) == (key is None)]
+                held.before = [
+                    (each, each.num_threads) for each in blas_libraries() if _is_shared(each) == (key is None)
+                ]
             held.wanted.append(threads)
             held.apply()
     try:
@@ -139,7 +141,8 @@ def limited_blas(threads: int | None) -> Iterator[None]:
                     del _held[key]
 
 
-def _found() -> list[Any]:
+def blas_libraries() -> list[Any]:
+    """Return threadpoolctl's controllers of the BLAS libraries that are loaded; found again after an import."""
     global _libraries, _modules
     if len(sys.modules) != _modules:
         from threadpoolctl import ThreadpoolController

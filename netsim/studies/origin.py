@@ -52,12 +52,12 @@ def _version(package: str) -> str:
 
 
 def _blas() -> list[dict[str, str]]:
-    from threadpoolctl import threadpool_info
+    from netsim.engine.process import blas_libraries
 
     # numpy and scipy may bring a library each; netsim uses no other that the process has loaded. To name scipy's, it
     # must not be loaded: that takes longer than a small network.
     roots = [str(sys.modules[name].__path__[0]) for name in ("numpy.linalg", "scipy.linalg") if name in sys.modules]
-    libraries = [each for each in threadpool_info() if each["user_api"] == "blas"]
+    libraries = [each.info() for each in blas_libraries()]
     own = [each for each in libraries if any(_is_beside(each["filepath"], root) for root in roots)]
     found = {
         (

@@ -10,7 +10,7 @@ from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from netsim.engine.build import Settings
 from netsim.engine.observers import Viewer
@@ -24,7 +24,7 @@ from netsim.studies.outcome import ENDED, Ending, Outcome, error_of
 from netsim.studies.reserve import Reservation, reserve
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.datafiles import used
+from netsim.util.datafiles import digest_of, path_of, record, recording, used
 from netsim.watch import Watched
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from netsim.live.server import ViewServer
+
+T = TypeVar("T")
 
 COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits")
 """The first columns of every rounds.csv; the probes' columns follow."""
@@ -100,6 +102,8 @@ class Study:
     partial : dict or None
         For a study that stopped early: ``why``, the reason in one line; ``cut``, the interrupted algorithm, or None
         between runs; ``unit``, what one row of that run is.
+    kept : dict
+        The last problem that was made (see `reused`); the points that a process of a sweep runs share it.
     """
 
     def __init__(
@@ -132,8 +136,9 @@ class Study:
         self.session: ViewServer | None = None
         self.every = 1
         self._failed: tuple[str, BaseException] | None = None
-        # The table of rounds, with what it was made of: a study asks for it several times.
-        self._rounds: tuple[Any, pd.DataFrame] | None = None
+        self.kept: dict[str, tuple[Any, Study, Mapping[str, str]]] = {}
+        # The tables of rounds, with what they were made of: a study asks for them several times.
+        self._rounds: tuple[Any, dict[str, pd.DataFrame], pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
@@ -266,6 +271,32 @@ class Study:
         """Record a file as read, so that sweeps and `netsim verify` detect changes to it; return its path."""
         return used(Path(path))
 
+    def reused(self, key: object, make: Callable[["Study"], T]) -> T:
+        """Return ``make(study)``; in a sweep, what the point before made if its key and the files it read are equal.
+
+        Parameters
+        ----------
+        key : object
+            All that the result depends on, except the contents of files; keys are compared by their text (`repr`).
+        make : callable
+            Takes a study to which it may add notes and tables, which this study gets. No run may change the result.
+        """
+        name = repr(key)
+        if name not in self.kept or any(digest_of(path_of(file)) != sha for file, sha in self.kept[name][2].items()):
+            # Two problems at once may not fit into the memory.
+            self.kept.clear()
+            drawn = Study(self.scenario, self.settings, reporter=self._reporter)
+            with recording(inside=True) as files:
+                self.kept[name] = make(drawn), drawn, files
+        else:
+            record(self.kept[name][2])
+        made: T = self.kept[name][0]
+        drawn = self.kept[name][1]
+        self.notes += [note for note in drawn.notes if note not in self.notes]
+        self.tables |= drawn.tables
+        self.titles |= drawn.titles
+        return made
+
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder."""
         check_file_name("table", name)
@@ -325,13 +356,18 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
+        # The caller may change its copy.
+        return self._tables_of_rounds()[1].copy()
+
+    def _tables_of_rounds(self) -> "tuple[dict[str, pd.DataFrame], pd.DataFrame]":
+        """Return the rows of each run as it measured them, and `rounds`."""
         source = dict(self.runs), [run.rows for run in self.runs.values()], dict(self._computed)
         if self._rounds is None or self._rounds[0] != source:
-            table = _concatenated({name: run.rounds.assign(**self._computed) for name, run in self.runs.items()})
+            tables = {name: run.rounds for name, run in self.runs.items()}
+            table = _concatenated({name: each.assign(**self._computed) for name, each in tables.items()})
             others = [name for name in table.columns if name not in self._columns]
-            self._rounds = source, table.reindex(columns=[*self._columns, *others])
-        # The caller may change its copy.
-        return self._rounds[1].copy()
+            self._rounds = source, tables, table.reindex(columns=[*self._columns, *others])
+        return self._rounds[1:]
 
     @property
     def ledger(self) -> "pd.DataFrame":
@@ -359,7 +395,7 @@ class Study:
         """Return how an algorithm's run ended, by the study's error (`error`)."""
         if algorithm in self.lost:
             return self.lost[algorithm]
-        rounds = self.runs[algorithm].rounds
+        rounds = self._tables_of_rounds()[0][algorithm]
         column = error_of(rounds.columns) if self.error is None else self.error
         if not column or column not in rounds:
             return Outcome(ENDED)

@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from netsim.errors import BadInput
 
-__all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "recording", "used"]
+__all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "record", "recording", "used"]
 
 _FOLDER = "NETSIM_DATA"
 _IN_FOLDER = f"${_FOLDER}/"
@@ -67,10 +67,11 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 @contextmanager
-def recording() -> Iterator[dict[str, str]]:
+def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path, or ``$NETSIM_DATA/…`` for a file found there, because that folder may move.
+    The name is the file's path, or ``$NETSIM_DATA/…`` for a file found there, because that folder may move. With
+    ``inside``, the recording around this one gets the files, too, even after an error.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -78,6 +79,14 @@ def recording() -> Iterator[dict[str, str]]:
         yield found
     finally:
         _recorded.reset(token)
+        if inside:
+            record(found)
+
+
+def record(files: Mapping[str, str]) -> None:
+    """Add files, SHA-256 by name, to the recording around the call, if there is one."""
+    if (found := _recorded.get()) is not None:
+        found |= files
 
 
 def used(path: Path, *, by_name: bool = False) -> Path:

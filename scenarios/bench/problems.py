@@ -118,7 +118,7 @@ PROBLEMS: Mapping[str, Problem] = {
         REGRESSION_ROUNDS,
     ),
     "digits": Problem(
-        "a network of 64, 32 and 10 units for the 1,797 digits of scikit-learn, divided by Dirichlet(0.5)",
+        "a network of 64, 32 and 10 units for the 1,797 digits that come with netsim, divided by Dirichlet(0.5)",
         _digits,
         "test_error",
         "mean test error of the agents' models",

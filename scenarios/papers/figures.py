@@ -1,6 +1,7 @@
 """The figures of the papers' study: all printed numbers at a glance, and COKE's curves beside the printed points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,14 +31,16 @@ _SHOWN = (
 )
 
 
-def draw(papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> "dict[str, tuple[Figure, str]]":
-    """Return the figures that there is something to show in, each with its caption, by name."""
-    found = {}
+def draw(
+    papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]
+) -> "dict[str, tuple[Callable[[], Figure], str]]":
+    """Return the functions that draw figures with something to show, each with the figure's caption, by name."""
+    found: dict[str, tuple[Callable[[], Figure], str]] = {}
     tables = _tables(papers)
     if tables:
         seeds = len(next(iter(tables.values()))[0][0].values)
         found["reproduction_ratios"] = (
-            _ratios(tables),
+            partial(_ratios, tables),
             f"Ours over theirs for every number of every table: the median of our {seeds} seeds divided by the printed "
             "number. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
         )
@@ -47,7 +50,7 @@ def draw(papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> 
             "COKE's tables: lines ours, mean and range of the seeds; crosses as printed. Right: against the mean "
             "number of transmissions so far; zero transmissions are drawn at 1"
         )
-        found["reproduction_coke"] = (_coke(shown, runs), caption)
+        found["reproduction_coke"] = (partial(_coke, shown, runs), caption)
     return found
 
 

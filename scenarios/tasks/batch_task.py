@@ -1,6 +1,7 @@
 """Batch learning: step sizes, the task with its costs and measures, and the half of a study that several share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -95,7 +96,7 @@ class BatchTask(Task):
 
     Attributes
     ----------
-    graph, regularizer
+    graph, regularizer, ideal
         As given.
     cost : callable
         Takes an agent's name to its cost R_i, with its value, gradient and proximal step.
@@ -130,7 +131,7 @@ class BatchTask(Task):
         self.size = phi.size
         self.variance = float(np.var(training(samples)[1]))
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
-        self._ideal = ideal
+        self.ideal = ideal
 
     def yardsticks(self, best: float) -> str:
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
@@ -139,7 +140,7 @@ class BatchTask(Task):
     @property
     def measure(self) -> ModelProbe:
         """A probe of a round's columns: the errors of the agents' models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self._ideal)
+        return ModelProbe(self._columns, self.graph, self.ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
         thetas = np.array(models["theta"])
@@ -241,16 +242,25 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
             For an unknown or damaged table, an unknown column, too few samples, or a setting that does not fit.
         """
         seeds = self.seeds
-        samples = draw_samples(self.data, self.setting, self.rows, seeds.data, self.study)
-        graph = self.setting.graph(seeds.graph)
-        # It refuses arguments, too, and quickly.
-        self.network = self.channel.network(graph, seeds.network)
-        ideal = self.channel.is_ideal if ideal is None else ideal
-        task, self.setting = batch_task(self.study, samples, self.setting, graph, ideal=ideal, seed=seeds.seed)
-        self.task = task
+        if self.study.settings.get("method") is not None:
+            # A method of the user's own might change the costs that it gets.
+            self.study.kept = {}
+        key = self.data, self.setting, self.rows, seeds.data, seeds.graph, seeds.seed
+        samples, drawn, self.setting = self.study.reused(key, self._drawn)
+        # The channel, which does not change the problem, may differ from that of the point before.
+        self.network = self.channel.network(drawn.graph, seeds.network)
+        self.task = task = copy(drawn)
+        task.ideal = self.channel.is_ideal if ideal is None else ideal
         self.study.record(self.steps, self.setting, self.rows)
         tell_division(self.study, samples, self.rows)
         return task
+
+    def _drawn(self, study: Study) -> tuple[list[AgentData], BatchTask, AnySetting]:
+        samples = draw_samples(self.data, self.setting, self.rows, self.seeds.data, study)
+        graph = self.setting.graph(self.seeds.graph)
+        # A network refuses arguments, too, and quickly.
+        self.channel.network(graph, self.seeds.network)
+        return samples, *batch_task(study, samples, self.setting, graph, ideal=False, seed=self.seeds.seed)
 
     @property
     def title(self) -> str:

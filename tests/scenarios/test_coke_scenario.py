@@ -1,7 +1,9 @@
 """The coke scenario against what is known of it: the paper's shape, and figures measured before on the real data."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +12,12 @@ import pytest
 from netsim import AgentError, BadInput
 from netsim.scenarios.coke import CokeRows
 from netsim.scenarios.data.tables import load_prepared
+from netsim.scenarios.tasks import batch_task
 from netsim.scenarios.tasks.settings import Rows
 from netsim.studies import Study, catalogue
+from netsim.studies.formats import Formats
+from netsim.studies.sweeps import sweep
+from tests.netsim.studies.test_sweep import files
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -238,3 +244,42 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
         times.write_text(text)
         with pytest.raises(BadInput, match=message):
             run(**SMALL, compute=f"trace:{times}")
+
+
+# --- sweeps -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    original = batch_task.batch_task
+
+    def counted(*words: Any, **more: Any) -> Any:
+        drawn.append(more["seed"])
+        return original(*words, **more)
+
+    monkeypatch.setattr(batch_task, "batch_task", counted)
+    numbers = np.random.default_rng(0).normal(size=(80, 3))
+    pd.DataFrame(numbers, columns=["a", "b", "c"]).to_csv(tmp_path / "table.csv", index=False)
+    fixed = {"data": str(tmp_path / "table.csv"), "agents": 3, "rounds": 4, "algorithms": "DKLA", "tune": True}
+    sweep("coke", out=tmp_path / "sweep", **fixed, features=5, loss=[0.0, 0.3], seed=[2, 1])
+    assert drawn == [2, 1]
+    sweep("coke", out=tmp_path / "sizes", **fixed, features=[5, 6], rows=[60, 70])
+    assert len(drawn) == 2 + 4, "another number of features or rows is another problem"
+    coke = catalogue.find_study("coke")
+    alone = coke.prepare(**fixed, features=5, loss=0.3, seed=1)
+    alone.origin["point"], alone.formats = "loss=0.3,seed=1", Formats(figures=())
+    coke.play(alone)
+    alone.save(tmp_path / "alone")
+    reused, made = files(tmp_path / "sweep/points/loss=0.3,seed=1"), files(tmp_path / "alone")
+    assert "bandwidths.csv" in reused
+    settings = [json.loads(each["settings.json"]) for each in (reused, made)]
+    assert settings[0]["files_sha256"] == settings[1]["files_sha256"]
+    assert settings[0]["parameters"] == settings[1]["parameters"]
+    # The settings name the libraries that are loaded; a sweep writes no report.
+    other = {"settings.json", "SHA256SUMS", "report.html"}
+    assert {name: reused[name] for name in reused.keys() - other} == {name: made[name] for name in made.keys() - other}
+    method = tmp_path / "own.py"
+    method.write_text("from netsim.agents import CTA\n\n\nclass Own(CTA):\n    pass\n")
+    own = sweep("coke", out=tmp_path / "own", **fixed, features=5, loss=[0.0, 0.3], method=str(method))
+    assert not own.failed
+    assert len(drawn) == 2 + 4 + 1 + 2, "a method of the user's own may change its costs"

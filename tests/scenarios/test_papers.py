@@ -402,6 +402,7 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     paper, runs, claims = small_paper(tmp_path)
     drawn = figures.draw({paper: claims}, runs)
     assert list(drawn) == ["reproduction_ratios"]
+    assert drawn["reproduction_ratios"][0]().axes[0].get_xlabel() == "ours / theirs"
     text = report.write({paper: claims}, runs, 3, {f"{name}.png": caption for name, (_, caption) in drawn.items()})
     assert "3 seeds each" in text
     assert "A. Author, A Title." in text

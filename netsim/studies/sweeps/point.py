@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,9 @@ def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> N
     study = found.prepare(**point.settings)
     study.formats = work.formats
     study.origin["point"] = point.name
+    # A limit of memory holds beyond what the worker has: a kept problem would count for one point, not for the next.
+    if work.limits.megabytes is None:
+        study.kept = kept_of(work.running)
     try:
         found.play(study)
     except NetsimError:
@@ -136,6 +139,12 @@ def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> N
     finally:
         origin |= study.origin
     _save(study, place, work.folder / "points" / point.name)
+
+
+@lru_cache(maxsize=1)
+def kept_of(running: Path) -> dict[str, tuple[Any, Study, Mapping[str, str]]]:
+    """Return what a process keeps of one point for the next (`Study.reused`), of one execution of a sweep."""
+    return {}
 
 
 def _save(study: Study, place: Path, folder: Path) -> None:

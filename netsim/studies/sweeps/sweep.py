@@ -19,7 +19,7 @@ from netsim.studies.origin import changed_files, changed_source, is_recorded, ve
 from netsim.studies.reserve import LOCK, locked, refusals
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, kept_of, unwritten
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -151,6 +151,7 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
+        kept_of.cache_clear()
         _check_one_version(folder, chosen)
         found = read_sweep(folder)
         try:
@@ -170,9 +171,14 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
     ]
     failed = sum(each.name in failures for each in points)
     done = len(points) - len(missing) - failed
+    # Points with equal seeds one after the other: they may share a problem (`Study.reused`).
+    by_seeds: dict[tuple[Any, ...], list[Point]] = {}
+    for each in missing:
+        seeds = tuple(each.settings.get(name) for name in ("seed", "data_seed", "graph_seed"))
+        by_seeds.setdefault(seeds, []).append(each)
     with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
         tally(done, failed)
-        for name, why in run(missing):
+        for name, why in run([*itertools.chain(*by_seeds.values())]):
             done, failed = done + (why is None), failed + (why is not None)
             if why is not None:
                 show.line(f"{name} failed: {why}")
