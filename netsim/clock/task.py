@@ -39,7 +39,7 @@ class TaskOwner:
     Attributes
     ----------
     register : callable
-        Called with each new task of the agent, and with its name.
+        Called with each new task of the agent, and with the agent's name.
     numbers : iterator of int
         The hashes of the agent's tasks and futures.
     names : iterator of int

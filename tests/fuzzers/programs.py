@@ -20,7 +20,7 @@ import numpy as np
 
 import netsim
 from netsim.clock.clock import LocalClock, Loop
-from netsim.clock.task import OWNER
+from netsim.clock.task import OWNER, TaskOwner
 
 Node = tuple[Any, ...]
 Log = list[tuple[float, str]]
@@ -328,17 +328,13 @@ def outcome_of(task: "asyncio.Task[str]") -> str:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-class Skewed:
-    """Who makes tasks by a clock that is off."""
-
-    def __init__(self, clock: LocalClock) -> None:
-        self.clock: LocalClock | None = clock
-        loop: Any = asyncio.get_running_loop()
-        # The model counts all tasks together.
-        self.numbers, self.names, self.task_factory = loop.numbers, loop.names, None
-
-    def register(self, task: Any) -> None:
-        """Take no note of a task."""
+def owner_by(clock: LocalClock) -> TaskOwner:
+    """Return an owner of tasks whose clock is off."""
+    owner = TaskOwner(lambda task, name: None, "", 0, clock)
+    loop: Any = asyncio.get_running_loop()
+    # The model counts all tasks together.
+    owner.numbers, owner.names = loop.numbers, loop.names
+    return owner
 
 
 async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], Machine] = Machine) -> Log:
@@ -347,7 +343,7 @@ async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], M
     What it leaves in the background has some time more, and is then cancelled.
     """
     if clock is not None:
-        OWNER.set(Skewed(clock))
+        OWNER.set(owner_by(clock))
     machine = make()
     machine.loop.set_exception_handler(lambda loop, context: None)
     main = asyncio.create_task(machine.run(node))
