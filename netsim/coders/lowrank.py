@@ -145,7 +145,7 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return Q for the next message: the last MᵀP, scaled, with random columns in place of missing or zero ones."""
+        """Return Q of this message: the last message's MᵀP, scaled; random columns replace missing and zero ones."""
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))

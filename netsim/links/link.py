@@ -67,7 +67,7 @@ class Link:
     queue : int, optional
         Limit of frames at the sender's side, including the one being sent; further frames are dropped. None: no limit.
     queue_bits : int, optional
-        The same limit in bits.
+        Limit of the bits of these frames; a frame that would exceed it is dropped. None: no limit.
     budget : float or Budget, optional
         Bits that may be sent per round, beyond which frames are refused, or a `Budget`.
     mtu : int, optional

@@ -50,7 +50,7 @@ class Bernoulli:
     mean: float
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides u < p, without a state."""
+        """Return a function that maps u to u < p; it keeps no state."""
         return float(self.mean).__gt__
 
 
@@ -207,7 +207,7 @@ class _IntervalLosses(Clocked):
         """Return whether u is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # A time within the tolerance of the period's end gives place n, which counts as the first interval.
+        # Just before the period's end, ``place`` may round up to the number of intervals, which means the first.
         return bool(u < self._losses[place % len(self._losses)])
 
 

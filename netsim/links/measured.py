@@ -254,9 +254,9 @@ def intel_lab(
 ) -> Measured:
     """Return the network of the Intel Berkeley Research Lab, with positions: 53 motes and 202 links at the defaults.
 
-    Reception is averaged over the whole deployment of 2004 (``connectivity.txt``, ``mote_locs.txt`` at
-    db.csail.mit.edu/labdata), in tables ``intel_connectivity`` (sender, receiver, prob) and ``intel_mote_locs`` (mote,
-    x_m, y_m). Node 0, the base station, only receives.
+    Reception is averaged over the whole deployment of 2004. The tables ``intel_connectivity``, with columns sender,
+    receiver and prob, and ``intel_mote_locs``, with columns mote, x_m and y_m, come from ``connectivity.txt`` and
+    ``mote_locs.txt`` at db.csail.mit.edu/labdata. Node 0, the base station, only receives.
 
     Parameters
     ----------

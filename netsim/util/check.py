@@ -31,7 +31,7 @@ ROUNDING = 1e-12
 
 # Rounding error by which a probability may lie below 0 or above 1.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# Size (bytes) up to which `fits` accepts an object without reading the memory limits: it fits on every machine.
+# In bytes. Every machine has this much memory, so `fits` accepts a smaller object without reading the limits.
 _SMALL = 2**26
 
 

@@ -29,7 +29,7 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, only look for the module's file."""
+    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, without importing it."""
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

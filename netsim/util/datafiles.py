@@ -91,7 +91,7 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the path of a file recorded under ``name``; NETSIM_DATA in the name means the folder as set now."""
+    """Return the path of a file recorded under ``name``, in which ``$NETSIM_DATA`` means the folder that is set now."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 

@@ -250,7 +250,7 @@ def _of_json(where: str, text: str) -> GraphFile:
 
 
 def _of_gml(where: str, text: str, start: int) -> GraphFile:
-    """Read GML; read nodes by id, as labels may repeat, and accept parallel edges that the file does not declare."""
+    """Read GML by node ids, as labels may repeat, and accept parallel edges that the file does not declare."""
     said = re.compile(r"^[ \t]*multigraph[ \t]+[01][ \t]*$", re.MULTILINE)
     text = f"{text[:start]} multigraph 1 {said.sub('', text[start:])}"
     parse: Any = nx.parse_gml

@@ -321,7 +321,8 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
 
-    They look like data if all of them, or more than half, are numbers or recur as text in their own columns.
+    They look like data if all of them are numbers or recur as text in their own columns, or if more than half do so
+    and a number is among them.
     """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]

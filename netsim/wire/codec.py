@@ -39,8 +39,8 @@ _BUFFER_SIZE = 1024
 # Limit of dict keys with the same hash: without it, a small hostile payload could occupy its receiver for hours.
 _MAX_COLLISIONS = 256
 
-# Caches for encoding and decoding arrays: building a description costs more than the rest of a frame. The cache for
-# encoding maps dtype and shape to a description, and to whether the dtype has fields; the other maps it back.
+# Caches for encoding and decoding arrays: building a description costs more than the rest of a frame. `_trailers`
+# maps dtype and shape to the description, and to whether the dtype has fields; `_read_trailers` maps it back.
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
@@ -97,7 +97,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 
 
 def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
-    """Copy a structured array field by field: copying it as a whole would in numpy 2.5 copy the padding, too."""
+    """Copy a structured array field by field: as a whole, numpy 2.5 would copy the padding, too."""
     for name in array.dtype.names or ():
         if to[name].dtype.fields is None:
             to[name] = array[name]
@@ -359,7 +359,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
         if code == _NAMED:
             name, body = _split(body)
             content = _decode(body, depth_left - 1)
-            # Before the user's unpack function, which need not be safe for hostile content, gets it.
+            # Check the content first: the user's unpack function need not be safe for hostile content.
             _check_parts(content, depth_left - 1, "decode")
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)

@@ -36,7 +36,7 @@ __all__ = [
 
 _MAX_ELEMENTS = 1 << 48
 
-# In msgpack: the first byte of a pair, and an integer's size in bytes by the byte before it. Integers below 0x80 are
+# msgpack's first byte of a pair and, by the first byte of an integer, how many bytes follow. An integer below 0x80 is
 # a single byte.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
