@@ -43,7 +43,7 @@ class Exact(Coder):
             raise check.refuse("vector", vector, "an array of real numbers") from None
 
     def decode(self, coded: Encoded) -> Vector:
-        """Return the array; a plain float64 array is returned itself."""
+        """Return the array as float64, without a copy if it is a float64 array."""
         if type(coded) is np.ndarray and coded.dtype == np.float64:
             values: Vector = coded  # type: ignore[assignment]
             return values
@@ -51,7 +51,7 @@ class Exact(Coder):
 
 
 class Float(Coder):
-    """Round to floating-point numbers of 64, 32 or 16 bits, sent as a plain array.
+    """Round to floating-point numbers of 64, 32 or 16 bits, sent as a numpy array.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class Floats(Coded):
 
     @classmethod
     def of(cls, array: NDArray[np.floating[Any]]) -> Self:
-        """Wrap an array of 16, 32 or 64-bit floats; raises BadInput for another dtype, or elements not finite."""
+        """Wrap an array of 16, 32 or 64-bit floats; raises BadInput for another dtype, or for NaN or infinity."""
         bits = 8 * array.dtype.itemsize
         if array.dtype.kind != "f" or bits not in _WIDTHS:
             raise BadInput(f"an array of dtype {array.dtype}: must be of floats of 16, 32 or 64 bits")

@@ -145,12 +145,12 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return the initial Q: the last message's, with new draws for missing or zero columns."""
+        """Return Q of this message: the last message's MᵀP, scaled; random columns replace missing and zero ones."""
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))
         sizes = np.abs(right).max(axis=0)
-        # Columns are scaled to size 1, so that the product neither overflows nor underflows.
+        # Each column is scaled to a largest element of ±1, so that M Q neither overflows nor underflows.
         start: Vector = right / np.where(sizes == 0.0, 1.0, sizes)
         if not sizes.all():
             start[:, sizes == 0.0] = draws.standard_normal((columns, np.count_nonzero(sizes == 0.0)))

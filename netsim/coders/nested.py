@@ -40,6 +40,6 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     if len(data) < begin + length:
         raise WireError(f"{len(data)} bytes cannot hold {what}")
     if registry.KINDS.get(number) in refused:
-        # Otherwise a few hostile bytes could nest a thousand of them.
+        # Otherwise a few hostile bytes could nest a thousand arrays in each other.
         raise WireError(why)
     return registry.unpack(number, data[begin : begin + length]), begin + length

@@ -12,7 +12,7 @@ from netsim.wire.packing import check_packed, levels, pack, shares, signed_level
 
 
 class NormLevels(Quantized, method="qsgd", code=2):
-    """For each element, a sign and a b-bit level, a fraction of the norm; ``scale`` holds the norm, or one per row.
+    """For each element, a sign and a b-bit level in units of norm/(2ᵇ − 1); ``scale`` holds the norm, or one per row.
 
     With 16-bit levels, all signs follow all levels; otherwise each sign is the bit before its level.
     """

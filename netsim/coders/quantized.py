@@ -1,7 +1,7 @@
 """Coded arrays of n packed b-bit integers with a scale: the results of `Uniform` and `QSGD`.
 
 On the wire (type number 5): a byte that combines b, the method, and whether each row has a scale; the shape; the scale;
-⌈n·b/8⌉ bytes of integers.
+the packed integers (b bits each, or with the signs of `QSGD` b + 1).
 """
 
 import math
@@ -31,11 +31,12 @@ class Quantized(Coded):
     Attributes
     ----------
     bits : int
-        Bits of a level, 1 … 16.
+        Bits b of a cell number or level, 1 … 16.
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : tuple of float
-        The unit of the integers: a float32 for the array, or one for each row. `FixedRange`: the ends of the range.
+        The half-width of the range, or the norm: a float32 for the array, or one for each row. `FixedRange`: the two
+        ends of the range.
     data : bytes
         The packed integers.
     saturated : int
@@ -90,7 +91,7 @@ class Quantized(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: n·b, plus 32 for each range or norm."""
+        """Bits as papers count them: n times `element_bits`, plus 32 for each range or norm."""
         return self.count * self.element_bits + 32 * len(self.scale)
 
     @property

@@ -88,7 +88,7 @@ class Residues(Coded):
             if type(width) is not int or not 0 <= width <= MOST_WIDTH:
                 raise WireError(f"no residue has {width!r:.60} bits")
         if self.shape[1] and not any(widths):
-            # With no data to count, a few hostile bytes could claim any length.
+            # Residues of 0 bits take no data, so a few hostile bytes could claim any number n of them.
             raise WireError("residues cannot all have 0 bits")
         sizes = (type(self.whole), type(self.checksum), type(self.data)) != (bool, int, bytes)
         if sizes or self.shape[0] != len(widths) or not 0 <= self.checksum < 1 << 16:
@@ -128,7 +128,7 @@ class Residues(Coded):
 
     @cached_property
     def _parts(self) -> list[Integers]:
-        # Once for all receivers.
+        # Cached, because all receivers of a message share this object.
         start, count, parts = 0, self.shape[1], []
         for width in self.widths:
             part = np.zeros(count, dtype=np.int64)

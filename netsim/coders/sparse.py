@@ -109,7 +109,7 @@ class Sparse(Coded):
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")
         if registry.KINDS.get(data[start]) is Sparse:
-            # Otherwise a few hostile bytes could nest a thousand of them.
+            # Otherwise a few hostile bytes could nest a thousand sparse arrays in each other.
             raise WireError("a sparse vector cannot be part of another")
         vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
         if vector.part.shape != counts:
@@ -118,7 +118,7 @@ class Sparse(Coded):
         return vector
 
     def decode(self) -> Vector:
-        """Return zeros, with the part at its indices."""
+        """Return the array: the elements of ``part`` at their indices, zeros elsewhere."""
         values = np.zeros(math.prod(self.shape))
         values[self.indices] = self.part.values
         return values.reshape(self.shape)

@@ -1,4 +1,4 @@
-"""The unbiased coder to three levels, −s, 0 and s.
+"""An unbiased coder that rounds to three levels, −s, 0 and s.
 
 Wen et al., "TernGrad: ternary gradients to reduce communication in distributed deep learning", 2017.
 """
@@ -26,7 +26,7 @@ _DIGITS = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
 class Trits(Scaled):
     """A vector or matrix with elements −s, 0 or s, five per byte, since 3⁵ = 243 ≤ 256.
 
-    ``scale`` is s. Five elements make the byte Σ_i (1 + x_i/s)·3^(4 − i); the last byte is filled up with zeros. The
+    ``scale`` is s. Five elements make the byte Σ_i (1 + x_i/s)·3^(4 − i); elements of 0 fill up the last byte. The
     type number on the wire is 9.
     """
 

@@ -46,16 +46,16 @@ class Uniform(Coder):
     """The b-bit uniform quantizer: ⌊(h − u)/Δ⌋ is sent, and decoded as u + (integer + ½)Δ.
 
     With ``low`` and ``high`` the range [u, v) is fixed, and not sent; values outside saturate and are counted. With
-    ``saturate=False``, as in equation 3.21, Δ stays constant and a message with values outside [u, v) has more bits per
-    element, up to 16, which its payload counts. Without ``low`` and ``high``, each message has the range ±max|h|, sent
-    as a float32; a vector of zeros decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3).
-    With ``by_row`` each row of a matrix has its own range.
+    ``saturate=False``, as in equation 3.21, Δ stays constant, and a message with values outside [u, v) takes more bits
+    per element, up to 16; its payload bits include them. Without ``low`` and ``high``, each message has the range
+    ±max|h|, sent as a float32; a vector of zeros decodes to zeros. Within the range the error is at most Δ/2
+    (dissertation ch. 3). With ``by_row`` each row of a matrix has its own range.
 
     Raises
     ------
     BadInput
         If ``bits`` is not in 1…16, only one of ``low`` and ``high`` is given, ``low`` ≥ ``high``, or ``saturate`` is
-        False without them; in `encode` if an element is not finite or, without a fixed range, beyond float32's.
+        False without them; in `encode` if an element is not finite or, without a fixed range, beyond float32's range.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return bits and range: the fixed range, doubled at the cost of a bit until it contains ``h``."""
+        """Return bits and range: while ``h`` exceeds the fixed range, double it and add a bit, up to `MOST_BITS`."""
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed
         smallest, largest = h.min(initial=low), h.max(initial=low)

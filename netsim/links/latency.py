@@ -217,7 +217,7 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return the model for links with uniform numbers ``u``, shape (links,); only recorded delays depend on them."""
+    """Return the model for links with uniform numbers ``u``, shape (links,); only `TracedDelays` depend on ``u``."""
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)
 

@@ -14,7 +14,7 @@ from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
 from netsim.util import check
 
-# Keeps the ledger's sums of bits within 64-bit integers.
+# Limit of the header bits of a fragment; it keeps the ledger's sums of bits within 64-bit integers.
 _MOST_HEADER_BITS = 2**31 - 1
 
 
@@ -67,7 +67,7 @@ class Link:
     queue : int, optional
         Limit of frames at the sender's side, including the one being sent; further frames are dropped. None: no limit.
     queue_bits : int, optional
-        The same limit in bits.
+        Limit of the bits of these frames; a frame that would exceed it is dropped. None: no limit.
     budget : float or Budget, optional
         Bits that may be sent per round, beyond which frames are refused, or a `Budget`.
     mtu : int, optional
@@ -79,7 +79,7 @@ class Link:
     corrupt : float
         Probability that one bit of an arriving frame is flipped.
     crc : bool
-        Whether corrupted frames are detected and dropped. Without, a corrupted frame is delivered unless its bytes no
+        Whether corrupted frames are detected and dropped. If not, a corrupted frame is delivered unless its bytes no
         longer decode to a frame of this sender.
     fifo : bool
         Whether frames keep their order: none overtakes an earlier frame of the same link.

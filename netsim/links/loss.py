@@ -1,4 +1,4 @@
-"""Loss models: which frames never arrive.
+"""Loss models, which decide which frames never arrive.
 
 A memoryless model (`Bernoulli`) is drawn for many frames at once; a model with memory keeps a state for each link.
 """
@@ -21,7 +21,7 @@ Decide = Callable[[float], bool]
 
 # Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
 _TOLERANCE = 1e-9
-# Slots that are computed ahead, the limit of uniform numbers examined at once, and the last slot's number.
+# The number of slots to compute ahead, the most uniform numbers to examine at once, and the number of the last slot.
 _SLOTS_AHEAD, _MAX_BLOCK, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
@@ -50,7 +50,7 @@ class Bernoulli:
     mean: float
 
     def on_link(self, u: float) -> Decide:
-        """Return the memoryless decision u < p."""
+        """Return a function that maps u to u < p; it keeps no state."""
         return float(self.mean).__gt__
 
 
@@ -78,8 +78,8 @@ class GilbertElliott:
     """A chain with a good and a bad state (Gilbert 1960): frames sent in the bad state are lost.
 
     Each step moves from good to bad with probability p, and back with probability r: mean loss p/(p + r), mean burst
-    1/r, lag-1 correlation 1 − p − r. A link starts in its stationary distribution. A step is a frame sent, or ``slot``
-    seconds, whether anything is sent or not.
+    1/r, lag-1 correlation 1 − p − r. A link starts in its stationary distribution. The chain takes a step with each
+    frame sent or, if ``slot`` is given, every ``slot`` seconds, whether anything is sent or not.
 
     One uniform number u decides a step: the next state is bad if u is below the threshold 1 − r (from bad) or p (from
     good). If two models have the same r, and p ≤ 1 − r, the one with the smaller p is bad only when the other is: by
@@ -96,7 +96,7 @@ class GilbertElliott:
         return self.p / (self.p + self.r)
 
     def on_link(self, u: float) -> Decide:
-        """Return the decisions of a chain that belongs to one link."""
+        """Return a function that decides on one link's frames, with a chain of its own."""
         if self.slot is not None:
             return _SlottedLosses(self, self.slot, u)
         bad = u < self.mean
@@ -118,9 +118,9 @@ def slots_key(u: float) -> int:
 class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
-    A uniform number below both thresholds makes the state bad, one above both makes it good, whatever it was. So a
-    slot's state follows from the numbers since the last decisive one, 1/(1 − |1 − p − r|) numbers on average, however
-    long nothing was sent.
+    A uniform number below both thresholds makes the state bad, one above both makes it good, whatever the state was.
+    So a slot's state follows from the last such number and those after it: 1/(1 − |1 − p − r|) numbers on average,
+    however long nothing was sent.
     """
 
     __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
@@ -129,7 +129,7 @@ class _SlottedLosses(Clocked):
         super().__init__()
         self._slot, self._to_bad, self._stay_bad = slot, model.p, 1.0 - model.r
         self._key = np.array([slots_key(u)], dtype=np.uint64)
-        # The states of consecutive slots, and the number of the first of them.
+        # The number of the first known slot, and the states of this slot and of those after it.
         self._first, self._states = 0, [u < model.mean]
 
     def __call__(self, u: float) -> bool:
@@ -149,7 +149,7 @@ class _SlottedLosses(Clocked):
         """Return the state of a slot later than those known; uniform number n leads from slot n to slot n + 1."""
         low, high = sorted((self._to_bad, self._stay_bad))
         known = self._first + len(self._states) - 1
-        # A number between the thresholds keeps the state if p < 1 − r, and flips it if p > 1 − r.
+        # Count the numbers between the thresholds: each keeps the state if p < 1 − r, and flips it if p > 1 − r.
         between, after, count = 0, number, _SLOTS_AHEAD
         state = self._states[-1]
         while after > known:
@@ -169,7 +169,7 @@ class _SlottedLosses(Clocked):
 class TracedLosses:
     """Recorded outcomes, replayed in order and cyclically.
 
-    All links begin at index ``start`` of the record; if that is None, each link begins at its own index.
+    All links begin at index ``start`` of the record; if ``start`` is None, each link begins at its own index.
     """
 
     outcomes: tuple[bool, ...]
@@ -207,7 +207,7 @@ class _IntervalLosses(Clocked):
         """Return whether u is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # A rounding error before the end of the period counts as its beginning.
+        # Just before the period's end, ``place`` may round up to the number of intervals, which means the first.
         return bool(u < self._losses[place % len(self._losses)])
 
 
@@ -220,11 +220,11 @@ class Varying:
 
     @property
     def mean(self) -> float:
-        """The mean over time."""
+        """The mean loss probability over time."""
         return float(np.diff(self.starts) @ self.losses / self.starts[-1])
 
     def on_link(self, u: float) -> Clocked:
-        """Return the time-dependent decisions of one link."""
+        """Return an object that decides on one link's frames by the time at which they leave."""
         return _IntervalLosses(self.starts, self.losses)
 
 
@@ -252,7 +252,7 @@ def gilbert_elliott(
         the round period to lose whole rounds. Default: the state changes with each frame or fragment sent, and stays
         while the sender is silent.
     names : (str, str)
-        The user's names of ``mean`` and ``burst``, for error messages.
+        The names that error messages use for ``mean`` and ``burst``.
 
     Raises
     ------

@@ -63,11 +63,11 @@ def from_table(
     ----------
     table : path or DataFrame
         A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
-        directed pair. Reception from a pair without a row is 0; the two directions may differ.
+        directed pair. The reception of a pair without a row is 0; the two directions may differ.
     link : Link, optional
         Other settings of all links; the loss is replaced.
     least : float
-        Least reception of a linked pair, which also must be above zero.
+        Least reception of a linked pair; a pair with reception 0 is never linked.
     both : bool
         Whether a pair needs this reception in both directions; otherwise one direction suffices, and the other has the
         loss that was measured.
@@ -157,7 +157,7 @@ def _of_reception(
 
 
 def _loss_model(mean: float, coherence: float | None) -> Loss:
-    """Return a loss model with this mean: of independent frames, or of blocks of ``coherence`` seconds."""
+    """Return a loss model with this mean: frames are independent or, with ``coherence``, lost in whole blocks."""
     if coherence is None or not 0.0 < mean < 1.0:
         return losses.bernoulli(mean)
     return losses.gilbert_elliott(mean, 1.0 / (1.0 - mean), slot=coherence)
@@ -254,9 +254,9 @@ def intel_lab(
 ) -> Measured:
     """Return the network of the Intel Berkeley Research Lab, with positions: 53 motes and 202 links at the defaults.
 
-    Reception is averaged over the whole deployment of 2004 (``connectivity.txt``, ``mote_locs.txt`` at
-    db.csail.mit.edu/labdata), in tables ``intel_connectivity`` (sender, receiver, prob) and ``intel_mote_locs`` (mote,
-    x_m, y_m). Node 0, the base station, only receives.
+    Reception is averaged over the whole deployment of 2004. The tables ``intel_connectivity``, with columns sender,
+    receiver and prob, and ``intel_mote_locs``, with columns mote, x_m and y_m, come from ``connectivity.txt`` and
+    ``mote_locs.txt`` at db.csail.mit.edu/labdata. Node 0, the base station, only receives.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def grenoble(
     file : path, optional
         The table; default: in NETSIM_DATA.
     channel : int, optional
-        A channel from 11 to 26; default: the mean over all channels, as for a sender that hops.
+        A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
     link, least, both, bits
         As for `from_table`; ``least`` applies to the mean over time. The length of the measured frames is unknown.
     step : float, optional
@@ -335,7 +335,7 @@ def grenoble(
 
 
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
-    """Return the network of 19 motes in a library, which replays the reception of each of 1,596 minutes.
+    """Return a network of 19 motes, which replays what they received in a library in each of 1,596 minutes.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
     "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was heard, and none in
@@ -437,7 +437,7 @@ def _node_pair(key: Any) -> tuple[int, int]:
 
 
 def _data_path(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
-    """Return the path of a file: ``given`` if it is one, else ``name`` + ``suffix`` in that folder or NETSIM_DATA."""
+    """Return the path of a file: ``given``, or ``name`` + ``suffix`` in the folder ``given`` (None: NETSIM_DATA)."""
     if given is None:
         return find(name, suffix, source)
     path = Path(given)

@@ -1,6 +1,6 @@
 """Time-varying rates: when the last bit of a fragment leaves the sender.
 
-A model is shared by links; the state of each sender's side is kept by the function that `Rate.on_port` returns.
+Links share a model; the function that `Rate.on_port` returns keeps the state of one sender's side of a link.
 """
 
 import bisect
@@ -38,7 +38,7 @@ class Rate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Opportunities:
-    """Times at which ``bits`` may leave, repeated cyclically."""
+    """Times at each of which up to ``bits`` bits may leave, repeated cyclically."""
 
     times: Vector
     bits: float
@@ -85,7 +85,7 @@ _TOLERANCE = 1e-9
 def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
     """Send up to ``bits`` at each of the times ``seconds``, shape (n,), repeated with the last time as period.
 
-    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if nothing waits; if a frame
+    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits; if a frame
     needs only part of it, the next frame may use the rest if it already waits. Source: Netravali et al., "Mahimahi:
     accurate record-and-replay for HTTP", USENIX ATC 2015.
     """

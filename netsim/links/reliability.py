@@ -25,7 +25,7 @@ class Reliability:
     Parameters
     ----------
     way : {"none", "ack", "nack", "keyframe"}
-        "ack": receivers acknowledge each frame; in the same round, the sender repeats it to neighbours that did not.
+        "ack": receivers acknowledge each frame; within the round, the sender repeats it to those that have not.
         "nack": a receiver that misses a sequence number requests that frame, which may then arrive in a later round.
         "keyframe": the channel does nothing; agents that share states broadcast a whole state every ``every`` rounds
         (`netsim.agents.Sharing`), so that copies agree again.

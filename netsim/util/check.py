@@ -29,9 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 ROUNDING = 1e-12
 """Tolerated relative rounding error of a computed argument: 3 * 0.1 counts as 0.3."""
 
-# Tolerated rounding error of probabilities near 0 and 1.
+# Rounding error by which a probability may lie below 0 or above 1.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# In bytes. Smaller objects fit on every machine, so `fits` does not ask for the memory limits.
+# In bytes. Every machine has this much memory, so `fits` accepts a smaller object without reading the limits.
 _SMALL = 2**26
 
 
@@ -60,7 +60,7 @@ def called(name: str, value: object) -> None:
 
 
 def doubt(text: str) -> None:
-    """Issue a RuntimeWarning about a valid but implausible argument, located at the caller's line outside netsim."""
+    """Issue a RuntimeWarning about a valid but implausible argument, shown at the user's line that called netsim."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "netsim":
         level, frame = level + 1, frame.f_back
@@ -91,7 +91,7 @@ def _named(function: Callable[..., Any], title: str) -> Callable[..., Any]:
 
 
 def _is_number(value: Any, kind: type) -> bool:
-    """Return whether ``value`` is a number of this kind; True and False are not."""
+    """Return whether ``value`` is a number of type ``kind``; True and False do not count as numbers."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -145,7 +145,7 @@ def share(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return ``value`` as True or False."""
+    """Return ``value``, a Python or numpy boolean, as a bool."""
     if not isinstance(value, bool | np.bool_):
         raise refuse(name, value, "True or False")
     return bool(value)
@@ -280,7 +280,7 @@ def measured(value: Any) -> float | None:
         return value
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
-    # float64 columns cannot represent larger integers exactly.
+    # Larger integers become floats, because float64 columns could not hold them exactly.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
         return int(value)
     try:

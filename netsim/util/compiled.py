@@ -29,7 +29,7 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` would find this module, by looking for its file, without the cost of the import."""
+    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, without importing it."""
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

@@ -32,8 +32,8 @@ def find(name: str, suffix: str, source: str = "") -> Path:
 def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
     """Return the error for a missing data set; its message lists the required and the existing files.
 
-    The first of the ``suffixes`` is the usual one; ``source`` is where the data are published; ``otherwise`` ends the
-    message.
+    ``suffixes`` are the endings of files that the caller can read, the preferred one first; ``source`` says where the
+    data are published; ``otherwise`` is a text that the message ends with.
     """
     source = f"public source: {source}" if source else ""
     first, *others = suffixes
@@ -70,8 +70,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path, or ``$NETSIM_DATA/…`` for a file found there, because that folder may move. With
-    ``inside``, the recording around this one gets the files, too, even after an error.
+    The name is the file's path, or ``$NETSIM_DATA/…`` if `find` located the file there, because that folder may move.
+    With ``inside``, the recording around this one gets the files, too, even after an error.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -100,7 +100,7 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the path of a recorded file under today's NETSIM_DATA."""
+    """Return the path of a file recorded under ``name``, in which ``$NETSIM_DATA`` means the folder that is set now."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 

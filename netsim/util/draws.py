@@ -59,10 +59,10 @@ def name_key(name: Hashable) -> int:
 
 
 def plain_name(name: Hashable) -> Any:
-    """Return a name as an equal value of the simplest Python type: 0 for 0.0, False, Fraction(0) and numpy's zeros.
+    """Return a name as an equal value of a standard Python type: 0 for 0.0, False, Fraction(0) and numpy's zeros.
 
-    Equal names denote the same node of a graph, so draws for the node must not depend on the name's type. The printed
-    form of other types, such as numpy's, also depends on their library's version.
+    Equal names denote the same node of a graph, so draws for the node must not depend on the name's type. `name_key`
+    hashes the printed form, which for numpy's and other libraries' types also depends on the library's version.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _mix_one(z: int) -> int:
 
 
 class Stream:
-    """A stream read number by number, drawn in small blocks for speed."""
+    """Reads a stream number by number; computes the numbers in small blocks, which is faster."""
 
     __slots__ = ("_block", "_key", "_next")
 
@@ -191,7 +191,7 @@ class Stream:
 def derived(seed: int, name: Hashable, purpose: str) -> int:
     """Return a 64-bit seed derived from (seed, name, purpose), for libraries that take a seed instead of a generator.
 
-    ``seed + number`` would repeat the draws of another run, the one with that seed.
+    The seed plus a number would instead be the seed of another run, and repeat that run's draws.
     """
     return stream_key(seed, name_key(name), purpose)
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from netsim.errors import BadInput, NetsimError, one_line
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-# What no text has: a binary file may be UTF-8 by chance.
+# Control bytes that no text file contains. They reveal a binary file, which may be valid UTF-8 by chance.
 _CONTROL = bytes((*range(9), *range(14, 32)))
 
 
@@ -27,9 +27,9 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # The whole name plus a suffix could exceed the file system's maximum length.
+    # The name is cut, because the whole name plus a suffix could exceed the file system's maximum length.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # Another thread may be writing the same file, or a killed process may have left a temporary one.
+    # The first name may be taken: by another thread that writes the same file, or by a killed process.
     temporary = next(name for name in names if not os.path.lexists(name))
     try:
         file = temporary.open("xb")
@@ -50,7 +50,10 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> Path:
-    """Write bytes to a file atomically, and return its path; raises BadInput like `write_whole`, or NetsimError."""
+    """Write bytes to a file atomically, and return its path.
+
+    Raises BadInput like `write_whole`, and NetsimError if writing fails.
+    """
     try:
         with write_whole(path) as file:
             for piece in pieces:
@@ -63,17 +66,17 @@ def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> Path:
 
 
 def text_of(data: bytes, where: str, allowed: str = "text in UTF-8") -> str:
-    """Return a file's text; raises BadInput, which begins with ``where`` and names the line, for other bytes."""
+    """Decode a file's bytes; if they are not text in UTF-8, raise BadInput that begins with ``where`` and the line."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
     try:
         text = data.decode("utf-8-sig")
-        # A search by a regular expression takes six times as long.
+        # `translate` deletes control bytes: an equal length means none. A regular expression takes six times as long.
         if len(data.translate(None, _CONTROL)) == len(data):
             return text
         at = next(place for place, byte in enumerate(data) if byte in _CONTROL)
     except UnicodeDecodeError as error:
-        # It counts without the byte order mark.
+        # `error.start` does not count the bytes of a byte order mark.
         at = error.start + len(data) - len(error.object)
     line = data.count(b"\n", 0, at) + 1
     raise BadInput(f"{where}, line {line}: must be {allowed}; it has a byte {data[at]:#04x}")

@@ -35,7 +35,7 @@ FORMS = (
     "GraphML, GEXF, GML, node-link JSON, Pajek, LEDA, graph6, sparse6, a list of edges, an adjacency list or a matrix"
 )
 
-# Limit of an uncompressed file: a larger one holds more network than a machine can emulate.
+# Limit of an uncompressed file in bytes: the network of a larger file would be too large to emulate.
 _MOST_BYTES = 2**30
 # Lower bound of the bytes that a node takes in networkx; 500 were measured.
 _NODE_BYTES = 300
@@ -73,7 +73,7 @@ class GraphFile:
 
 
 def read_graph(path: Path) -> GraphFile:
-    """Read a graph from a file; it is undirected, without parallel edges and loops, with nodes in the file's order.
+    """Read an undirected graph from a file, without parallel edges and loops, and with nodes in the file's order.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def read_graph(path: Path) -> GraphFile:
 
 
 def _check_fits(where: str, nodes: int) -> None:
-    """Raise BadInput if a graph of so many nodes would not fit in memory: a few bytes can declare any number."""
+    """Raise BadInput if a graph of ``nodes`` nodes would not fit in memory: a small file can declare any number."""
     try:
         check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
     except BadInput as error:
@@ -175,7 +175,7 @@ def _graph_of(where: str, path: Path, data: bytes) -> GraphFile:
         raise BadInput(f"{where}: must not be a pickle: to read one may run any code; write GraphML or JSON")
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:16]
     if start[:1] == b"<":
-        # Bytes, not text: XML may declare its own encoding.
+        # The XML reader gets bytes instead of text, because XML may declare its own encoding.
         return _of_xml(where, data.lstrip())
     ends = [each.lower() for each in path.suffixes if each.lower() not in (".gz", ".bz2")]
     text = text_of(data, where, f"text in UTF-8, or {FORMS}").replace("\r\n", "\n").replace("\r", "\n")
@@ -250,7 +250,7 @@ def _of_json(where: str, text: str) -> GraphFile:
 
 
 def _of_gml(where: str, text: str, start: int) -> GraphFile:
-    """Read GML by node ids, since labels may repeat, and as a multigraph, which many files fail to declare."""
+    """Read GML by node ids, as labels may repeat, and accept parallel edges that the file does not declare."""
     said = re.compile(r"^[ \t]*multigraph[ \t]+[01][ \t]*$", re.MULTILINE)
     text = f"{text[:start]} multigraph 1 {said.sub('', text[start:])}"
     parse: Any = nx.parse_gml
@@ -301,7 +301,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
 
 
 def _node_count6(values: Sequence[int]) -> int:
-    """Decode the number of nodes, in the first 6, 18 or 36 bits of graph6 and sparse6."""
+    """Decode the number of nodes, with which graph6 and sparse6 begin: 6 bits, or 18 or 36 bits after a marker."""
     digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
     return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
 
@@ -406,7 +406,7 @@ def _of_table(where: str, text: str) -> GraphFile:
 
 
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
-    """Return the cells of each line, the delimiter, and each line's attributes: a dict in braces at its end.
+    """Return the cells of each line, the delimiter, and the attributes by line: the dict in braces at a line's end.
 
     The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comments are left out.
     """
@@ -466,14 +466,14 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
     # A matrix with names has them in the first line and at the beginning of each other line.
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
-    # A number in the corner is an element: otherwise the first row of a plain matrix could pass for names.
+    # The corner, a first cell before the names, is no number: else the first row of elements could pass for names.
     corner = len(names) == len(first) or _number(first[0], delimiter) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, delimiter)
     if above:
-        # pandas writes a matrix in this form if the index is left out.
+        # Names in the first line only: pandas writes a matrix like this if the index is left out.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
@@ -489,14 +489,14 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
         whole = all(_WHOLE.fullmatch(cell) for cells in body for cell in cells[:2])
         if count == 2 and whole and hollow and mirrored and not flags:
             raise BadInput(f"{where}: must be more than two lines of two numbers: a matrix or a list of edges")
-        # Averaging weights have a nonzero diagonal, but their rows or columns have equal sums.
+        # `even` recognises averaging weights: their diagonal is not zero, but their rows or columns have equal sums.
         even = any(bool(np.ptp(array.sum(axis=axis)) < 1e-6) for axis in (0, 1))
         likely = (mirrored and hollow) or flags or (hollow and count > 3)
         likely = likely or (not whole and (hollow or (count > 2 and (mirrored or even))))
         if count == 2 and whole:
             likely = mirrored and hollow
         if above and labels == _places(count):
-            # The first line "0 1 2 ..." may also be an edge, so only a clear matrix counts.
+            # The first line "0 1 2 ..." may also be an edge; a matrix must be symmetric and hollow, or of 0 and 1.
             likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
@@ -667,7 +667,7 @@ def _simple(found: GraphFile) -> GraphFile:
 
 
 def _unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
-    """Return a note that counts the node pairs with different weights in the two directions; the last one is kept."""
+    """Return a note that counts the node pairs whose two directions differ in weight; the last weight is kept."""
     first: dict[frozenset[Any], Any] = {}
     count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
     return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []

@@ -11,16 +11,18 @@ import numpy as np
 
 __all__ = ["cut", "short_text"]
 
-# Containers are shown to this depth.
+# A value nested deeper than in this many containers has no short text.
 _DEEPEST = 4
 
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}")}
 
 
 def short_text(value: Any, most: int) -> str | None:
-    """Return ``value`` as text, reliable up to ``most`` characters; None for an array or an object of another class.
+    """Return ``value`` as text; None if it is or contains an array or an object of a class not named below.
 
-    Fractions are rounded to three significant digits, enum members are shown by name, sets and dicts are sorted.
+    Numbers, text, None and containers have a text, of which only the first ``most`` characters are reliable. Numbers
+    that are not integers are rounded to three significant digits, enum members are shown by name, sets and dicts are
+    sorted.
     """
     return _text(value, most, 0)
 

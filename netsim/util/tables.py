@@ -172,9 +172,9 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
 def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
     """Read a csv file as a table, one sample a row; return it with notes on the columns that were left out.
 
-    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. An unnamed
-    first column (row numbers) and empty columns and rows are left out. The table's index holds each row's number in the
-    file, for `line_of`.
+    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. Left out
+    are an unnamed first column (row numbers), unnamed empty columns, empty lines and, unless the delimiter is a comma,
+    rows of empty cells. The table's index holds each row's number in the file, for `line_of`.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
             )
     except pd.errors.ParserWarning:
         raise _too_long(path, line, names, text, delimiter) from None
-    except ValueError as error:  # includes pandas' EmptyDataError and UnicodeDecodeError
+    except ValueError as error:  # ValueError includes pandas' EmptyDataError and UnicodeDecodeError
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
         if not pd.api.types.is_numeric_dtype(found[each]):
@@ -319,12 +319,16 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 
 
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
-    """Return a note if the column names are numbers; raise BadInput if the first line looks like a row of data."""
+    """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
+
+    They look like data if all of them are numbers or recur as text in their own columns, or if more than half do so
+    and a number is among them.
+    """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]
     again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
     steps = set(np.diff(numbers).tolist())
-    # Evenly increasing whole numbers are plausible names: years, or the positions of an array's columns.
+    # Evenly increasing whole numbers may be names: an array's positions from 0 or 1, or years beside other names.
     counts = len(steps) <= 1 and all(each.is_integer() for each in numbers) and min(steps, default=1.0) > 0
     if len(numbers) == len(names) and counts and numbers[:1] in ([0.0], [1.0]):
         return [f"columns are called {names[0]} to {names[-1]}, as the first line says"] if len(names) > 1 else []

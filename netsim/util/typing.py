@@ -1,4 +1,4 @@
-"""Aliases for float64 arrays. Type checkers do not check shapes: the names only tell readers."""
+"""Aliases for float64 arrays. Type checkers do not check shapes: the names are only for readers."""
 
 import numpy as np
 from numpy.typing import NDArray

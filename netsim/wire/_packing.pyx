@@ -17,7 +17,7 @@ cdef double LARGEST = np.finfo(np.float32).max
 
 
 cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Append an integer to the waiting bits, write the bytes that are complete, and return the next place to write."""
+    """Append an integer to ``held``, write the bytes that are complete, and return the next place to write."""
     held[0] = (held[0] << bits) | integer
     waiting[0] += bits
     while waiting[0] >= 8:
@@ -28,7 +28,7 @@ cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_
 
 
 cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Read bytes until at least ``bits`` bits wait, take ``bits`` of them, and return the next place to read."""
+    """Read bytes into ``held`` until ``bits`` bits wait, count these as taken, and return the next place to read."""
     while waiting[0] < bits:
         held[0] = (held[0] << 8) | at[0]
         at += 1
@@ -80,7 +80,7 @@ cdef inline bint is_plain(array) noexcept:
 
 
 def to_float32(array):
-    """Round an array to float32; return None if `is_plain` refuses it, or an element does not fit."""
+    """Round an array to float32; return None if `is_plain` refuses it, or an element is NaN or too large."""
     cdef const double* values
     cdef float* to
     cdef int64_t i
@@ -110,7 +110,7 @@ def is_finite(array):
 
 
 def largest(array):
-    """Return the largest magnitude of finite elements."""
+    """Return the largest magnitude of the elements, which must be finite."""
     cdef object whole = np.ascontiguousarray(array, dtype=np.float64)
     cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
     cdef double most = 0.0
@@ -127,7 +127,7 @@ def float32_above(double value):
 
 
 def cells(array, double low, double high, int bits):
-    """Return the packed cell numbers of finite elements, and the number of elements outside the range."""
+    """Return the packed cell numbers of all elements, which must be finite, and how many lie outside [low, high)."""
     cdef object whole = np.ascontiguousarray(array, dtype=np.float64)
     cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
     cdef int64_t i, count = cnp.PyArray_SIZE(whole), outside = 0
@@ -143,7 +143,7 @@ def cells(array, double low, double high, int bits):
         value = values[i]
         outside += value < low or value >= high
         value = low if value < low else high if value > high else value
-        # The cast truncates, which is floor for numbers >= 0; the quotient is at most twice the number of cells.
+        # For numbers >= 0 the cast is floor. The quotient fits in an int32_t: it is at most twice the number of cells.
         cell = <int32_t>((value - low) / width)
         to = write_bits(to, cell if cell < top else top, bits, &held, &waiting)
     if waiting:

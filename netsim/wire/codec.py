@@ -28,10 +28,10 @@ ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# Containers to look into, and types that msgpack would accept but decode as another type.
+# Types that `_check_parts` examines: containers, and types that msgpack would accept but decode as another type.
 _TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
-# One more than a payload: a frame is a list that contains it.
+# Limit of nesting: one more than in a payload, because a frame is a list that contains the payload.
 _MAX_DEPTH = MOST_NESTED + 1
 
 _BUFFER_SIZE = 1024
@@ -39,8 +39,8 @@ _BUFFER_SIZE = 1024
 # Limit of dict keys with the same hash: without it, a small hostile payload could occupy its receiver for hours.
 _MAX_COLLISIONS = 256
 
-# Caches of array descriptions, for encoding and decoding: building one costs more than the rest of a frame.
-# Encoding also needs to know whether the dtype has fields.
+# Caches for encoding and decoding arrays: building a description costs more than the rest of a frame. `_trailers`
+# maps dtype and shape to the description, and to whether the dtype has fields; `_read_trailers` maps it back.
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
@@ -97,7 +97,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 
 
 def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
-    """Copy a structured array field by field: assigned as a whole, numpy 2.5 copies the padding, too."""
+    """Copy a structured array field by field: as a whole, numpy 2.5 would copy the padding, too."""
     for name in array.dtype.names or ():
         if to[name].dtype.fields is None:
             to[name] = array[name]
@@ -143,7 +143,7 @@ def _has_valid_units(dtype: np.dtype[Any]) -> bool:
 
 
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return dtype, shape and element count of an array of ``raw`` bytes; raises WireError if they disagree."""
+    """Return an array's dtype, shape and element count; raises WireError if it cannot have ``raw`` bytes."""
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
         # numpy warns of deprecated dtype names; the sender chose them, so the receiver can do nothing.
@@ -261,7 +261,7 @@ def _named_bytes(value: Named) -> bytes:
 def _split(data: bytes) -> tuple[str, bytes]:
     """Split the bytes of a `Named` payload into its name and the bytes of its content."""
     unpacker = msgpack.Unpacker()
-    # msgpack's header of a text takes up to three bytes.
+    # The longest name and its header, which in msgpack takes up to three bytes.
     unpacker.feed(data[: LONGEST_NAME + 3])
     name = unpacker.unpack()
     if type(name) is not str:
@@ -359,12 +359,12 @@ def _decode(data: bytes, depth_left: int) -> Any:
         if code == _NAMED:
             name, body = _split(body)
             content = _decode(body, depth_left - 1)
-            # The user's unpack function must not meet hostile content.
+            # Check the content first: the user's unpack function need not be safe for hostile content.
             _check_parts(content, depth_left - 1, "decode")
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
-            # tuple() of it could hang: an array of zero-size elements can claim any number of them.
+            # tuple(items) could hang: an array of zero-size elements can claim any number of them.
             raise WireError("a tuple cannot be an array")
         return tuple(items)
 

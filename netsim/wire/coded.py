@@ -25,7 +25,7 @@ class Coded(ABC):
     shape : tuple of int
         Shape of the array.
     saturated : int
-        Number of elements that the coder clipped; only the sender knows it. The ledger adds it up.
+        Number of elements that the coder clipped; only the sender knows it. The ledger adds up these numbers.
     """
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Coded(ABC):
     def unpack(cls, data: bytes, /) -> Self:
         """Return the coded array from the bytes of `pack`.
 
-        The bytes are untrusted: compare every size that they claim with their length before allocating it. Any
+        The bytes are untrusted: compare every size that they claim with their length before allocating memory. Any
         exception reaches the caller as a WireError.
         """
 
@@ -68,12 +68,12 @@ class Coded(ABC):
 
 
 Encoded = Coded | NDArray[np.floating[Any]]
-"""A coder's result: a coded array or a plain one. `decoded` returns its values."""
+"""A coder's result: a coded array or a numpy array. `decoded` returns its values."""
 
 
 def decoded(coded: Encoded) -> Vector:
-    """Return the values of a coder's result as a float64 array; a float64 array is returned itself."""
-    # Redundant but fast: isinstance is slow for abstract classes.
+    """Return the values of a coder's result as a float64 array; one that is a float64 array is not copied."""
+    # The comparison of types is redundant but fast: isinstance is slow for abstract classes.
     if type(coded) is not np.ndarray and isinstance(coded, Coded):
         return coded.values
     return np.asarray(coded, dtype=np.float64)
@@ -100,10 +100,10 @@ class Coder(ABC):
 
     @abstractmethod
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None, /) -> Encoded:
-        """Return the coded array; a randomized coder draws from ``rng``, and refuses None."""
+        """Return the coded array; a randomized coder draws from ``rng``, and raises BadInput if that is None."""
 
     def decode(self, coded: Encoded) -> Vector:
-        """Return the values of an array that any coder encoded, like `decoded`."""
+        """Return the values of an array that this or another coder encoded, as `decoded` does."""
         return decoded(coded)
 
     def fresh(self) -> "Coder":

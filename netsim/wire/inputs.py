@@ -1,4 +1,4 @@
-"""Check the inputs of coders, and round their ranges, norms and scales to float32, as they are sent."""
+"""Check the inputs of coders, and round ranges, norms and scales to float32, in which they are sent."""
 
 from typing import Any
 
@@ -69,19 +69,19 @@ def columns(scale: tuple[float, ...], by_row: bool) -> Any:
 
 
 def without_zero(scale: Any) -> Any:
-    """Replace a scale of 0, which belongs to a vector or row of zeros, by 1, so that it can divide."""
+    """Replace a scale of 0, which belongs to a vector or row of zeros, by 1, to avoid division by zero."""
     if isinstance(scale, float):
         return scale or 1.0
     return np.where(scale == 0.0, 1.0, scale)
 
 
 def float32_above(value: float) -> float:
-    """Round ``value`` ≥ 0 up to float32; raises BadInput beyond the largest."""
+    """Round ``value`` ≥ 0 up to a float32; raises BadInput if it exceeds the largest float32."""
     return packing.float32_above(_in_range(value))
 
 
 def float32_nearest(value: float) -> float:
-    """Round ``value`` ≥ 0 to the nearest float32; raises BadInput beyond the largest."""
+    """Round ``value`` ≥ 0 to the nearest float32; raises BadInput if it exceeds the largest float32."""
     return float(np.float32(_in_range(value)))
 
 

@@ -36,7 +36,8 @@ __all__ = [
 
 _MAX_ELEMENTS = 1 << 48
 
-# First bytes in msgpack: of a pair, and of integers by their size in bytes. A byte below 0x80 is itself an integer.
+# msgpack's first byte of a pair and, by the first byte of an integer, how many bytes follow. An integer below 0x80 is
+# a single byte.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -95,23 +96,29 @@ def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vecto
 
 
 def largest(array: Vector) -> float:
-    """Return the largest magnitude of finite elements; 0 for an empty array."""
+    """Return the largest magnitude of the elements, which must be finite; 0 for an empty array."""
     return float(np.abs(array).max(initial=0.0))
 
 
 def float32_above(value: float) -> float:
-    """Round ``value``, at most the largest float32, up to float32."""
+    """Round ``value`` up to a float32; it must not exceed the largest float32."""
     rounded = np.float32(value)
     return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
 
 
 def is_finite(array: object) -> bool:
-    """Return True if one fast pass shows a vector or matrix of finite float64; False, as always in Python: unknown."""
+    """Return True if one fast pass shows that ``array`` is a vector or matrix of finite float64 numbers.
+
+    False leaves the question open. The Python twin has no fast pass, and always returns False.
+    """
     return False
 
 
 def to_float32(array: object) -> NDArray[np.float32] | None:
-    """Round a float64 array to float32 in one fast pass; None if that is not possible, as always in Python."""
+    """Round a float64 array to float32 in one fast pass; return None if that is impossible.
+
+    The Python twin has no fast pass, and always returns None.
+    """
     return None
 
 
@@ -125,7 +132,7 @@ if _module is not None:
 
 
 def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
-    """Return the packed cell numbers of the elements in [low, high), and the number of elements outside.
+    """Return the packed cell numbers of all elements, and how many elements lie outside [low, high).
 
     Parameters
     ----------
@@ -140,7 +147,7 @@ def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
 
 
 def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
-    """Decode the bytes of `cells` to the middle of each cell, or 0 in an empty range; raises WireError as `unpack`."""
+    """Decode the bytes of `cells` to the middles of cells, or 0 in an empty range; raises WireError like `unpack`."""
     check_packed(data, bits, math.prod(shape))
     return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
 
@@ -175,7 +182,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
         product *= length or 1
         count *= length
     if product >= _MAX_ELEMENTS:
-        # Zero lengths count as 1: numpy refuses huge shapes even if the array is empty.
+        # In ``product`` a length of 0 counts as 1, because numpy refuses huge shapes even of empty arrays.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
 
@@ -183,7 +190,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
 def pack_shape(shape: tuple[int, ...]) -> bytes:
     """Encode a shape in msgpack, as a vector's length or a matrix's pair, in at most 19 bytes."""
     if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
-        # A shortcut with msgpack's result: most vectors are that short.
+        # msgpack would return the same byte; this is faster, and most vectors are that short.
         return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 

@@ -39,11 +39,12 @@ _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "ma
 
 _BFLOAT16 = "bfloat16"
 
-# Types that `plain` never replaces. Arrays are not among them, because they may be of bfloat16.
+# Types that `encodable` never replaces. Arrays are not among them, because they may be of bfloat16.
 _UNCHANGED = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
 _OWN_TYPES = _UNCHANGED | {np.ndarray, list, tuple, dict, OrderedDict}
 
-# Limit of nesting here. Twice the codec's, because an unnamed registered object is a level here but not in the codec.
+# Limit of nesting in `encodable`: twice the codec's, because an object registered without ``unpack`` counts as a level
+# here, but not in the codec.
 _MAX_DEPTH = 2 * MOST_NESTED
 
 
@@ -69,7 +70,8 @@ class _Kind:
 
 
 _packing: dict[type, _Kind] = {}
-# Class and unpack function by name. None is never a key: it only lets pop() take an unnamed class.
+# Class and unpack function by name. None is never a key; the type permits it because `register` calls pop() with the
+# name of a class, which may be None.
 _unpacking: dict[str | None, tuple[type, Callable[[Any], Any]]] = {}
 
 
@@ -96,8 +98,8 @@ def register(
     Raises
     ------
     BadInput
-        For a class that netsim encodes itself, or the name of another class. A class of the same module and name
-        replaces the old one, as when a notebook cell is run again.
+        If netsim encodes the class itself, ``name`` belongs to another class, or an argument is invalid. A class of the
+        same module and name replaces the old one, as when a notebook cell is run again.
     """
     if not isinstance(kind, type) or kind in _OWN_TYPES or issubclass(kind, Coded | np.generic):
         raise check.refuse("kind", kind, "a class that netsim does not encode itself (a Coded one: coders.register)")
@@ -144,7 +146,7 @@ def encodable(payload: Any) -> Any:
 def _encodable(value: Any, depth_left: int) -> Any:
     kind = type(value)
     if kind is np.ndarray:
-        # Numbers from 256 on belong to dtypes of other packages, such as ml_dtypes' bfloat16.
+        # dtype.num is at least 256 for dtypes of other packages, such as ml_dtypes' bfloat16.
         return value if value.dtype.num < 256 else _numpy_array(value)
     if kind in _UNCHANGED or kind in registry.NUMBERS:
         return value
@@ -174,7 +176,7 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
         content = known.pack(value)
     except Exception as error:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
-    # A tensor on a device may be packed into its copy on the CPU, of the same class: convert that like any array.
+    # `pack` may copy a tensor to the CPU; the copy is of the same, registered class, and is converted like any array.
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
@@ -201,7 +203,7 @@ def _array(value: Any) -> Any:
                 remedy = "copy it to the CPU first, or register how (netsim.payloads.register)"
                 raise WireError(f"cannot encode a {title} on device {where}: {remedy}")
         if getattr(value, "requires_grad", False):
-            # torch refuses to convert a tensor that tracks gradients; they are not sent.
+            # torch refuses to convert a tensor that tracks gradients; gradients are not sent.
             value = value.detach()
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":
             # PyTorch does not export bfloat16 to numpy, but exports the same bits as integers.

@@ -1,7 +1,7 @@
-"""Numbers of coded types on the wire, which precede their bytes, so that decoding finds the type.
+"""Numbers of coded types: on the wire, a type's number precedes the array's bytes, so that decoding finds the type.
 
 Numbers 0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and
-`netsim.coders` lists the rest. Users register types from 64 to 127, alike in all processes of a run.
+`netsim.coders` lists the rest. Users register types from 64 to 127; all processes of a run must agree on the numbers.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to a type, or to all ``members`` of a family, which ``kind`` unpacks."""
+    """Give a number to a type, or to all ``members`` of a family of types, whose bytes ``kind`` unpacks."""
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
@@ -77,7 +77,10 @@ def _check_kind(kind: type[Coded]) -> None:
 
 
 def pack(coded: Coded) -> tuple[int, bytes]:
-    """Return a coded array's number and bytes; raises WireError if its type has no number or `pack` fails."""
+    """Return the number of a coded array's type, and the array's bytes.
+
+    Raises WireError if the type has no number, or if the array's own ``pack`` raises it or does not return bytes.
+    """
     kind = type(coded)
     number = NUMBERS.get(kind)
     if number is None:
