@@ -179,8 +179,9 @@ def quadratic_steps(list agents):
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 cdef bint look_ahead(agent) except -1:
-    """Let an agent's cost read its next sample; return whether the cost is an `OnlineCost` with the squared loss, and
-    the sample a pair (φ, y) with a float y.
+    """Let an agent's cost read its next sample; return False if the compiled steps do not support cost or sample.
+
+    They support an `OnlineCost` with the squared loss, and samples (φ, y) with a float y.
     """
     cost = agent.cost
     if type(cost) is not OnlineCost:
@@ -288,8 +289,7 @@ cdef inline object proximal(const State* s, double quadratic, linear):
 
 
 cdef bint read_proximal(dict own, State* state) except -1:
-    # Without neighbours and regularizer there may be no minimum. An agent's own step reports that error, so an agent
-    # without neighbours takes its own step.
+    # An agent without neighbours takes its own step, which reports if there is no minimum for lack of a regularizer.
     return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 

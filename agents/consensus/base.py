@@ -226,8 +226,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
         The results must equal those of each agent's `local_step` to the last bit. If this method returns None, the
         default, each agent takes its own local step, so no agent may have been changed. The agents take part in the
-        rounds of one network. A subclass that overrides a method of the class that defines `local_steps` does not use
-        it.
+        rounds of one network. If a subclass overrides a method of the class that defines `local_steps`, each of its
+        agents takes its own local step.
         """
         return None
 

@@ -38,7 +38,7 @@ def clock() -> float:
 
 
 class Phase(IntEnum):
-    """The phases of a process in a run, in order; OVER is that of a process which has left the run after an error."""
+    """The phases of a process in a run, in order; a process in phase OVER has left the run early, by an error."""
 
     MEETING = 0
     RUNNING = 1
