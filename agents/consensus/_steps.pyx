@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The local steps and updates of several agents at once, compiled.
 
-What a function does is defined by the methods that its docstring names, and the results are theirs to the last bit: the
-operations on an element are the same, in the same order, and inner products are those of the same libraries. A law test
-compares them. Where a function returns None, some agent does not fit; nothing has happened then, and each agent must
-do its own step.
+Each function computes the same as the methods that its docstring names, to the last bit: it does the same operations on
+an element in the same order, and calls the same libraries for inner products. A law test compares the results. A
+function that returns None cannot handle some agent. It has then changed no agent, and the caller uses Python code.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -29,7 +28,7 @@ from netsim.agents.costs.stream import OnlineCost
 
 cnp.import_array()
 
-# The largest float32.
+# The largest finite float32: `rounded` refuses states with larger elements.
 cdef double LARGEST = 3.4028234663852886e38
 
 cdef extern from "numpy/arrayobject.h":
@@ -40,7 +39,7 @@ cdef extern from "numpy/arrayobject.h":
         DotFunction dotfunc
     ArrayFunctions* PyDataType_GetArrFuncs(cnp.PyArray_Descr*) noexcept
 
-# What numpy's dot and @ call for two vectors.
+# numpy's dot and @ call this function for two vectors; another one could round differently.
 cdef object _float64 = cnp.PyArray_DescrFromType(cnp.NPY_FLOAT64)
 cdef DotFunction numpy_dot = PyDataType_GetArrFuncs(<cnp.PyArray_Descr*>_float64).dotfunc
 
@@ -48,7 +47,7 @@ ctypedef void (*SymmetricProduct)(
     char*, int*, double*, double*, int*, double*, int*, double*, double*, int*
 ) noexcept nogil
 
-# What scipy.linalg.blas.dsymv calls.
+# scipy.linalg.blas.dsymv calls this function; another one could round differently.
 cdef object _capsule = cython_blas.__pyx_capi__["dsymv"]
 if not (<bytes>PyCapsule_GetName(_capsule)).startswith(b"void (char *, int *, "):
     raise ImportError(f"scipy's dsymv has another signature: {PyCapsule_GetName(_capsule)}")
@@ -66,7 +65,7 @@ cdef inline double* elements(array) noexcept:
 
 
 cdef inline bint is_plain(array) noexcept:
-    """Return whether this is an array of float64 in one piece."""
+    """Return whether an object is an ndarray, of no subclass, of float64 that are aligned and C-contiguous."""
     return (
         type(array) is cnp.ndarray and cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT64 and cnp.PyArray_ISCARRAY_RO(array)
     )
@@ -95,20 +94,20 @@ cdef object copied(array):
 
 
 cdef struct State:
-    # What an agent's step reads: of vectors the elements, which the agent keeps alive.
+    # The inputs of an agent's step. Pointers are to the elements of arrays that the agent keeps alive.
     int64_t n, degree
     const double* theta
     const double* dual
     const double* own
     const double* others
     double rho, eta, own_weight
-    # Of its last sample.
+    # The sample that the step learns from: φ, target, prediction; and the regularizer of the cost.
     const double* phi
     double target, prediction, regularizer
 
 
 cdef Copies copies_of(dict own):
-    """Return the copies of an agent's plain sharing, or None if it has another."""
+    """Return the copies in an agent's sharing; None if the sharing or its copies are of another class."""
     sharing = own.get("sharing")
     if type(sharing) is not Sharing:
         return None
@@ -117,7 +116,7 @@ cdef Copies copies_of(dict own):
 
 
 cdef bint read_number(dict own, str name, double* number) except -1:
-    """Read the present value of a field that may have a schedule; return whether the agent has it."""
+    """Read the present value of a field that may have a schedule; return False if it is no float."""
     value = own.get(name)
     if not PyFloat_Check(value):
         return False
@@ -126,7 +125,7 @@ cdef bint read_number(dict own, str name, double* number) except -1:
 
 
 cdef bint read_dual(dict own, State* state) except -1:
-    """Read what the steps of ADMM need from an agent's attributes; return whether it fits."""
+    """Read the inputs of an ADMM step from an agent's attributes; return False if the step cannot use them."""
     cdef Copies copies = copies_of(own)
     if copies is None:
         return False
@@ -146,7 +145,7 @@ cdef inline double pull_to_sum(const State* s, int64_t j) noexcept:
 
 
 def quadratic_steps(list agents):
-    """Return the states of `DKLA.local_step` with costs of least squares."""
+    """Return the new states of agents as `DKLA.local_step` does, for least-squares costs."""
     cdef State s
     cdef int n, one = 1
     cdef char upper = b"U"
@@ -180,7 +179,10 @@ def quadratic_steps(list agents):
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 cdef bint look_ahead(agent) except -1:
-    """Have an agent's cost look at its next sample; return whether it is a usual one."""
+    """Let an agent's cost read its next sample; return False if the compiled steps do not support cost or sample.
+
+    They support an `OnlineCost` with the squared loss, and samples (φ, y) with a float y.
+    """
     cost = agent.cost
     if type(cost) is not OnlineCost:
         return False
@@ -196,7 +198,7 @@ cdef bint look_ahead(agent) except -1:
 
 
 cdef bint read_sample(dict own, State* state) except -1:
-    """Read the sample ahead, as vectors that the cost keeps alive; return whether it fits."""
+    """Read the sample that `look_ahead` stored in the cost; return whether its φ has the length of the state."""
     cdef dict cost = own["cost"].__dict__
     phi, target = <tuple>cost["_ahead"]
     if not is_vector(phi, state.n):
@@ -207,7 +209,7 @@ cdef bint read_sample(dict own, State* state) except -1:
 
 
 cdef int draw(dict own, State* s) except -1:
-    """Do what `StreamCost.draw` does."""
+    """Take the sample ahead and predict it, as `StreamCost.draw` does."""
     cdef dict cost = own["cost"].__dict__
     cost["features"], cost["target"] = <tuple>cost["_ahead"]
     cost["_ahead"] = None
@@ -224,13 +226,13 @@ ctypedef object (*Step)(dict, const State*)
 
 
 cdef list steps(list agents, Read read, Step step):
-    """Let each agent draw a sample and do a step; return their states, or None if one does not fit."""
+    """Let each agent draw a sample and take a step; return the new states, or None if one cannot be computed here."""
     cdef int64_t i, count = len(agents)
     cdef list states = []
     cdef dict own
     cdef State* all_of_them
     for agent in agents:
-        # Of all agents first, for what yields the samples may do anything.
+        # Look ahead for all agents before any pointer is read: a user's iterator of samples may change any agent.
         if not look_ahead(agent):
             return None
     all_of_them = <State*>PyMem_Malloc(max(count, 1) * sizeof(State))
@@ -270,12 +272,12 @@ cdef object linearised_step(dict own, const State* s):
 
 
 def linearised_steps(list agents):
-    """Return the states of `ODKLA.local_step` with squared losses of numbers."""
+    """Return the new states of agents as `ODKLA.local_step` does, for squared losses of scalar targets."""
     return steps(agents, read_linearised, linearised_step)
 
 
 cdef inline object proximal(const State* s, double quadratic, linear):
-    """Return what `OnlineCost.argmin` does; changes ``linear``."""
+    """Return the same minimum as `OnlineCost.argmin`, in the array ``linear``, which is overwritten."""
     cdef double* to = elements(linear)
     cdef double double_ = 2.0 * (s.regularizer + quadratic)
     cdef double f = -dot(to, s.phi, s.n) / double_, k = dot(s.phi, s.phi, s.n) / double_
@@ -287,7 +289,7 @@ cdef inline object proximal(const State* s, double quadratic, linear):
 
 
 cdef bint read_proximal(dict own, State* state) except -1:
-    # An agent without neighbours and regularizer has no minimum, which its own step reports.
+    # An agent without neighbours takes its own step, which reports if there is no minimum for lack of a regularizer.
     return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 
@@ -301,7 +303,7 @@ cdef object proximal_step(dict own, const State* s):
 
 
 def proximal_steps(list agents):
-    """Return the states of `DOKL.local_step` with squared losses of numbers."""
+    """Return the new states of agents as `DOKL.local_step` does, for squared losses of scalar targets."""
     return steps(agents, read_proximal, proximal_step)
 
 
@@ -319,14 +321,17 @@ cdef object dynamic_step(dict own, const State* s):
 
 
 def dynamic_steps(list agents):
-    """Return the states of `DDKL.local_step` with squared losses of numbers."""
+    """Return the new states of agents as `DDKL.local_step` does, for squared losses of scalar targets."""
     return steps(agents, read_dynamic, dynamic_step)
 
 
 # --- diffusion --------------------------------------------------------------------------------------------------------
 
 cdef bint read_diffusion(dict own, State* state) except -1:
-    """Read what a step of diffusion needs; the weights are those of `Sharing.add_known` once all neighbours are known."""
+    """Read the inputs of a diffusion step; return False if the step cannot use them.
+
+    The weights are those that `Sharing.add_known` caches once every neighbour was received from.
+    """
     cdef Copies copies = copies_of(own)
     theta = own["theta"]
     state.n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
@@ -341,7 +346,7 @@ cdef bint read_diffusion(dict own, State* state) except -1:
 
 
 cdef object combined(dict own, const State* s):
-    """Return what `Diffusion.combined` does."""
+    """Return ψ_i, as `Diffusion.combined` does."""
     cdef Copies copies = copies_of(own)
     cdef double weight, total
     cdef int64_t i, j
@@ -372,12 +377,12 @@ cdef object diffusion_step(dict own, const State* s):
 
 
 def diffusion_steps(list agents):
-    """Return the states of `RFFDOKL.local_step` with squared losses of numbers."""
+    """Return the new states of agents as `RFFDOKL.local_step` does, for squared losses of scalar targets."""
     return steps(agents, read_diffusion, diffusion_step)
 
 
 def gradient_steps(list agents):
-    """Return the states of `CTA.local_step` with costs of least squares."""
+    """Return the new states of agents as `CTA.local_step` does, for least-squares costs."""
     cdef State s
     cdef int64_t j
     cdef double* to
@@ -402,7 +407,7 @@ def gradient_steps(list agents):
 # --- many kernels -----------------------------------------------------------------------------------------------------
 
 def table(list arrays):
-    """Return arrays as rows of a table, or None unless they are plain ones of one shape."""
+    """Stack arrays along a new first axis; return None unless all are plain (`is_plain`) and have the same shape."""
     cdef cnp.npy_intp shape[3]
     cdef int64_t size
     cdef int axis, axes
@@ -425,10 +430,13 @@ def table(list arrays):
 
 
 cdef tuple samples(list costs, bint is_ahead):
-    """Return samples z and y of costs of many kernels as tables, the next or the last; None if one is unusual."""
+    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample is of another type.
+
+    The samples are the next ones if ``is_ahead``, else the last ones drawn.
+    """
     cdef list features = [], targets = []
     cdef dict own
-    # Of two agents with one cost the second learns from another sample than the first.
+    # Two agents with one cost must learn from two samples, but it has only one sample ahead.
     if len(set(costs)) < len(costs):
         return None
     for cost in costs:
@@ -448,12 +456,12 @@ cdef tuple samples(list costs, bint is_ahead):
 
 
 def samples_ahead(list costs):
-    """Return the next samples of costs of many kernels, at which these look ahead."""
+    """Let multi-kernel costs read their next samples; return them as `samples` does."""
     return samples(costs, True)
 
 
 def samples_drawn(list costs):
-    """Return the samples that costs of many kernels drew last."""
+    """Return the samples that multi-kernel costs drew last, as `samples` does."""
     return samples(costs, False)
 
 
@@ -497,7 +505,7 @@ def gossiped(list agents):
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
 def are_as_seen(list agents, tuple seen, list sharings):
-    """Return whether the agents have the classes, numbers of attributes and sharings that were seen."""
+    """Return whether the agents still have the classes and numbers of attributes in ``seen``, and these sharings."""
     cdef Py_ssize_t i
     cdef dict own
     cdef list kinds = seen[0], sizes = seen[1]
@@ -511,7 +519,7 @@ def are_as_seen(list agents, tuple seen, list sharings):
 
 
 def take(list agents, list states):
-    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    """Set the agents' states in order, up to the first of another shape; return its index, or -1 if there is none."""
     cdef Py_ssize_t i
     for i in range(len(agents)):
         agent, state = agents[i], states[i]
@@ -524,7 +532,10 @@ def take(list agents, list states):
 
 
 def broadcast(list sharings, list broadcasts, list states, coded, list speaking, int64_t k, failed):
-    """Broadcast states, or pairs of what is sent and what is decoded of it, as `Sharing.say` does, and `Sharing._said`."""
+    """Broadcast the states of the agents that speak, and record this, as `Sharing.say` and `Sharing._said` do.
+
+    ``coded`` has for each agent the payload and the state decoded from it; if None, states are sent unencoded.
+    """
     cdef Py_ssize_t i
     cdef Copies copies
     for i in range(len(sharings)):
@@ -547,7 +558,7 @@ def broadcast(list sharings, list broadcasts, list states, coded, list speaking,
 
 
 def exceed(list states, list sharings, double limit, bint squared):
-    """Return of each agent whether ‖θ_i − θ̂_i‖, or its square, is not below a limit, as `Geometric.speaks` does."""
+    """Return for each agent whether ‖θ_i − θ̂_i‖, or its square, is at least ``limit``, as `Geometric.speaks` does."""
     cdef list found = []
     cdef const double* a
     cdef const double* b
@@ -572,7 +583,7 @@ def exceed(list states, list sharings, double limit, bint squared):
 
 
 def rounded(states):
-    """Return of each state the float32 array that `Float` sends, and what is decoded of it; None if one does not fit."""
+    """Return each state's float32 array, which `Float` sends, and the state decoded from it; None if one overflows."""
     cdef list found = []
     cdef const double* from_
     cdef float* to
@@ -586,7 +597,7 @@ def rounded(states):
         decoded = new_like(state)
         from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
         for j in range(cnp.PyArray_SIZE(state)):
-            # Not a number is not below the limit.
+            # This is False for a NaN, too, so `Float` itself encodes, or refuses, a state with a NaN.
             fits &= fabs(from_[j]) <= LARGEST
             to[j] = <float>from_[j]
             back[j] = to[j]
@@ -597,7 +608,7 @@ def rounded(states):
 
 
 def update_duals(list agents):
-    """Do what `Dual.after_sharing` does, at once for agents with a plain sharing and `Accumulated` duals."""
+    """Update the duals as `Dual.after_sharing` does; an agent with another sharing, or other arrays, calls its own."""
     cdef Copies copies
     cdef int64_t j, n, row
     cdef double rho, degree

@@ -46,7 +46,7 @@ class ADPSGD(Cited, netsim.Agent):
     seconds : float
         Mean time (s) of a gradient, on a network without compute times.
     spread : float
-        Standard deviation of that time's logarithm; 0: constant time.
+        Standard deviation of that time's logarithm; with 0 the time is constant.
     patience : float
         Maximum time (s) to wait for a reply.
 
@@ -113,7 +113,7 @@ class ADPSGD(Cited, netsim.Agent):
         self.theta = self.theta + 0.5 * (self._state(reply) - sent)
 
     def answer(self, frame: Frame) -> Array:
-        """Return θ_j as the reply, and move it halfway to the θ_i received."""
+        """Return θ_j as the reply, then move this agent's θ_j halfway to the θ_i received."""
         before = self.theta
         self.theta = before + 0.5 * (self._state(frame) - before)
         return before

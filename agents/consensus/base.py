@@ -199,9 +199,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
         return self.theta
 
     def imbalance(self) -> dict[str, Array]:
-        """Return arrays whose sum over all agents is zero while no frame is lost, by their column in studies.
+        """Return {column in studies: array}; each array's sum over all agents is zero while no frame is lost.
 
-        Empty by default.
+        The default is an empty dict.
         """
         return {}
 
@@ -224,22 +224,23 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
         """Return the new θ_i of several agents of this class in one call, in their order; optional.
 
-        The results must equal those of each agent's `local_step` to the last bit. After None, the default, each agent
-        takes its own local step, so nothing may have changed. The agents take part in the rounds of one network. It is
-        not used for a subclass that overrides a method of the class that defines it.
+        The results must equal those of each agent's `local_step` to the last bit. If this method returns None, the
+        default, each agent takes its own local step, so no agent may have been changed. The agents take part in the
+        rounds of one network. If a subclass overrides a method of the class that defines `local_steps`, each of its
+        agents takes its own local step.
         """
         return None
 
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
-        """Do the work of the same class's `after_sharing` for several agents; return whether it was done."""
+        """Update several agents as `after_sharing` of the same class does; return False if each must call its own."""
         return False
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
         """Return an object that runs the rounds of these agents at once, or None if each must run its own.
 
-        A user's `Sharing` may await while it speaks, and so needs a task.
+        A `Sharing` defined by a user may await while it broadcasts, so its agent must run its own rounds, in a task.
         """
         makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
         if any(not maker.__module__.startswith("netsim.") for maker in makers):

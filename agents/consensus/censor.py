@@ -33,7 +33,7 @@ class Always:
     """No censoring: broadcast in every round."""
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return True."""
+        """Return True, whatever the change."""
         return True
 
 

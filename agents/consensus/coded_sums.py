@@ -109,7 +109,7 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # A ring of q and S after each of the last rounds; `_newest` is its last row. Initially zeros.
+        # A ring of q and S after each of the last rounds, initially zeros; `_newest` is the index of its latest row.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
         self._newest = 0
         self._names = list(agent.neighbors)
@@ -217,7 +217,8 @@ class CodedSharing(SummedSharing):
         if len(found) == 2:
             self.totals[place] = found[1]
         else:
-            # Estimate S_n: q_n changed fully in this round, and halfway, on average, in the missed rounds before.
+            # The guess of S_n assumed the old q_n in every round since the last frame. It lacks the whole change of q_n
+            # for this round and, on average, half of the change for each missed round before.
             moved = found[0] - guesses[0]
             if self._missed[place] > 1:
                 moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
@@ -234,5 +235,5 @@ class CodedSharing(SummedSharing):
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
-        # As if q had always been what it is now, so that a row of any age leads to the same S.
+        # Fill the past as if q had always had its present value, so that a row of any age leads to the same S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

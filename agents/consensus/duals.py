@@ -1,7 +1,7 @@
 """Ways to maintain the duals of ADMM methods: accumulated as in the papers, or robust against lost frames.
 
-An option of every `Dual` method: ``DKLA(…, duals=RunningSums())``. It determines the content of frames, and how the
-dual is computed from them.
+Every `Dual` method has the option ``duals``, for example ``DKLA(…, duals=RunningSums())``. It determines the content of
+frames, and how the dual is computed from them.
 """
 
 from abc import ABC, abstractmethod

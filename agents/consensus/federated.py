@@ -25,8 +25,8 @@ from netsim.util.typing import Array
 class FedAvg(OverStar):
     """FedAvg: sampled clients take τ local steps each, and the server averages the results (McMahan et al. 2017).
 
-    The server draws a set S of agents and sends them θ;  i ∈ S: y ← θ, τ times y ← y − η ∇R_i(y), sends y;
-    θ ← mean of the y_i received. Algorithm 1 of the paper, with equal weights.
+    The server draws a set S of agents and sends them θ. Each i ∈ S sets y ← θ, repeats y ← y − η ∇R_i(y) τ times, and
+    sends y. The server sets θ ← mean of the y_i received. This is algorithm 1 of the paper, with equal weights.
 
     The server has data, too, and may be in S, without a message. S is a function of the network's seed and the server's
     name. The graph must be a star; the cost needs a gradient, which may be stochastic. With τ > 1 and different costs
@@ -127,13 +127,13 @@ class FedAvg(OverStar):
 class SCAFFOLD(FedAvg):
     """SCAFFOLD: FedAvg whose local steps are corrected by control variates (Karimireddy et al. 2020, algorithm 1).
 
-    The server sends (θ, c);  i ∈ S: y ← θ, τ times y ← y − η (∇R_i(y) − c_i + c);  c_i⁺ = c_i − c + (θ − y)/(τ η)
-    (option II), sends y and c_i⁺ − c_i;  θ ← θ + mean(y_i − θ);  c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η it
-    converges to the optimum.
+    The server sends (θ, c). Each i ∈ S sets y ← θ, repeats y ← y − η (∇R_i(y) − c_i + c) τ times, computes
+    c_i⁺ = c_i − c + (θ − y)/(τ η) (option II), and sends y and c_i⁺ − c_i. The server sets θ ← θ + mean(y_i − θ) and
+    c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η it converges to the optimum.
 
-    As published, a lost reply changes c_i at the client but never c at the server, so any loss biases the limit. With
-    ``resends_state`` clients send c_i⁺, and the server keeps a table of them, whose mean is c. A client's next reply
-    then makes up for the loss, and the limit is exact. On ideal links both are the same.
+    In the published method, a lost reply changes c_i at the client but never c at the server, so any loss biases the
+    limit. With ``resends_state`` clients send c_i⁺, and the server keeps a table of them, whose mean is c. A client's
+    next reply then makes up for the loss, and the limit is exact. On ideal links both variants are the same.
 
     Parameters
     ----------

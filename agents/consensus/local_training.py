@@ -151,7 +151,7 @@ class KnownEdges(EdgeSharing):
     ) -> None:
         super().__init__(agent, size, sending, rho, alpha)
         self._number = 0
-        # By neighbour, the messages sent and those received, by number, oldest first.
+        # For each neighbour, the messages sent to it; then those received from it. Both by number, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 

@@ -114,7 +114,7 @@ class GossipOMKL(Gossip):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_p of several agents in one call, or None if some agent is of another kind, or overflows."""
+        """Return the new θ_p of several agents in one call; None if an agent does not fit, or a number overflows."""
         costs = [agent.cost for agent in agents]
         samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples_ahead(costs)
         states = None if samples is None else steps.gossiped(agents)

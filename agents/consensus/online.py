@@ -122,7 +122,7 @@ class DOKL(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with squared losses of scalar targets and "rank-one", or None if some differ."""
+        """Return the new θ_i of agents with squared losses of scalar targets and "rank-one"; None if one differs."""
         return None if steps is None else steps.proximal_steps(agents)
 
 

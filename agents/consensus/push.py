@@ -85,7 +85,7 @@ class Push(Cited, netsim.RoundAgent):
         raise NotImplementedError
 
     def imbalance(self) -> dict[str, Array]:
-        """Return arrays whose sum over all agents is zero while no mass is lost or under way, by column in studies."""
+        """Return {column in studies: array}; its sum over all agents is zero while no mass is lost or under way."""
         return {}
 
     def begin(self) -> None:

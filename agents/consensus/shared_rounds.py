@@ -1,7 +1,7 @@
-"""Agents of one class speaking and hearing at once: the steps of all, then the broadcast of each; then what each heard.
+"""Run the rounds of all agents of one class together: the local step of each, then all broadcasts, then all updates.
 
-`SharingAgent.say` and `SharingAgent.hear` define the result, and are called where an agent, its sharing or its cost is
-not of the usual kind; that is checked in each round.
+The results equal those of `SharingAgent.say` and `SharingAgent.hear`. These are called instead if an agent, its sharing
+or its cost is of a class that the joint steps do not support, which is checked in each round.
 """
 
 import math
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 __all__ = ["SharedRounds", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
-"""The compiled steps; None without them."""
+"""None if the module was not built or is disabled; the agents then take their own steps."""
 
 _Agents = list[Any]
 Steps = Callable[[_Agents], Sequence[Array] | None]
 
 
 class SharedRounds(BatchRounds):
-    """Takes agents that share a state through their rounds.
+    """Runs the rounds of agents of one class that exchange their states with neighbours.
 
     Parameters
     ----------
     agents : list of SharingAgent
         The agents.
     local_steps : callable
-        Returns the states of all agents after a local step, or None if each must do its own.
+        Returns the states of all agents after a local step, or None if each agent must take its own step.
     update : callable or None
-        Does for agents what the `SharingAgent.after_sharing` of each would do, and returns whether it did; None: each
-        does it.
+        Replaces the agents' `SharingAgent.after_sharing` by one call, and returns whether it did. If it returns False,
+        or ``update`` is None, each agent calls its own.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class SharedRounds(BatchRounds):
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # The agents' sharings when they were last examined, and what holds for all of them.
+        # The agents' sharings when they were last examined; then properties that all of them have.
         self._sharings: list[Any] = []
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
-        """Return the places of agents that must go on in their own tasks, and examine the sharings if some are new."""
+        """Return the indices of agents that must continue in their own tasks; examine the sharings if any is new."""
         if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
             sharings = [vars(agent).get("sharing") for agent in self._agents]
             if super().own_ways() or sharings != self._sharings:
@@ -67,7 +67,7 @@ class SharedRounds(BatchRounds):
         return self._own_ways
 
     def say(self, k: int, call: Call, failed: Failed) -> None:
-        """Let all agents do their steps, and then broadcast their states unless these are censored."""
+        """Take the local steps of all agents, and then broadcast the states that are not censored."""
         found = self._local_steps(self._agents) if self._fits and self._advance(k) else None
         if found is None:
             super().say(k, call, failed)
@@ -76,7 +76,7 @@ class SharedRounds(BatchRounds):
         if not self._take(states, failed):
             return
         speaking = self._speaking(states, k)
-        # Of float32, the arrays to send and what is decoded of them.
+        # For a coder of float32, the arrays to send and the states decoded from them.
         coded = steps.rounded(states) if self._is_single else None
         if steps is not None and (self._is_exact or coded is not None):
             steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)
@@ -88,7 +88,7 @@ class SharedRounds(BatchRounds):
                 sharing._may_be_censored = False
 
     def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
-        """Let what arrived into the agents' copies, and update the agents."""
+        """Apply the frames that arrived to the agents' copies, and update the agents."""
         if self.own_ways() or not self._fits:
             super().hear(k, until, call, failed)
             return
@@ -104,7 +104,7 @@ class SharedRounds(BatchRounds):
                 call(place, self._agents[place].after_sharing)
 
     def _study(self, sharings: list[Any]) -> None:
-        """Find out whether the sharings are usual and alike, and what holds for all of them."""
+        """Check whether the joint exchange supports all sharings; if so, note their common censor and kind of coder."""
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None
             and not (sharing._key_every or sharing.only_present)
@@ -123,19 +123,19 @@ class SharedRounds(BatchRounds):
         self._may_silence = any(sharing._may_be_censored for sharing in sharings)
 
     def _advance(self, k: int) -> bool:
-        """Give all scheduled fields their values of round k; return whether all have one."""
+        """Set all scheduled fields to their values in round k; return False if a schedule gives an invalid value."""
         if not any(self._schedules):
             return True
         try:
             for agent in self._agents:
                 advance(agent, k)
         except BadInput:
-            # Each agent will find its own again.
+            # Each agent's own `say` evaluates its schedules again, so the error ends the agent that causes it.
             return False
         return True
 
     def _take(self, states: list[Array], failed: Failed) -> bool:
-        """Give the agents their states; return whether these have the right shape."""
+        """Set the agents' states; return False, with the first agent failed, if a state has the wrong shape."""
         if len(states) != len(self._agents):
             what = f"{type(self._agents[0]).__name__}.local_steps() returned {len(states)} states"
             raise BadInput(f"{what}, but must return one for each of the {len(self._agents)} agents")
@@ -145,7 +145,7 @@ class SharedRounds(BatchRounds):
         return bool(wrong < 0)
 
     def _broadcast(self, states: Sequence[Array], speaking: Sequence[bool], k: int, failed: Failed) -> None:
-        """Code and broadcast the states that are to be."""
+        """Encode and broadcast the states of the agents that speak."""
         for place, (sharing, broadcast, state) in enumerate(zip(self._sharings, self._broadcasts, states, strict=True)):
             if not speaking[place]:
                 continue
@@ -156,7 +156,7 @@ class SharedRounds(BatchRounds):
                 failed(place, error)
 
     def _speaking(self, states: list[Array], k: int) -> list[bool]:
-        """Return whether each agent is to broadcast its state."""
+        """Return for each agent whether it broadcasts its state, as the censor decides."""
         censor = self._censor
         if isinstance(censor, Always):
             return [True] * len(states)
@@ -172,7 +172,7 @@ class SharedRounds(BatchRounds):
 
 
 def _take(agents: _Agents, states: list[Array]) -> int:
-    """Give agents their states, up to the first of another shape: return its place, or -1."""
+    """Set the agents' states in order, up to the first of another shape; return its index, or -1 if there is none."""
     for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
         if getattr(state, "shape", None) != agent.theta.shape:
             return place

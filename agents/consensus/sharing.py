@@ -27,7 +27,7 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # states kept per neighbour, at least, between which late frames are inserted
+_KEPT = 64  # Minimum number of states that `Repairs` keeps per neighbour, to insert late frames in order of rounds.
 
 
 class Sharing:
@@ -92,7 +92,7 @@ class Sharing:
         self._kind = "change" if self._sends_changes else "state"
         reliability = agent.reliability
         self._key_every = reliability.every if reliability.way == "keyframe" else 0
-        # A frame requested again arrives in a later round.
+        # With "nack" a lost frame is requested again, and so arrives in a later round.
         self._repairs = Repairs(self.copies, self._start, reliability.window) if reliability.way == "nack" else None
 
     def is_of_this_run(self) -> bool:
@@ -246,7 +246,8 @@ class Repairs:
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._penalties = Penalties()
         self._round = 0
-        # By penalty, because the products are formed after the sum: the missing part of Σ_n Σ_k θ̂_n.
+        # The missing part of Σ_n Σ_k θ̂_n for each penalty, by which the caller of `owed` multiplies it. The key None
+        # stands for the current penalty, as long as no penalty is recorded.
         self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
@@ -254,14 +255,14 @@ class Repairs:
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset all parts; ``rho``: current penalty."""
+        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset all parts; ``rho`` is the penalty now."""
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}
         for penalty, missing in owed.items():
             yield rho if penalty is None else penalty, missing
 
     def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
-        """Apply states, or changes (``add``), to the copies; late frames are inserted at their round's position."""
+        """Apply states, or changes if ``add``, to the copies; late frames are inserted at their round's position."""
         self._round = round_number
         for frame in frames:
             number = frame.round or round_number

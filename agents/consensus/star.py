@@ -131,7 +131,7 @@ class OverStar(SharingAgent):
         return self.cost.gradient(self.theta)
 
     def _sharing(self, *, codes: bool) -> Sharing:
-        """Return a sharing in which this agent (``codes``), or else its neighbours, encode differences."""
+        """Return a sharing in which differences are encoded by this agent if ``codes``, else by its neighbours."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
         return StarSharing(self, self.theta.shape, self.censor, coder, other)

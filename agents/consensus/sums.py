@@ -57,7 +57,7 @@ class SummedSharing(Sharing):
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho = rho
         self._places = {name: place for place, name in enumerate(agent.neighbors)}
-        # By neighbour, the round of the last frame applied; 0: none.
+        # By neighbour, the round of the last frame applied; 0 if there was none.
         self._last = [0] * len(self._places)
         self._began = 0
         self._listens = True

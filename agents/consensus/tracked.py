@@ -77,8 +77,8 @@ class DIGing(Tracking, Diffusion):
     A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``
     frames carry S_i, the sum of all y_i so far, instead of y_i. Then y_i = ∇R_i(θ_i) + Σ_n w_in (S_n − S_i), so the
     next frame that arrives over a link makes up for its earlier losses, and the limit is exact whatever share is lost.
-    On ideal links both are the same. Sums in float32 lose digits: the final error is nearer 1e-4 than 1e-8. A restart
-    of an agent breaks the balance, with sums or without.
+    On ideal links both variants are the same. Sums in float32 lose digits: the final error is nearer 1e-4 than 1e-8.
+    After a restart of an agent Σ y_i ≠ Σ ∇R_i(θ_i), with sums or without.
 
     Parameters
     ----------
@@ -130,7 +130,10 @@ class DIGing(Tracking, Diffusion):
         self.track(mixed)
 
     def _pull_of_sums(self) -> Array:
-        """Return Σ_n w_in (S_n − S_i) over all neighbours; S_n = 0 if n was never heard, as n may have received S_i."""
+        """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 if n was never heard.
+
+        Such a neighbour is not left out, because it may have received S_i and then counts S_i in its own sum.
+        """
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own
         return self.halves(add_weighted_rows(np.zeros_like(own), row, self.sharing.copies.table) - row.sum() * own)[1]

@@ -23,8 +23,8 @@ from netsim.util import check
 from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
-_TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it
-_ROUNDING_TOLERANCE = 1e-6  # tolerance of the gradient if rounding stops the search earlier
+_TOLERANCE = 1e-9  # Largest gradient at the minimum, relative to the terms that cancel in it.
+_ROUNDING_TOLERANCE = 1e-6  # The same if rounding stops the search before the gradient is at _TOLERANCE.
 _NEWTON_STEPS = 5
 
 
@@ -295,7 +295,7 @@ class OnlineClasses(StreamCost):
         self.mistakes = 0
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of the last sample's scores ``prediction``; count a mistake if another class has the largest."""
+        """Return ℓ of the last sample's scores ``prediction``; count a mistake if a wrong class has the largest."""
         self._label = np.array([self.target])
         self.loss.check_targets(self._label)
         self.mistakes += int(np.argmax(prediction) != self.target)

@@ -124,7 +124,7 @@ def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
     kind = type(costs[0].combined.loss)
     return (
         z.shape == (count, kernels * features)
-        # einsum adds up a longer row in pieces if it is the only row, and so rounds differently.
+        # einsum adds up a row longer than this in pieces if there is no other row, and so rounds differently.
         and features <= np.getbufsize()
         and kind.__module__ == Squared.__module__
         and all(type(cost.combined.loss) is kind and cost.size == (kernels, features) for cost in costs)

@@ -35,7 +35,7 @@ class Problem(Protocol):
 
 
 _NEWTON_STEPS = 100
-_NEWTON_TOLERANCE = 1e-12  # of the gradient's norm, relative to the norms of the terms that cancel in it
+_NEWTON_TOLERANCE = 1e-12  # Largest norm of the gradient at the minimum, relative to the terms that cancel in it.
 
 
 class LocalProblem:
@@ -158,7 +158,7 @@ class LeastSquares(LocalProblem):
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
         super().__init__(features, targets, loss=loss, regularizer=regularizer)
         gram, cross, self._energy = moments(self.features, self.targets)
-        # R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T
+        # ``hessian`` is H and ``linear`` is b in R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T.
         self.hessian = 2.0 * (gram + self.regularizer * np.eye(self.size))
         self.linear = 2.0 * cross
 
@@ -295,8 +295,8 @@ def _newton(
 ) -> Array:
     """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + linearᵀθ by Newton's method from ``start``; curvature > 0.
 
-    Steps are halved until the gradient's norm falls. It is compared rather than the cost, because near the minimum the
-    cost is constant within rounding.
+    Steps are halved until the gradient's norm falls. The cost would be no criterion, because near the minimum it is
+    constant within rounding.
     """
 
     def gradient(theta: Array) -> tuple[Array, float, float]:

@@ -187,5 +187,5 @@ def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callab
 
 
 def _select(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:
-    """Return the samples and labels with indices ``rows``; all for None."""
+    """Return the samples and labels with indices ``rows``, or all of them if ``rows`` is None."""
     return (inputs, labels) if rows is None else (xp.take(inputs, rows, axis=0), xp.take(labels, rows, axis=0))

@@ -31,7 +31,7 @@ class StreamCost:
         self.count = 0
         self.loss_sum = 0.0
         self._samples = samples
-        # The next sample, or the error raised instead, after `look_ahead`.
+        # After `look_ahead`, the next sample, or the error that the iterator raised; else None.
         self._ahead: tuple[Vector, Any] | BaseException | None = None
         self.features: Vector
         # A number, typed as Any because losses are typed for arrays.
@@ -77,7 +77,7 @@ class StreamCost:
         return ahead
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the last sample, and count its error."""
+        """Return ℓ of a prediction of the last sample, and add the prediction's error to the counts."""
         raise NotImplementedError
 
     def gradient(self, theta: Vector) -> Vector:

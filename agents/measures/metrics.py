@@ -63,7 +63,7 @@ class MeanSquaredError:
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = np.matmul(self._grams, thetas[:, :, None])[:, :, 0]
             error = np.vdot(predicted - self._crosses, thetas) + self._energy
-        return float(np.maximum(error, 0.0))  # rounding may give a negative error of a perfect fit; nan stays nan
+        return float(np.maximum(error, 0.0))  # Rounding may give a negative error of a perfect fit; nan stays nan.
 
 
 def consensus_error(thetas: NDArray[np.float64]) -> float:

@@ -20,7 +20,7 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE_RATIO = 1e-7  # of regulariser to trace, above which rounding errors of a Cholesky solve are harmless
+_SAFE_RATIO = 1e-7  # Ratio of regulariser to trace above which a Cholesky solve has harmless rounding errors.
 
 
 class _Regret:
@@ -56,8 +56,8 @@ class _Regret:
         Raises
         ------
         BadInput
-            For inconsistent shapes, NaN or infinity in the samples, or unless exactly one of thetas and losses is
-            given.
+            For inconsistent shapes, for NaN or infinity in the samples, or if thetas and losses are both given or both
+            left out.
         """
         x, y = samples("features", features, "targets", targets)
         if x.shape[1] != self.size:
@@ -78,7 +78,7 @@ class _Regret:
         self.take(x, y, loss)
 
     def take(self, x: Vector, y: Vector, loss: float) -> None:
-        """Take in a round's finite features and targets, and what all agents lost in it, without a check."""
+        """Add a round as `add` does, without checks: its finite features and targets, and all agents' total loss."""
         self.rounds += 1
         self.loss += loss
         self._compare(x, y)
@@ -118,7 +118,7 @@ class StaticRegret(_Regret):
         self._energy += float(y @ y)
 
     def best(self) -> Vector:
-        """Return the best model θ* over all rounds so far, shape (D,); the shortest of several. Takes O(D³) time."""
+        """Return the best model θ* over all rounds so far, shape (D,); the shortest if several are best. O(D³) time."""
         total = self.count * self.regularizer
         if total > _SAFE_RATIO * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)

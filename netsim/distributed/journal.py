@@ -1,7 +1,7 @@
 """The journal of a process: a file of its part of a run, written entry by entry.
 
 An entry is written before another process can notice the event that it records. A file that ends within an entry
-belongs to a killed process, and is read up to there. A file with a changed entry is refused.
+belongs to a killed process, and is read up to that entry. A file with a changed entry is refused.
 """
 
 import math
@@ -77,7 +77,7 @@ _MARK = b"netsim journal 5\n"
 
 
 class Journal:
-    """A new file to which entries are appended; like its methods, raises NetsimError if it cannot be written."""
+    """A new file to which entries are appended; raises NetsimError if the file cannot be created or written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -118,8 +118,8 @@ class Journal:
 class JournalWriter(Journal):
     """Journal of one process: its events, its agents' states, rows, and the end.
 
-    ``agents`` are all agents of the network; ``processes`` maps each to the index of its process. Raises BadInput if
-    the state of an agent in this process cannot be written.
+    ``agents`` are all agents of the network; ``processes`` maps each agent to the index of its process. Raises BadInput
+    if the state of an agent in this process cannot be written.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class JournalWriter(Journal):
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Record the time (simulated s) of joining, the processes met, and whether rows are at sampling intervals."""
+        """Record the time (simulated s) of joining, the processes met, and whether rows are samples, not rounds."""
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
@@ -173,7 +173,7 @@ class JournalWriter(Journal):
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """End a row: its number, its time (s), and whether an agent in this process took part in it."""
+        """Write the end of a row: its number, its time (s), and whether an agent in this process took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
@@ -206,7 +206,7 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
                     raise _damage(path, offset)
                 end = offset + _HEAD_SIZE + size
                 if end > size_of_file:
-                    # A killed process leaves the beginning of an entry, undamaged.
+                    # The process was killed while it wrote this entry: its header is undamaged, its body incomplete.
                     return
                 if zlib.crc32(body := file.read(size)) != check:
                     raise _damage(path, offset)

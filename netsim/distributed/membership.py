@@ -1,9 +1,9 @@
 """Membership of a process: exchange heartbeats, check datagrams, agree on a run's start time, detect dead processes.
 
 agent → outbox → link → inbox → agent: this is beside the links, between processes. Every process periodically sends its
-state to every other, as a heartbeat. No heartbeat is acknowledged, because the next one repeats its content. The
-timestamp of the last heartbeat received is echoed: that measures the offset between two clocks, and proves that a
-heartbeat is no recording from before this process started.
+state to every other, as a heartbeat. No heartbeat is acknowledged, because the next one repeats its content. Each
+heartbeat echoes the timestamp of the last one received. The echo measures the offset between two clocks, and proves
+that the heartbeat is no recording from before this process started.
 """
 
 import math
@@ -21,7 +21,7 @@ from netsim.errors import NetsimError
 __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
-"""Drop reasons of datagrams: not authenticated, not a message, seen before, too large, of another run."""
+"""Drop reasons of datagrams, in order: not authenticated, not a message, seen before, too large, of another run."""
 
 # A clock's offset is taken from the shortest of this many latest round trips, which has the smallest error.
 _MEASUREMENTS = 64
@@ -38,7 +38,7 @@ def clock() -> float:
 
 
 class Phase(IntEnum):
-    """The phase of a process in a run."""
+    """The phases of a process in a run, in order; a process in phase OVER has left the run early, by an error."""
 
     MEETING = 0
     RUNNING = 1
@@ -120,10 +120,10 @@ class Membership:
         self.done: float | None = None
         self.error = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
-        # Counts of the current run: dropped datagrams by reason (`DROPPED`), all datagrams, and their bytes.
+        # Counts of the current run: dropped datagrams by reason (`DROPPED`); datagrams sent and received; their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
-        # Accepts frames; returns the drop reason, or "".
+        # Called with each batch of frames; returns the reason if a frame is dropped, else "".
         self.take: Callable[[FrameBatch], str] | None = None
         self.on_heartbeat: Callable[[], None] | None = None
         self._heartbeats = 0
@@ -215,7 +215,8 @@ class Membership:
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            # As in NTP, four times give round trip and offset: this heartbeat left and arrived, the answer did so.
+            # As in NTP: this process sent a heartbeat at ``left``, which arrived at the peer at ``arrived``; the peer
+            # answered at ``returned``, and the answer arrived here ``now``.
             _, left, arrived = answer
             returned = state["sent"]
             peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))

@@ -87,7 +87,7 @@ class MergedRun:
 
     @property
     def killed(self) -> list[str]:
-        """The processes with a journal that has no end."""
+        """The processes of which a journal has no END entry."""
         return sorted({part.host for part in self.parts if not part.end})
 
     @property
@@ -168,7 +168,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
         )
     _check_met(folder, journals)
     for host in hosts:
-        # A restarted process computes the same start time by its own clock, up to the clock's error.
+        # A process and its replacement record the same start time, apart from the error of each one's clock.
         started = [part.begin["epoch"] for part in parts if part.host == host]
         if max(started) - min(started) > _START_TOLERANCE:
             raise BadInput(
@@ -232,8 +232,8 @@ class _Merger:
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
-        # Keys of link messages with a known outcome; and the transmissions (sender, number) after the end of the run,
-        # which are not counted.
+        # Keys of link messages with a known outcome; then the transmissions (sender, number) that were sent after the
+        # end of the run, and so are not counted.
         self._with_outcome: set[int] = set()
         self._sent_late: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
@@ -254,7 +254,7 @@ class _Merger:
             self._apply_up_to(math.inf)
             last = max((time for _, time in rows), default=-math.inf)
             if self._end > last and self._result.sampled:
-                # The run ended between two samples.
+                # The run ended between two samples, so its end gets a row of its own.
                 self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()
@@ -276,7 +276,7 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # The last recorded states of a killed process's agents may not be measurable by the probe.
+            # A probe may fail on the last recorded states of a killed process's agents: leave out its measurement.
             self._result.add_row(number, time, totals, measure=False)
 
     def _rows(self) -> Iterator[tuple[int, float]]:
@@ -398,11 +398,11 @@ class _Merger:
             time, key, kind, cause = outcome.item()
             if self._is_late(key):
                 continue
-            # A corrupted frame is counted even if it would arrive after the end, as its sender knows its fate at once.
+            # A corrupted frame is counted even if it would arrive after the end, because its sender counts it at once.
             if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:
-                # The run ended before the outcome.
+                # The outcome is later than the end of the run, when the frame was still in flight.
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:

@@ -98,7 +98,7 @@ class MQTT(Transport):
         return cls(broker, here, peers, topic=topic, **settings)
 
     async def open(self) -> None:
-        """Connect to the broker and subscribe; raises NetsimError if it cannot be reached, or refuses."""
+        """Connect to the broker and subscribe; raises NetsimError if the broker cannot be reached, or refuses."""
         loop = asyncio.get_running_loop()
         # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
         speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
@@ -113,9 +113,9 @@ class MQTT(Transport):
         # aiomqtt awaits each publication and queues each message for a task; its private paho client is faster.
         self._paho = client._client
         self._paho.on_message = self._on_message
-        # paho passes the socket last.
+        # The last argument of paho's callback is the socket.
         self._paho.on_socket_register_write = lambda *args: loop.call_soon_threadsafe(self._await_writable, args[-1])
-        # Callbacks of the socket must not run in the context of the agent that happens to send.
+        # `send` publishes in this context, because callbacks must not run in that of the agent that happens to send.
         self._context = copy_context()
         try:
             await client.__aenter__()
@@ -155,7 +155,7 @@ class MQTT(Transport):
         self._queue.clear()
         self._queued_bytes = 0
         self._close_socket()
-        # Lets tasks that aiomqtt has cancelled end, so that the loop closes without warnings.
+        # Two passes of the loop let the tasks end that aiomqtt has cancelled; otherwise closing the loop would warn.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -198,5 +198,5 @@ def _import_aiomqtt() -> Any:
 def _reason(error: BaseException) -> str:
     """Return the text of an error without its error number."""
     reason = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
-    # aiomqtt reports a socket closed by the broker like this.
+    # "Unspecified error" is aiomqtt's text if the broker has closed the socket.
     return "closed by the broker" if reason == "Unspecified error" else reason

@@ -120,7 +120,7 @@ class Node:
         self._round_task: asyncio.Task[None] | None = None
         # The time (real s) of the last activity in this process, and the number of events until then.
         self._last_activity = (time.monotonic(), 0)
-        # Whether, at the last row, an agent with its own clock kept the next round open; None before the first row.
+        # The answer of `is_followed` for the next row, asked at the last row; None before the first row.
         self._follows_next: bool | None = None
         # The time (simulated s) at which the last agent of any process ended; the time (real s) of learning it.
         self._ended_at = self._closed_at = math.inf
@@ -231,7 +231,7 @@ class Node:
                 self._journal.close()
 
     def _send_heartbeats(self, loop: Loop) -> None:
-        """Send heartbeats, and check on the run, periodically."""
+        """Send a heartbeat, check on the run, and schedule the next call."""
         self._membership.send_heartbeat()
         self.check()
         self._heartbeat_timer = loop.call_later(_HEARTBEAT_INTERVAL * self._transport.pace, self._send_heartbeats, loop)
@@ -287,7 +287,8 @@ class Node:
 
     def _took_part(self, number: int) -> bool:
         run = self.runtime
-        # Agents with their own clocks keep the network's rounds open while they take part in any round.
+        # Until a round closes, `is_followed` tells whether an agent's own clock opens a round before that. This row's
+        # round has closed, so use the answer given at the last row, and ask about the next round.
         followed, self._follows_next = self._follows_next, run.rounds.is_followed(number + 1)
         if followed is None:
             followed = any(shared.rounds.open_round for shared in run.own.values())
@@ -358,7 +359,7 @@ class Node:
         return not self.relay.has_all_of(number, final[2])
 
     def _check_standstill(self) -> None:
-        """Detect that all agents have only waited for frames for ``patience`` seconds: end iterations, or else fail."""
+        """If all agents have only waited for frames for ``patience`` seconds, end iterations over inboxes or fail."""
         run, patience = self.runtime, self._transport.patience
         tally = run.shared.tally
         events = tally.link_messages + sum(tally.exits)
@@ -377,7 +378,7 @@ class Node:
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
-            # In the network's rounds, one waiting task is the node's own (`_keep_rounds_open`).
+            # One task that waits in the network's rounds is the node's own (`_keep_rounds_open`), and does not count.
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is run.rounds) for each in contexts)
             or any(timer.when() > now for timer in run.timers if not timer.cancelled())
             or run.loop.clock.jobs > 0
@@ -386,12 +387,12 @@ class Node:
         )
 
     def closing(self) -> None:
-        """Stop following rounds; called before the run closes its books."""
+        """Stop waiting for rounds; called before the run completes its counts."""
         if self._round_task is not None:
             self._round_task.cancel()
 
     def closed(self) -> None:
-        """Write the journal's end; called once the run has closed its books."""
+        """Write the journal's end; called once the run has completed its counts."""
         run = self.runtime
         self.relay.closed = True
         run.result.ended_at = min(run.result.ended_at, self._ended_at)

@@ -105,7 +105,7 @@ class Relay:
         # `flush` must not run in the context of the agent that happens to send.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # A restarted process begins again at sequence number 0, so it needs new filters.
+        # The incarnation of each process: a restarted one begins again at sequence number 0, and needs new filters.
         self._incarnations: dict[int, int] = {}
         self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None

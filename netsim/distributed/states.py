@@ -111,7 +111,7 @@ def _is_defined_in_python(cls: Any) -> bool:
 
 def _is_method(value: Any) -> bool:
     if type(value) is BuiltinFunctionType:
-        # A method such as [].append; ``__self__`` of a function is its module.
+        # Built-in methods, such as [].append, have this type, too; ``__self__`` of a built-in function is its module.
         return not isinstance(value.__self__, ModuleType | NoneType)
     return type(value) is MethodType
 
@@ -320,7 +320,7 @@ class StateWriter:
         self._last: dict[Hashable, bytes] = {}
 
     def state(self, name: Hashable) -> bytes:
-        """Return an agent's state, or b"" if it is unchanged since the last call; raises BadInput if not picklable."""
+        """Return an agent's state, or b"" if unchanged since the last call; raises BadInput if it cannot be pickled."""
         if name not in self._picklers:
             self._picklers[name] = _Pickler(self._agents[name], self._numbers, self._kept)
         try:
@@ -349,7 +349,7 @@ class _Pickler(pickle.Pickler):
         # Objects left out of the first pickle; an agent created in the same way leaves them out in the same order.
         self.left_out: list[Any] = []
         self._is_first = True
-        # By identity: this pickle's arrays with their references, and the last content of large arrays.
+        # Both by ``id``: this pickle's arrays with their references; the last content of large arrays.
         self._arrays: dict[int, tuple[NDArray[Any], Any]] = {}
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
@@ -450,7 +450,7 @@ def _attributes(value: Any) -> Any:
     state = value.__getstate__()
     if _has_own_setstate(value):
         return state
-    # A frozen dataclass with slots returns their contents without names.
+    # The ``__getstate__`` of a frozen dataclass with slots returns a list of their contents, without names.
     state = object.__getstate__(value) if isinstance(state, list) else state
     if not (state is None or isinstance(state, dict) or (isinstance(state, tuple) and len(state) == 2)):
         raise TypeError(f"it holds a {type(value).__qualname__}, whose __getstate__ does not return attributes")
@@ -518,7 +518,7 @@ class StateReader:
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
             pickler = _Pickler(agent, numbers, lambda digest, data: None)
-            # `StateWriter` refuses an agent that cannot be pickled.
+            # An agent that cannot be pickled has no states to restore, because `StateWriter` refuses it.
             with suppress(Exception):
                 pickler.pickled()
             self._allowed |= pickler.names
@@ -571,7 +571,7 @@ class StateReader:
                 found = getattr(found, part)
         if (module, name) in self._allowed:
             return found
-        # Only classes that the module defines, not what it imports.
+        # In the modules of agents, only classes defined there are allowed, and not those imported.
         if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which no agent had at the beginning or has in its module")
         return found
@@ -603,7 +603,7 @@ def _set_slots(value: Any, slots: dict[str, Any]) -> None:
         # Only slots: setting ``__class__``, for example, must be impossible.
         if not isinstance(inspect.getattr_static(type(value), name), MemberDescriptorType):
             raise TypeError(f"a {type(value).__name__} has no slot {name}")
-        # A frozen dataclass forbids assignment.
+        # By `object`, because a frozen dataclass forbids assignment.
         object.__setattr__(value, name, each)
 
 
@@ -621,7 +621,7 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(data))
         self._reader, self._left_out = reader, left_out
         self._arrays: dict[int, NDArray[Any]] = {}
-        # By identity: the objects created here, as only these may get attributes; and the hashes of containers' keys.
+        # Both by ``id``: the objects created here, as only these may get attributes; the hashes of containers' keys.
         self._made: dict[int, Any] = {}
         self._hashes: dict[int, set[int]] = {}
 

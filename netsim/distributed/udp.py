@@ -149,7 +149,7 @@ def _bound(family: int, address: Any) -> socket.socket:
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, direction, _BUFFER)
         if sys.platform == "linux":
-            # Exceeds the system's limit, if the process has the privilege.
+            # SO_RCVBUFFORCE may exceed the system's limit; without CAP_NET_ADMIN it fails, and the limit holds.
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, _FORCE, _BUFFER)
         made.bind(address)

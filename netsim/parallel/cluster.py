@@ -31,8 +31,8 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait for the scheduler and the cluster's workers; for a member to answer that the run is to end; and
-# for rows in a call of `Member.take`.
+# Real seconds to wait: for the scheduler, and for enough workers of the cluster; for the answer to `Member.stop`; in
+# `Member.take`, for further rows.
 _TIMEOUT, _POLL, _BATCH = 30.0, 1.0, 0.25
 
 
@@ -63,8 +63,8 @@ class Member:
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
     async def take(self) -> list[tuple[str, Any]]:
-        """Return the messages for the caller of the run, perhaps none: rows in batches, the end at once."""
-        # A call through Dask costs as much as several windows, so rows wait for more of them.
+        """Return the messages for the caller of the run, perhaps none; wait up to `_BATCH` seconds for the end."""
+        # A call through Dask takes as long as several windows, so each call returns the rows of many windows.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), _BATCH)
         found = self._messages[:]

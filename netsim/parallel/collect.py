@@ -92,7 +92,7 @@ class Collector:
         self._agents = list(result.agents.values())
         self._rows: list[deque[Any]] = [deque() for _ in range(count)]
         self._endings: dict[int, Ending] = {}
-        # Workers that ended without an `Ending`, and a description of how.
+        # Workers that ended without an `Ending`, each with a description of how it ended.
         self._dead: dict[int, str] = {}
         self._error: NetsimError | None = None
         self._is_stopping = False

@@ -154,7 +154,7 @@ def _main(
     others: list[Any],
     parent: int,
 ) -> None:
-    """Do a worker's work, as the main function of its process."""
+    """Run a worker; this is the main function of its process."""
     # A Ctrl-C also interrupts the parent, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
@@ -172,7 +172,7 @@ def _main(
         try:
             pipe.send((what, content))
         except OSError:
-            # The parent has gone.
+            # The pipe is closed, so the parent has ended, and nobody needs this worker's results.
             os._exit(1)
 
     work(assignment, Mesh(worker, sockets), send, started)

@@ -1,4 +1,4 @@
-"""Add up the counts of a run's workers, to the ledger of a run in one process."""
+"""Add up the counts of a run's workers, so that the ledger equals that of a run in one process."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -110,7 +110,7 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         result.watch.check_found(result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        # A scene assumes rounds of equal length, which compute times exclude.
+        # `RunMetadata` assumes rounds of equal length; with compute times they differ, so it gets no last round.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
         # Each worker records the faults of all agents, but a worker that ended early has fewer of them.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
@@ -123,7 +123,7 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
 
 
 def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return the numbers of faults that have begun, and that have ended."""
+    """Return how many faults have begun, and how many have ended."""
     return len(faults), sum(each["end"] is not None for each in faults)
 
 

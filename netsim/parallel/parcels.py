@@ -61,7 +61,7 @@ def unpack(
 
     Returns (sending time in s, receiver's index) for each frame to a ``watched`` receiver. ``senders`` and
     ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this process
-    by index. A frame that may be late, judged by the open round and its deadline (s), makes its queue careful.
+    by index. A frame that may be late, judged by the open round and its deadline (s), sets its queue's ``careful``.
     """
     touched: list[tuple[float, int]] = []
     if not data:

@@ -1,8 +1,8 @@
 """One worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
 
 Before time passes, each worker sends every other worker its frames and a `Report`: the time of its next event, whether
-an agent waits for frames, which round its agents want, whether all its agents have ended. All workers then have the
-same reports and reach the same conclusions, so there is no coordinator.
+an agent waits for frames, when its agents want a round, and whether all its agents have ended. All workers then have
+the same reports and reach the same conclusions, so there is no coordinator.
 """
 
 import math
@@ -140,10 +140,10 @@ class PartInbox(Inbox):
             )
 
     def _refused(self, why: str) -> AgentError:
-        """End the run and return the error; an agent that only caught it would not behave as in one process."""
+        """Fail the run and return the error; if the agent could catch it and go on, results would depend on workers."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
-            # Build the traceback that a raise would have, so that the run's error shows the agent's line.
+            # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
             trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
             frame = frame.f_back  # type: ignore[assignment]
         self._part.runtime.tasks.failed(self._name, AgentError(why).with_traceback(trace))
@@ -166,11 +166,11 @@ class _Endpoint:
         pass
 
     def watch(self) -> None:
-        """Do nothing, unlike `Inbox.watch`."""
+        """Do nothing, because the `Part` takes the frames out of this endpoint whenever time passes."""
 
 
 class _Inboxes(dict[Hashable, Any]):
-    """Inboxes by agent, with the endpoint of their worker for agents of other workers."""
+    """Inboxes by agent; for an agent of another worker, the endpoint of that worker."""
 
     def __init__(self, inboxes: Mapping[Hashable, Inbox], part: "Part") -> None:
         super().__init__(inboxes)
@@ -187,7 +187,7 @@ class Report:
     Attributes
     ----------
     status : int
-        GOING_ON; OVER: its agents have ended; FAILED; INTERRUPTED: it must end early.
+        GOING_ON, OVER (its agents have ended), FAILED, or INTERRUPTED (it must end early).
     now : float
         The worker's time (s), or the time at which its agents had ended.
     next : float
@@ -245,13 +245,13 @@ class Part:
         # Inboxes of agents that ever waited for frames, by agent.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
-        # First use of each kind of message here: the time (s), the agent's number, the kinds that it had used before.
+        # First use of each kind of message here: the time (s), the agent's number, its number of kinds before.
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
         # The time (s) at which all agents of this worker had ended.
         self._over_at = 0.0
-        # The window, in s: the earliest next event of any worker, the time before which this worker needs no other,
+        # The window, in s: the earliest next event of any worker, the time before which this worker needs no exchange,
         # and the earliest next event of a worker whose agents have not all ended.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
         # Whether this worker must end early, and whether it did.
@@ -372,7 +372,7 @@ class Part:
         if len(self._tally.kinds) != self._kinds_seen:
             self._note_kinds()
         if self._is_over and (not self._was_over or time > self._end):
-            # The run may end before that time.
+            # All agents here have ended, so the run may end before ``time``: exchange first.
             return False
         return time < self._limit or time == self._earliest < math.inf
 
@@ -386,7 +386,8 @@ class Part:
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # A round on trial may be taken back; if others take part in it, they report its end themselves.
+            # Do not report the end of a round on trial: the round may be taken back, and workers whose agents take part
+            # in it report its end themselves.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -417,7 +418,8 @@ class Part:
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # A window ends with a round at the latest, so that workers report whether agents want the next one.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
-        # An earlier arrival may be no event, because the worker's waiting agent is not its receiver: exchange again.
+        # If the earliest time is an arrival, it may wake no agent, because those that wait are not its receivers.
+        # Exchange again: the receiving worker then reports its true next event.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, until: float) -> list[Report]:
@@ -469,7 +471,7 @@ class Part:
     # --- standstills --------------------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
-        """End the iterations over inboxes in all workers; if there are none, fail with what the agents wait for."""
+        """End the iterations over inboxes in all workers; without any, fail with an error that lists the waits."""
         run = self.runtime
         ended = run.end_iterations()
         if ended:

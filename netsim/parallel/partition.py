@@ -38,7 +38,7 @@ def grown(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     nodes, frontier = iter(graph), deque[Hashable]()
     for worker in range(workers):
         size = (len(graph) - len(place)) // (workers - worker)
-        # From a single node, so that the part is connected where the graph permits.
+        # Start at one node of the frontier only, so that the part is connected where the graph permits.
         start = next((name for name in frontier if name not in place), None)
         outside, frontier = frontier, deque([] if start is None else [start])
         while size:

@@ -59,7 +59,7 @@ class JointRounds(RoundClock):
         return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
-        """Apply the other workers' least `wanted` time (s): take back, join or schedule a round."""
+        """Take back, join or schedule a round; ``elsewhere`` is the other workers' least `wanted` time (s)."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
         if self._is_trial and elsewhere > -math.inf:

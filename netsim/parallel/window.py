@@ -24,8 +24,8 @@ class WindowSelector(VirtualSelector):
     window : Part or None
         The part to ask; None before and after the run.
     set_at : float or None
-        The time (s) at which timers count as set; None: the present. Timers that are due at the same time run in the
-        order in which they were set; a timer for another worker's frame counts as set when the frame was sent.
+        The time (s) at which timers count as set, or None for the present. Timers that are due at the same time run in
+        the order in which they were set; a timer for another worker's frame counts as set when the frame was sent.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class WindowSelector(VirtualSelector):
         return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
-        """Advance to ``time`` (s), that of the other workers, and call the onlookers that are due before."""
+        """Advance to the other workers' ``time`` (s), after calling the onlookers that are due before it."""
         while self._look_before(time):
             pass
         self._now = max(time, self._now)

@@ -1,4 +1,4 @@
-"""The work of a worker: run a part of a network, and send rows, states and counts to the caller of the run."""
+"""Run one worker's part of a network, and send its rows, states and counts to the caller of the run."""
 
 import pickle
 import traceback
