@@ -105,7 +105,10 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 
 
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
-    """Return the deadlock error; ``waits`` says what agents wait for, ``beyond`` if a timer is later than `LATEST`."""
+    """Return the deadlock error.
+
+    ``waits`` says what the first few agents wait for, ``beyond`` whether a timer is later than `LATEST`.
+    """
     late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
     return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")
 

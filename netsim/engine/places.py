@@ -61,7 +61,7 @@ class Places:
         Raises
         ------
         BadInput
-            If a node that is not its neighbour would hear the node there, or be heard by it.
+            If the node would, at that place, hear a node that is not its neighbour, or be heard by it.
         """
         here, self.now[node] = self.now[node], place
         powers = self._deployment.powers_of(node, self.now)

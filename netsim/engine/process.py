@@ -179,7 +179,7 @@ def warned() -> Iterator[None]:
 
     Other threads, such as Dask's, may draw from the global generators, too. Agents run in the calling thread: if only
     other threads called a drawing function, there is no warning. If no call was seen but a generator has changed, the
-    function was imported before the run, or holds the generator itself; then agents are the likely cause.
+    drawing function was imported before the run, or called on the generator object; agents are then the likely cause.
     """
     thread = threading.get_ident()
     _count(1)

@@ -32,7 +32,7 @@ _STOPS = (KeyboardInterrupt, SystemExit)
 class _Member:
     """An agent of a batch, with its rounds.
 
-    ``over`` yields 0 at the end of its rounds, or the number of the round from which on its own task continues.
+    ``over`` yields 0 at the end of its rounds, or the number of the round from which its own task takes over.
     """
 
     __slots__ = ("agent", "context", "over", "rounds", "variables")

@@ -71,7 +71,8 @@ cdef class Event:
     # event is dropped. −1: the event is never dropped.
     cdef int64_t flushed
     # The arguments, of which each kind of event uses some: the frame; the turn at which the fragment was sent (for
-    # ASSESSED, the number of busy assessments) and its index; the signals that end; the node that awaits an acknowledgement.
+    # ASSESSED, the number of busy assessments) and its index; the signals that end; the node that awaits an
+    # acknowledgement.
     cdef PendingFrame pending
     cdef int64_t turn, index
     cdef list signals
@@ -88,7 +89,7 @@ cdef class EventQueue:
 
     cdef object loop, clock, context, timer
     cdef double timer_at
-    # A binary heap in the order of `before`: `heapq` would compare events in Python.
+    # A binary heap in the order of `before`.
     cdef list events
     cdef int64_t count
     cdef readonly int64_t done

@@ -15,7 +15,7 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# Above this K-factor fading is below 0.01 dB. The least power stands for a complete fade, −200 dB.
+# With a K-factor above _MOST_K, fading is below 0.01 dB. _LEAST_POWER, −200 dB, stands for a complete fade.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
 # Replaces a draw of 0 before its logarithm is taken: half the step 2^−53 of draws.
 _LEAST_DRAW = 2.0**-54

@@ -122,7 +122,7 @@ class Medium:
         self.events.catch_up(now)
         weakest = self.radio.weakest_dbm
         for (sender, receiver), level in powers.items():
-            # Moving a node sets many powers, and formatting the name for a check is slow: check what fails this test.
+            # Moving a node sets many powers, and `check.number` is slow, because its name must be formatted: avoid it.
             if type(level) is not float or not level <= MOST_DBM:
                 level = check.number(f"powers[{sender!r}, {receiver!r}]", level, high=MOST_DBM)
             mac, other = self._macs.get(sender), self._macs.get(receiver)

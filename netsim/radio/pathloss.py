@@ -208,7 +208,7 @@ class LogDistance:
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
     def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
-        """Return the powers, in both directions, of pairs with at least ``level`` dBm in one, in node order."""
+        """Return the powers, both ways, of pairs with at least ``level`` dBm one way, in the order of the nodes."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
         names, at = list(places), list(places.values())

@@ -154,10 +154,10 @@ class Phy:
     transmit_dbm : float
         The transmit power to which ``Radio.powers`` refer; without powers, each node is received 60 dB below it.
     fading : object, optional
-        With ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
+        An object with a method ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
     noise : object, optional
-        With ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when a frame begins and
-        when a channel assessment ends; there it adds to the other powers.
+        An object with a method ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when
+        a frame begins and when a channel assessment ends; in an assessment it adds to the other powers.
 
     Raises
     ------

@@ -21,7 +21,7 @@ class Powers(Mapping[tuple[Any, Any], float]):
     names : sequence
         The nodes.
     senders, receivers : int array, shape (pairs,)
-        Their numbers among ``names``, in order of senders, then of receivers.
+        Each pair's nodes, as their numbers among ``names``; pairs are in order of senders, then of receivers.
     dbm : array, shape (pairs,)
         Each pair's power.
     """

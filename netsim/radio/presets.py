@@ -198,8 +198,8 @@ def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Pr
     """Return a bent-pipe satellite link: from ground to ground over a GEO, or over a LEO at 600 km.
 
     The one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link included:
-    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform between that and the least, which is
-    twice the height at the speed of light.
+    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform from the least possible, twice the
+    height at the speed of light, to this value.
     """
     check.one_of("orbit", orbit, ("geo", "leo"))
     delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)
