@@ -1,4 +1,4 @@
-"""Building a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
+"""Build a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
@@ -200,7 +200,7 @@ def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
 
 
 def _placed(context: Context, number: int, run: "Runtime") -> Context:
-    """Set a context's agent number, senders, and neighbours without a link back; return the context."""
+    """Set a context's agent number, the senders to it, and its neighbours without a link back; return the context."""
     graph = run.settings.graph
     context.number, context.captions = number, run.ledger.captions
     context.reliability = run.settings.link.reliability_model
@@ -217,7 +217,7 @@ def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
 
 
 def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
-    """Build the inboxes of the agents wired here; return the inbox, or its remote endpoint, of each neighbour."""
+    """Build the inboxes of this process's agents; return the inbox, or its remote endpoint, of each neighbour."""
     shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
     if node is None:
         run.inboxes = {name: Inbox(own.get(name, shared), limit) for name in names}

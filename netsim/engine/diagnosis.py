@@ -69,7 +69,7 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 def when(context: Context) -> str:
     """Return a text with an agent's current round, or with the time (s) outside rounds."""
     now = context.shared.loop.now()
-    # An exception leaves the round before it gets here, so a round left at this instant counts.
+    # When an exception gets here, it has already left its round, so a round left at this instant counts as current.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 
@@ -92,7 +92,7 @@ def failure(what: str, error: BaseException) -> NetsimError:
 
 
 def is_shutdown_error(error: BaseException) -> bool:
-    """Return whether an agent raised only because it was cancelled, or sent after the end."""
+    """Return whether an agent raised this error only because it was cancelled or sent a message after the run's end."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_shutdown_error, error.exceptions))
     return isinstance(error, RunOver | asyncio.CancelledError)
@@ -105,13 +105,16 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 
 
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
-    """Return the deadlock error from texts of what agents wait for; ``beyond``: a timer is later than `LATEST`."""
+    """Return the deadlock error.
+
+    ``waits`` says what the first few agents wait for, ``beyond`` whether a timer is later than `LATEST`.
+    """
     late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
     return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
-    """Return a text of what the first few agents wait for."""
+    """Return a text that says what the first few of the unfinished agents wait for."""
     return _listed(_waits(unfinished, contexts), len(unfinished))
 
 
@@ -126,7 +129,7 @@ def _listed(waits: Sequence[str], unfinished: int) -> str:
 
 
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
-    """Return the error for an agent whose task, or whose callbacks if there is none, never let time advance."""
+    """Return the error for an agent whose task (or callbacks, if ``task`` is None) never lets time advance."""
     does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
     now = context.shared.loop.now()
     why = f"after {passes:,} passes of the event loop time has not moved"

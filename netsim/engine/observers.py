@@ -54,8 +54,8 @@ class Sampler:
     time : float
         The time (s) at which the next row is due.
     until : float
-        The end (s) of that instant. Sums of pauses are rounded, so the instant is as wide as a round's boundary: an
-        event one rounding error after a row's time counts as at that time.
+        The end (s) of the instant at ``time``. Sums of pauses are rounded, so the instant is as wide as a round's
+        boundary: an event one rounding error after a row's time counts as at that time.
     """
 
     def __init__(
@@ -99,7 +99,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # Move a time within rounding of a round's end to that end; another time's instant ends before the round does.
+        # A time that differs from a round's end only by rounding becomes that end. The instant of any other time before
+        # the round's end is over before the round is.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -117,10 +118,10 @@ class Sampler:
 
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
-# Limits of the pause between two looks, in real seconds, which is otherwise _SHARE times as long as the last look. At
-# most _LONGEST, because a look takes longer the more has happened since the last one.
+# The pause between two looks is _SHARE times as long as the last look took, but at least _PAUSE and at most _LONGEST
+# (real seconds): after a longer pause, in which more happens, the next look would take longer, too.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
-# Real seconds without a row after which the viewer looks all the same.
+# If no row is written, the viewer looks this many real seconds after the end of the pause.
 _WITHOUT_ROWS = 1.0
 
 
@@ -169,7 +170,7 @@ class View:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Look, unless the pause since the last look goes on; arrivals are counted, because a row was just written."""
+        """Look, unless the pause after the last look goes on; writing the row has already counted the arrivals."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -185,11 +186,11 @@ class View:
 
     @property
     def until(self) -> float:
-        """The current time (s) if no row was written for long; else infinity, because `row_written` looks."""
+        """The current time (s) if no row was written for too long; else infinity, because `row_written` looks."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
-        """Look now, before the pause is over."""
+        """Look now, even if the pause is not over."""
         self._due = 0.0
         self.row_written()
 
@@ -234,7 +235,7 @@ class Watcher:
         self._agents: Mapping[Hashable, Agent] = {}
         # Agents whose code may have run at this instant, in the order in which it was called.
         self._called: dict[Hashable, None] = {}
-        # Before the first row a watched attribute may be missing, because agents set it once they run.
+        # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
         self._early = True
         # Whether the next look checks that each attribute exists on some agent.
         self._checks = False
@@ -314,7 +315,7 @@ Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
 class Inspection:
     """Calls an inspection at the end of each instant and of the run, and ends the run when the inspection returns True.
 
-    It is called at every instant, because tracking which agents were called would cost more than most inspections.
+    The inspection is called at every instant: tracking which agents were called would cost more than most inspections.
 
     Parameters
     ----------
@@ -325,7 +326,7 @@ class Inspection:
     end : callable
         Called to end the run.
     fail : callable
-        Called with that error.
+        Called with the error, if the inspection raises one.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Minus infinity, to look before time advances, once at each instant; else infinity."""
+        """Minus infinity, to look before time advances; infinity if this instant was inspected or the run is to end."""
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time

@@ -15,7 +15,7 @@ __all__ = ["Path", "Place", "Places"]
 
 Place = tuple[float, ...]
 Path = list[tuple[float, Place]]
-"""Way-points (time in s, place) joined by straight lines; of two at one time, the place that the node left is first."""
+"""Way-points (time in s, place) joined by straight lines; at a jump, two have one time, and the place left is first."""
 
 
 class Places:
@@ -37,7 +37,8 @@ class Places:
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # By node that has set out, whether its last way-point lies on its way, so that the next one replaces it.
+        # For each node under way: whether its last way-point was added since it set out. If so, the next way-point
+        # replaces it, because the way is straight.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:
@@ -60,7 +61,7 @@ class Places:
         Raises
         ------
         BadInput
-            If the node would hear there, or be heard by, a node that is not its neighbour.
+            If the node would, at that place, hear a node that is not its neighbour, or be heard by it.
         """
         here, self.now[node] = self.now[node], place
         powers = self._deployment.powers_of(node, self.now)

@@ -31,8 +31,9 @@ _THRESHOLD = 50_000
 # New objects per agent before a collection: more than the wiring creates, and more than a round keeps alive.
 _OBJECTS_PER_AGENT = 50
 
-# New objects, in and between runs, before a full collection; or the number of the process's objects, if that is more.
-# Collecting at a quarter of that number took a fifth of the time of many small runs in a notebook.
+# A run begins with a full collection if more new objects than this were created since the last one (in runs and between
+# them), and more than the process then had. At a quarter of the latter number, collections took a fifth of the time of
+# many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -49,7 +50,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            # A program that froze objects itself keeps them frozen.
+            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze those, too.
             _freezes = not gc.get_freeze_count()
             if _new:
                 _count_new()
@@ -78,7 +79,7 @@ def _count_new() -> None:
 
 
 def _collect_now_and_then() -> None:
-    """Collect the garbage of former runs: freezing resets the collector's counts, so it never would by itself."""
+    """Collect the garbage of former runs: freezing resets the collector's counts, so it never starts by itself."""
     global _new, _most_new
     if _new > _most_new and _freezes and gc.isenabled():
         gc.collect()
@@ -92,7 +93,7 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """Thread numbers of BLAS libraries before the first run, and those that runs request; of a process or a thread."""
+    """Numbers of threads of a process's or a thread's BLAS libraries: before the first run, and requested by runs."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
@@ -172,7 +173,7 @@ _running = 0
 """Number of runs under way in this process; above 0, `time.sleep` is replaced by a function that warns."""
 
 _draws: dict[int, int] = {}
-"""By thread, calls of the functions that draw from the global generators while a run is under way."""
+"""By thread, the number of calls of functions that draw from the global generators, while a run is under way."""
 
 
 @contextmanager
@@ -181,7 +182,7 @@ def warned() -> Iterator[None]:
 
     Other threads, such as Dask's, may draw from the global generators, too. Agents run in the calling thread: if only
     other threads called a drawing function, there is no warning. If no call was seen but a generator has changed, the
-    function was imported before the run, or holds the generator itself; then agents are the likely cause.
+    drawing function was imported before the run, or called on the generator object; agents are then the likely cause.
     """
     thread = threading.get_ident()
     _count(1)
@@ -197,7 +198,7 @@ def warned() -> Iterator[None]:
             "random numbers were drawn from the global generator of random or numpy.random during the run: draw from "
             "self.rng, so that the same seed is the same run, whatever else draws",
             RuntimeWarning,
-            stacklevel=9,  # the line that runs the network
+            stacklevel=9,  # so that the warning names the line that runs the network
         )
 
 

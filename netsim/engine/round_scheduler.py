@@ -1,7 +1,8 @@
-"""Taking agents through their rounds at once: one callback as a round opens, one as it closes, whatever their number.
+"""Run the rounds of many agents in a batch: one callback as a round opens, one as it closes, for all of them.
 
-The main task of such an agent only begins, and then waits for the end of its rounds. What its `say` and `hear` would
-do happens here, in a copy of its context. An agent that gets methods of its own goes on in its task.
+The main task of such an agent only calls `begin`, and then waits for the end of the agent's rounds. The callbacks do
+what its `say` and `hear` would do; they call the agent's methods in a copy of its task's context. An agent whose class
+or methods are replaced during the run continues in its own task.
 """
 
 import asyncio
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["RoundScheduler", "scheduled"]
 
 ENABLED = True
-"""Whether agents are taken at once at all; tests compare a run with one in which each wakes for its rounds."""
+"""Whether agents run in batches at all; tests disable it to compare with runs in which each agent has its own task."""
 
 _STOPS = (KeyboardInterrupt, SystemExit)
-"""What leaves the event loop at once; a task passes on what else its code raises."""
+"""Exceptions that leave the event loop at once; any other exception ends the task of the agent that raised it."""
 
 
 class _Member:
-    """An agent with its rounds.
+    """An agent of a batch, with its rounds.
 
-    ``over`` yields 0 at the end of its rounds, or the number of the round with which it goes on in its task.
+    ``over`` yields 0 at the end of its rounds, or the number of the round from which its own task takes over.
     """
 
     __slots__ = ("agent", "context", "over", "rounds", "variables")
@@ -43,7 +44,7 @@ class _Member:
 
 
 class RoundScheduler:
-    """Takes a batch of agents through their rounds; among all that wait for these it has the place of a single task.
+    """Runs the rounds of a batch of agents; in the order in which waiting tasks wake, the batch counts as one task.
 
     Parameters
     ----------
@@ -54,15 +55,15 @@ class RoundScheduler:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._rounds = shared.rounds
-        # In their order; a dictionary, because many may leave at once.
+        # The agents of the batch, in order. A dictionary, because removing many of them from a list would be slow.
         self._members: dict[_Member, None] = {}
-        # The batch of the members, and these in order; None after a change of the members.
+        # The batch object and the list of members for which it was made; None once the members have changed.
         self._batch: tuple[BatchRounds, list[_Member]] | None = None
-        # The callbacks belong to no agent.
+        # The context of the callbacks, because they belong to no agent.
         self._variables = copy_context()
 
     async def run(self, agent: RoundAgent) -> None:
-        """Do what `RoundAgent.run` does: the coroutine of an agent's main task."""
+        """Do what `RoundAgent.run` does, as the coroutine of an agent's main task."""
         agent.begin()
         rounds = agent.rounds(agent.count)
         if not rounds.goes_on():
@@ -104,7 +105,7 @@ class RoundScheduler:
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
         if self._shared.over:
-            # The run has ended since, and cancels the agents.
+            # The run ended between the opening and this callback; its end cancels the agents.
             return
         number = opening.result()
         for member in self._members:
@@ -119,7 +120,7 @@ class RoundScheduler:
         batch, members = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
-                # It collects this round itself.
+                # The agent collects the frames of this round itself, in `run`.
                 members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:
@@ -144,7 +145,7 @@ class RoundScheduler:
             self._wait_for_opening()
 
     def _do(self, work: Callable[..., None], members: list[_Member], *arguments: Any) -> None:
-        """Let a batch do its work; an error of it as a whole is that of its first agent."""
+        """Call a method of the batch; an error that belongs to no single agent counts as the first agent's."""
 
         def failed(place: int, error: BaseException) -> None:
             self._failed(members[place], error)
@@ -182,7 +183,7 @@ def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
 
 
 def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return, by name, what makes the coroutine of each agent that is in a batch; the others wake for their rounds."""
+    """Return, by agent name, the functions that create the main coroutines of agents in batches; others are absent."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.speed < math.inf
@@ -190,7 +191,7 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     if not ENABLED or observed or timed or special or settings.faults or settings.compute is not None:
         return {}
     found: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
-    # Agents of one class, one right after the other: a batch has its turn after those before it.
+    # Only consecutive agents of one class form a batch, so that all agents act in the same order as without batches.
     alike = groupby(run.result.agents.items(), lambda item: (type(item[1]), has_own_method(item[1])))
     for (kind, has_own), items in alike:
         members = dict(items)

@@ -87,7 +87,7 @@ class Runtime:
     contexts: dict[Hashable, Context]
     name_keys: Keys
     medium: Medium | None
-    # Also set when the run starts: the agents' tasks, the faults and the observers.
+    # Also set when the run starts, by `_build`: the agents' tasks, the faults and the observers.
     ended: asyncio.Future[None]
     tasks: AgentTasks
     injector: FaultInjector
@@ -197,7 +197,7 @@ class Runtime:
         self.interrupted = True
         if not self.built:
             return
-        with suppress(RuntimeError):  # the loop is closed: the run is over
+        with suppress(RuntimeError):  # raised if the loop is closed, because the run is over
             self.loop.call_soon_threadsafe(self.ended.cancel)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -237,7 +237,7 @@ class Runtime:
         self.injector.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent must not call ``what``, because the processes of other agents would not know."""
+        """Raise BadInput if an agent calls ``what`` in a run over several workers: the others would not know of it."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 
@@ -379,12 +379,12 @@ class Runtime:
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
-        # The metadata get the list itself, which grows during the run.
+        # The metadata hold the list itself, not a copy, so that they also have the faults of the rest of the run.
         faults = self.injector.record.spans
         return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 if none has, or if rounds are longer than their period."""
+        """Return the number of the last round that opened; 0 if none has, or if compute times lengthen rounds."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
@@ -465,7 +465,7 @@ class Runtime:
         """After sampling a few iterations, fail the run with an error naming the agent that ran most often."""
         self.count_ready_agents()
         self.iterations_sampled += 1
-        # The agent may belong to another run on this loop, so wait longer to let that run fail first.
+        # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.
         if self.iterations_sampled < (_LIVELOCK_SAMPLES if self.ready_counts else 2 * _LIVELOCK_SAMPLES):
             return
         passes = self.loop.clock.passes
@@ -525,7 +525,7 @@ class Runtime:
                 inbox.settle(until)
 
     def round_ended(self, number: int) -> None:
-        """Write the round's row, unless rows are samples."""
+        """Write the round's row; if rows are sampled, only a sample that is due as the round closes."""
         if self.shared.over:
             # The run is over, but an agent still iterates over rounds while it cleans up.
             return

@@ -36,7 +36,7 @@ class AgentTasks:
     contexts : mapping
         The agents' contexts by their names.
     keys : uint64 array, shape (agents,)
-        The keys of the names of all agents, also of those of other processes.
+        The keys of the names of all agents, including the agents of other processes.
     fail : callable
         Called with the error when an agent fails.
     finish : callable
@@ -55,7 +55,7 @@ class AgentTasks:
     closed : bool
         Whether background tasks are cancelled as soon as agents create them.
     is_part : bool
-        Whether the run may go on when these agents have ended, because other workers run others.
+        Whether the run may go on when these agents have ended, because other workers run further agents.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class AgentTasks:
         return self.main_tasks[task] if task in self.main_tasks else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """End the run with an agent's error, unless it results from the end of the run or the agent's node failure."""
+        """End the run with an agent's error, unless the end of the run or a failure of its node caused it."""
         if not (self._is_shutting_down(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
@@ -319,7 +319,7 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
         _close_generators(loop, tasks)
         await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
     except asyncio.CancelledError:
-        # This task is cancelled, too: cancel all others without waiting for them.
+        # The task that stops the run is itself cancelled: cancel the remaining tasks without waiting for them.
         for main in tasks.main_tasks:
             main.cancel()
         _cancel_background(tasks)

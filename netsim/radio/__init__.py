@@ -1,4 +1,4 @@
-"""A shared radio medium: access to the channel, reception, and the energy of both.
+"""A shared radio medium: access to the channel, reception, and the energy that nodes spend.
 
 ``Network(graph, link, medium=netsim.Radio(...))``; docs/radio.md shows it.
 """

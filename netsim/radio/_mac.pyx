@@ -2,9 +2,9 @@
 # cython: embedsignature=False, always_allow_keywords=True
 """The compiled twin of a radio's events, signals and MAC layer.
 
-Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and documents
-it; both give equal events, draws, counts and energies. A law test compares them. Batteries, budgets and unusual link
-models stay in Python, and are called from here.
+Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and
+documents it; both give equal events, draws, counts and energies. A law test compares them. Batteries, budgets and the
+link models that `Mac.draw` does not compile stay in Python, and are called from here.
 """
 
 from collections import deque
@@ -61,16 +61,18 @@ cdef enum What:
 @cython.final
 @cython.freelist(256)
 cdef class Event:
-    """An event of a node at a time (s)."""
+    """An event of a node at ``time`` (s)."""
 
     cdef double time
     cdef int64_t order
     cdef What what
     cdef Mac mac
-    # The node's count of flushes: the event is dropped if the node was switched off since; −1: never dropped.
+    # The node's `flush_count` when the event was scheduled: if it has changed, the node was switched off since, and the
+    # event is dropped. −1: the event is never dropped.
     cdef int64_t flushed
-    # The arguments that this kind of event needs: a frame; its turn (ASSESSED: the number of busy assessments) and its
-    # fragment's index; the signals that end now; the node whose fragment is to be acknowledged.
+    # The arguments, of which each kind of event uses some: the frame; the turn at which the fragment was sent (for
+    # ASSESSED, the number of busy assessments) and its index; the signals that end; the node that awaits an
+    # acknowledgement.
     cdef PendingFrame pending
     cdef int64_t turn, index
     cdef list signals
@@ -87,7 +89,7 @@ cdef class EventQueue:
 
     cdef object loop, clock, context, timer
     cdef double timer_at
-    # A heap.
+    # A binary heap in the order of `before`.
     cdef list events
     cdef int64_t count
     cdef readonly int64_t done
@@ -219,13 +221,13 @@ cdef class Signal:
         return (<RadioLink>self.link).mac
 
     cpdef spoil(self, int cause):
-        """Record a drop reason, unless one of higher rank is known."""
+        """Record a drop reason, unless a known reason takes precedence."""
         if not self.cause or rank(cause) < rank(self.cause):
             self.cause = cause
 
 
 cdef int rank(int cause) noexcept:
-    """Return the rank of a drop reason: of several reasons the one with the lowest number counts."""
+    """Return the rank of a drop reason: of several reasons the one with the lowest rank counts."""
     if cause == RECEIVER_DOWN:
         return 0
     if cause == LINK_DOWN:
@@ -238,7 +240,7 @@ cdef int rank(int cause) noexcept:
 cdef class Receiver:
     """One node's receiver; see `netsim.radio.signals.Receiver`."""
 
-    # The number of signals, and the capacity of the array.
+    # An array of owned references to `Signal` objects; the number of signals in it, and its capacity.
     cdef PyObject** signals
     cdef int64_t count, room
     cdef double captures_above, carrier_start, earlier_until, carrier_end
@@ -308,15 +310,15 @@ cdef class Receiver:
         return 0
 
     def stop(self, double now):
-        """Stop sending now (s)."""
+        """Stop sending at ``now`` (s)."""
         self.sends_until = now
 
     def deafen(self, double now):
-        """Drop the signals that are arriving now (s), because the radio goes off."""
+        """Drop the signals that are arriving at ``now`` (s), because the radio goes off."""
         self.drop(now, RECEIVER_DOWN)
 
     cdef int hears(self, double now) except -1:
-        """Return whether a neighbour's signal is arriving now (s) that may still be received."""
+        """Return whether a neighbour's signal that may still be received is arriving at ``now`` (s)."""
         cdef Signal each
         cdef int64_t i
         for i in range(self.count):
@@ -326,7 +328,7 @@ cdef class Receiver:
         return False
 
     cdef list drop(self, double now, int cause):
-        """Drop the signals that are arriving now (s), for ``cause``, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), for ``cause``, and return them."""
         cdef Signal each
         cdef int64_t i
         cdef list missed = []
@@ -338,7 +340,7 @@ cdef class Receiver:
         return missed
 
     cdef list tune(self, int channel, double now):
-        """Change the channel now (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)
@@ -351,7 +353,7 @@ cdef class Receiver:
             self.carrier_end = end
 
     def senses_until(self, double end):
-        """Shorten the sensed carriers to ``end`` (s), because a carrier was cut short."""
+        """Set the end (s) of the sensed carriers, after one was cut short or the channel was changed."""
         self.carrier_end = end
         self.earlier_until = min(self.earlier_until, end)
 
@@ -410,7 +412,7 @@ cdef class SinrReceiver(Receiver):
         return self.locked is not None and self.locked.end > now
 
     cdef int see(self, double until) except -1:
-        """Process the starts of signals before a time (s), in order."""
+        """Process the signals that start before ``until`` (s), in order of their starts."""
         cdef Signal each, first
         cdef int64_t i
         while self.unseen:
@@ -460,7 +462,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef bint joins(self, Signal other, Signal signal) except -1:
-        """Return whether another signal adds to this one: an equal frame that began at the same time."""
+        """Return whether two signals add up: copies of one fragment that began within `Phy.concurrent_s`."""
         if signal.content is None or other.content != signal.content:
             return False
         return abs(other.start - signal.start) <= self.concurrent
@@ -530,7 +532,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     def stop(self, double now):
-        """Stop sending now (s)."""
+        """Stop sending at ``now`` (s)."""
         self.sends_until = self.deaf_until = now
 
     cdef list drop(self, double now, int cause):
@@ -541,7 +543,7 @@ cdef class SinrReceiver(Receiver):
         return Receiver.drop(self, now, cause)
 
     cdef list tune(self, int channel, double now):
-        """Change the channel now (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         return missed
@@ -579,7 +581,7 @@ cdef class SinrReceiver(Receiver):
         return False
 
     cdef double noise_at(self, double time) except? -1.0:
-        """Return the noise (mW) at a time (s) by the phy's noise model."""
+        """Return the noise (mW) at ``time`` (s) by the phy's noise model."""
         return self.noise(self.seed, self.key, time)
 
 
@@ -592,7 +594,7 @@ cdef bint outranks(Signal one, Signal other) noexcept:
 
 
 cdef double power_at(list signals, double moment, double width) noexcept:
-    """Return the total power (mW) at a moment (s), without signals that end within ``width`` (s) of it."""
+    """Return the total power (mW) at ``moment`` (s) of signals that end more than ``width`` (s) after it."""
     cdef Signal each
     cdef double total = 0.0
     for each in signals:
@@ -614,7 +616,7 @@ cdef class PendingFrame:
     cdef object outcome
     cdef double late_at, since, not_before, energy
     cdef list fragments
-    # By link index, whether the outcome is unknown, and the cause of the first failure; 0: none.
+    # By link index: whether the outcome is unknown; the cause of the first failure, 0: none.
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
@@ -633,7 +635,7 @@ cdef class PendingFrame:
         return 0
 
     cdef bytes content(self, mtu):
-        """Return the current fragment's part of the frame's bytes."""
+        """Return the bytes of the frame that the current fragment carries."""
         cdef bytes data = self.frame.whole()
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
@@ -645,8 +647,8 @@ cdef class PendingFrame:
 
 
 cdef struct Draws:
-    # One link's draws of losses and delays, equal to those of `netsim.transport.path.Path` with usual models. A width
-    # below 0 marks a fixed delay.
+    # One link's draws of losses and delays, equal to those of `netsim.transport.path.Path`, for the models that
+    # `Mac.draw` compiles. A width below 0 marks a fixed delay.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
@@ -658,21 +660,21 @@ cdef class RadioLink:
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # The key of the fading.
+    # The key that selects the fading of this link.
     cdef object key
 
 
 @cython.final
 cdef class NeighbourLink(RadioLink):
-    """A link to a neighbour, which may receive. A class apart saves memory: thousands of links may only interfere."""
+    """A link to a neighbour, which may receive. Links that only interfere, perhaps thousands, lack these fields."""
 
-    # A cache: the last power and noise floor without interference, and ln(1 − BER) there.
+    # A cache: power and noise floor of the last signal without interference, and ln(1 − BER) for them.
     cdef double clear_power, clear_floor, clear_success
-    # Draws of reception, for frames and for acknowledgements.
+    # For frames and for acknowledgements: the keys of the draws that decide reception, and the numbers drawn so far.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # Its arrival queue; the draws of frames' and acknowledgements' losses and delays or, with unusual models, a `Path`
-    # for each.
+    # The neighbour's arrival queue; for frames and for acknowledgements, the draws of losses and delays, or a `Path` if
+    # `Mac.draw` does not compile the models.
     cdef ArrivalQueue arrivals
     cdef Draws draws, ack_draws
     cdef object path, ack_path
@@ -712,7 +714,7 @@ cdef class Emission:
 # --- sleep and energy -------------------------------------------------------------------------------------------------
 
 cdef class FastSchedule:
-    """What `netsim.radio.energy.Schedule` computes for each frame; the rest is inherited from it."""
+    """The methods of `netsim.radio.energy.Schedule` that run for each frame; `CompiledSchedule` inherits the others."""
 
     cdef public double period, offset
     cdef double _awake, _shortest
@@ -728,7 +730,7 @@ cdef class FastSchedule:
         return min(1e-9 * self.period, max(1e-3 * self._shortest, 4 * ulp))
 
     cdef double number(self, double time) noexcept:
-        """Return the number of the period at a time (s)."""
+        """Return the number of the period in which ``time`` (s) lies."""
         return floor((time - self.offset + self.rounding(time)) / self.period)
 
     cpdef bint is_awake(self, double time) noexcept:
@@ -764,7 +766,7 @@ cdef class FastSchedule:
 
 
 class CompiledSchedule(FastSchedule, Schedule):
-    """A `Schedule` of which what is asked for each frame is compiled."""
+    """A `Schedule` whose methods that run for each frame are compiled."""
 
 
 @cython.final
@@ -775,12 +777,12 @@ cdef class Reception:
 
 
 cdef struct Spent:
-    # Seconds in each state, and joules of bits.
+    # Seconds in each state, and the joules of bits.
     double sent, received, listened, slept, bits
 
 
 cdef class FastMeter:
-    """What `netsim.radio.energy.Meter` computes for each frame heard; the rest is inherited from it."""
+    """The methods of `netsim.radio.energy.Meter` that run for each frame heard; `CompiledMeter` inherits the others."""
 
     cdef public double _bit_energy, _since, sends_until, _hears_until, _bit_watts, transmit_watts, _more_watts
     cdef public double _more_energy, committed, allowance, died_at, dies_at, last_frame
@@ -869,13 +871,13 @@ cdef class FastMeter:
 
 
 class CompiledMeter(FastMeter, Meter):
-    """A `Meter` of which what happens for each frame heard is compiled."""
+    """A `Meter` whose methods that run for each frame heard are compiled."""
 
 
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 ACCESS = ("aloha", "slotted_aloha", "csma")
-"""The channel access methods that this twin has."""
+"""The channel access methods that are compiled here, in the order of `Access`."""
 
 cdef enum Access:
     ALOHA
@@ -891,7 +893,7 @@ cdef class Mac:
     cdef readonly FastSchedule schedule
     cdef readonly FastMeter meter
     cdef readonly int64_t number
-    # The number of its first link.
+    # The number of the node's first link among all links of the network.
     cdef int64_t first
     cdef public set down
     cdef public dict subscribers
@@ -910,10 +912,10 @@ cdef class Mac:
     cdef list links, deaf, log
     # By node number, the link to each node that its transmissions reach or once reached; None until a power changes.
     cdef dict reached
-    # Whether there is a `Phy`, whether equal frames may add up, and the phy's fading.
+    # Whether there is a `Phy`, whether the powers of copies of one fragment may add up, and the phy's fading.
     cdef bint has_phy, concurs
     cdef object fading
-    # By name of a stream of draws, the keys of all links.
+    # For each stream of draws, by its name, the keys of the node's links.
     cdef dict keys
     # The settings of the radio and of the transmitter.
     cdef object radio, link, transmitter
@@ -922,13 +924,13 @@ cdef class Mac:
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
     cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, transmit_share, most_queued, most_queued_bits
-    # Draws of back-offs.
+    # The key of the draws of back-offs, and their number so far.
     cdef uint64_t stream
     cdef int64_t drawn
     # As in `netsim.radio.mac.Mac`.
     cdef object queue
     cdef int64_t queued_bits, turn, flush_count
-    # Whether a burst of jitter may delay the frames that arrive now.
+    # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
     cdef bint in_burst
     cdef double silent_until, heard_from
     cdef dict open
@@ -974,7 +976,7 @@ cdef class Mac:
         self.unit_backoff, self.cca, self.turnaround = radio.unit_backoff, radio.cca, radio.turnaround
         self.lifs, self.sifs, self.max_sifs_bits = radio.lifs, radio.sifs, radio.max_sifs_bits
         self.transmit_share = radio.transmit_share or 0.0
-        # 0: the time on the air is that of `Radio.seconds`.
+        # 0 if there is a model of airtime: `seconds` then calls `Radio.seconds`.
         self.rate = link.rate if radio.airtime is None else 0.0
         self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
         key = np.array([draws.name_key(name)], dtype=np.uint64)
@@ -982,7 +984,7 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that transmissions reach; ``index`` is the link's, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is that of the link to it, −1 if they only interfere there."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
@@ -1011,7 +1013,7 @@ cdef class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, int channel, double now):
-        """Change the channel after all frames in the queue, or now (s) if there are none."""
+        """Change the channel after all frames in the queue, or at ``now`` (s) if the queue is empty."""
         self.events.catch_up(now)
         self.channel = channel
         if self.queue:
@@ -1020,13 +1022,13 @@ cdef class Mac:
             self.tune_to(channel, now)
 
     cdef int tune_to(self, int channel, double now) except -1:
-        """Change the channel now (s); frames being received are lost."""
+        """Change the channel at ``now`` (s); frames being received are lost."""
         if channel != self.receiver.channel:
             self.miss(self.receiver.tune(channel, now), now)
         return 0
 
     def listen(self, bint on, double now):
-        """Switch the receiver on or off for the agent, now (s); off, frames being received are lost."""
+        """Switch the receiver on or off for the agent at ``now`` (s); off, it loses the frames being received."""
         self.events.catch_up(now)
         if self.listening and not on:
             self.miss(self.receiver.drop(now, ASLEEP), now)
@@ -1040,12 +1042,12 @@ cdef class Mac:
         return self.waits
 
     def hears(self, double now):
-        """Return whether a signal that may still be received is arriving now (s)."""
+        """Return whether a signal that may still be received is arriving at ``now`` (s)."""
         self.events.catch_up(now)
         return bool(self.receiver.hears(now))
 
     def senses(self, double now):
-        """Return whether a clear channel assessment that ends now (s) finds the channel busy."""
+        """Return whether a clear channel assessment that ends at ``now`` (s) finds the channel busy."""
         self.events.catch_up(now)
         return bool(self.receiver.is_busy(now - self.cca, now))
 
@@ -1071,7 +1073,7 @@ cdef class Mac:
         return link
 
     cdef int set_up(self, NeighbourLink link) except -1:
-        """Set where a neighbour's frames go, and the draws of the link."""
+        """Set the queue in which a link's frames arrive, and the link's draws."""
         cdef int index = link.index
         if self.has_phy:
             link.chance_key = self.keys["reception"][index]
@@ -1084,7 +1086,10 @@ cdef class Mac:
         return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
-        """Set up a link's draws and return None; with unusual models return a `Path` instead."""
+        """Set up a link's draws and return None, or return a `Path` if the link's models are not compiled.
+
+        Compiled are Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
+        """
         link = self.wiring.links[index]
         loss, latency = link.loss_model, link.latency_model
         is_uniform = type(latency) is Uniform
@@ -1177,12 +1182,12 @@ cdef class Mac:
         return event
 
     cdef int at(self, double time, Event event) except -1:
-        """Schedule an event of this node at a time (s); it is dropped if the node is switched off before."""
+        """Schedule an event of this node at ``time`` (s); it is dropped if the node is switched off before."""
         event.flushed = self.flush_count
         return self.events.at(time, event)
 
     cdef int run(self, Event event, double now) except -1:
-        """Process an event of this node now (s), unless it was dropped."""
+        """Process an event of this node at ``now`` (s), unless the event is to be dropped."""
         if event.flushed >= 0 and not (self.on and event.flushed == self.flush_count):
             return 0
         if event.what == ASSESSED:
@@ -1202,7 +1207,7 @@ cdef class Mac:
     # --- access -------------------------------------------------------------------------------------------------------
 
     cdef int contend(self, double at) except -1:
-        """Contend for the channel for the current fragment from a time (s) on."""
+        """Contend for the channel on behalf of the current fragment, from the time ``at`` (s) on."""
         cdef PendingFrame pending = self.queue[0]
         cdef double begin
         if self.waits_until_on():
@@ -1216,7 +1221,7 @@ cdef class Mac:
         return time if self.schedule is None else self.schedule.next_awake(time)
 
     cdef int64_t units(self, int64_t failures) except -1:
-        """Return a random back-off, in units, after this number of failed attempts."""
+        """Return a random back-off, in units, after ``failures`` failed attempts."""
         cdef int64_t most = 1
         most <<= min(self.min_be + failures, <int64_t>self.max_be)
         self.drawn += 1
@@ -1281,7 +1286,7 @@ cdef class Mac:
         return self.transmit(pending, now, now + seconds)
 
     def leave_unsent(self, double seconds):
-        """Subtract the last ``seconds`` of the current emission from the counts: they will not be sent."""
+        """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
         if self.emission.is_ack:
             self.ack_airtime_s -= seconds
             return
@@ -1294,7 +1299,7 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
-        # An acknowledgement may have begun within the tolerance of times.
+        # An emission that is not over is a later one: an acknowledgement that began within the tolerance of times.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self.is_present(pending):
@@ -1377,11 +1382,11 @@ cdef class Mac:
         return self.events.at(arrival, event)
 
     cdef double watts(self) except? -1.0:
-        """Return the power (W) that sending draws at the current transmit power."""
+        """Return the power (W) drawn while sending at the current transmit power."""
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return that link's signals by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals on it by arrival time (s)."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
         cdef double gain = self.gain if is_ack else pending.gain
@@ -1482,7 +1487,7 @@ cdef class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     cdef int arrive(self, Event event, double now) except -1:
-        """End a fragment, sent at a turn, at the neighbours that its signals reach now."""
+        """Decide the outcome of a fragment at the neighbours at which the event's signals end at ``now`` (s)."""
         cdef Signal signal
         cdef NeighbourLink link
         self.in_burst = self.bursts.matter

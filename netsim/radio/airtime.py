@@ -61,9 +61,9 @@ class Counts:
 
 
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]
-"""Start and end (s), numbers of sender, link (or −1), kind and message, fragment, how often sent before, bits; then the
-channel, the power (mW) at its receiver (0: unknown, or a broadcast), its part of the message's bytes, and whether it
-was sent to its end."""
+"""A fragment or acknowledgement: start and end (s), the numbers of its sender, link (−1: a broadcast), kind, message
+and fragment, how often it was sent before, its bits, the channel, the power (mW) at its receiver (0: unknown, or a
+broadcast), its part of the message's bytes, and whether it was sent to its end."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class AirtimeLog:
         return table
 
     def energy(self) -> "pd.DataFrame":
-        """Return a row for each node whose energy was kept.
+        """Return a row for each node whose energy was metered.
 
         Columns: agent, seconds in each state (transmit_s, receive_s, listen_s, sleep_s), used_j, left_j (infinite on
         mains), died_at_s (infinite if it survived). Then the seconds in each state of other parts (mcu_active_s), and
@@ -134,9 +134,9 @@ class AirtimeLog:
         return pd.DataFrame(rows, columns=columns)
 
     def records(self) -> "dict[str, NDArray[Any]]":
-        """Return the log as a trace keeps it: `ON_AIR` records in order of their starts, and the contents, end to end.
+        """Return the log as a trace keeps it: `ON_AIR` records in order of their starts, and the joined contents.
 
-        Empty if the log was not kept.
+        The result is empty if the log was not kept.
         """
         if self.log is None:
             return {}

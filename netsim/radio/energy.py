@@ -32,13 +32,14 @@ STATES = ("transmit", "receive", "listen", "sleep")
 
 Spent = tuple[float, float, float, float]
 
-# Radios of sensor nodes take milliwatts, those of laptops a watt or two; a larger number is probably in milliamperes.
+# Radios of sensor nodes take milliwatts, those of laptops a watt or two: a larger power was probably meant in
+# milliwatts, a larger current in milliamperes.
 _MANY_WATTS = 5.0
 _MANY_AMPERES = 1.0
 # Limit of transmit powers, ±200 dBm, far beyond any radio.
 _MOST_DBM = 200.0
 
-# Columns of `netsim.Run.energy`, whose names are not free for parts and states.
+# Columns of `netsim.Run.energy`, whose names must not be those of parts' states or of expenses.
 _COLUMNS = (*STATES, "bits", "used", "left", "died_at")
 
 # Sums of periods are rounded: a time this share of a period before its end counts as the next period's start. The
@@ -61,7 +62,7 @@ class Energy:
     Parameters
     ----------
     transmit, receive, listen, sleep : float
-        Power in each state, in watts; ``transmit`` at the node's usual transmit power.
+        Power in each state, in watts; ``transmit`` at the transmit power to which ``Radio.powers`` refer.
     transmit_at : mapping, optional
         {dBm: watts}: power drawn if an agent sets another transmit power (``self.radio.power_dbm``), interpolated
         linearly; a transmit power outside their range is refused. Default: always ``transmit``.
@@ -193,7 +194,7 @@ class Energy:
         )
 
     def sends_with(self, power_dbm: float) -> float:
-        """Return the power (W) that sending at a transmit power (dBm) draws.
+        """Return the power (W) drawn while sending at the transmit power ``power_dbm``.
 
         Raises
         ------
@@ -212,7 +213,7 @@ class Energy:
         return levels[below] + share * (levels[above] - levels[below])
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
-        """Return the energy (J) of sending a frame for ``seconds`` at the usual power, over ``distance`` metres."""
+        """Return the energy (J) of a frame sent for ``seconds`` at the power ``transmit`` over ``distance`` metres."""
         # Without an amplifier do not compute dⁿ, which may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
@@ -402,8 +403,8 @@ class Schedule:
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # Skip whole periods but the last one, else a radio that spends nothing asleep would be found empty only when it
-        # wakes.
+        # Skip whole periods except the last: a radio that spends nothing asleep must be found empty when a window ends,
+        # not when the radio next wakes.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -416,7 +417,7 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield, for two periods, the end of each state (s from the first one's beginning) and its power."""
+        """Yield, for two periods, the end of each state (s from the first period's start) and its power (W)."""
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
                 yield begins + start, asleep
@@ -480,15 +481,15 @@ class Meter:
         # The ends (s) of the frames that it sends and hears.
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
-        # The power (W) that sending draws at the current transmit power; the excess of the current frame's power over
-        # the usual one (W), and the energy of such excesses until the last change (J).
+        # The power (W) drawn while sending at the current transmit power; by how much the current frame's power exceeds
+        # ``energy.transmit`` (W), and the energy of such excesses until the last change (J).
         self.transmit_watts = energy.transmit
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
         # The time (s) at which the battery ran out; the time at which it will, once the watch has computed it.
         self.died_at = self.dies_at = math.inf
-        # An upper bound of the energy of all frames so far (J), because frames under way count in full; the bound above
-        # which the battery watch must plan again.
+        # An upper bound of the energy of all frames so far (J), because frames under way count in full. If it exceeds
+        # ``allowance`` (J), the battery watch must plan again.
         self.committed, self.allowance = 0.0, math.inf
         # The energy (J) of the last frame that was sent or given up.
         self.last_frame = 0.0
@@ -535,13 +536,13 @@ class Meter:
         return reception
 
     def hears_no_more(self, reception: Reception, now: float) -> None:
-        """End a frame being heard now (s), because its sender went off, or this node stopped receiving."""
+        """End the reception of a frame at ``now`` (s), because its sender went off or this node stopped receiving."""
         self._advance(now)
         reception.end = min(reception.end, now)
         self._hear_only(self._heard)
 
     def switch(self, on: bool, now: float) -> None:
-        """Switch the node on or off, now (s); a node that is off spends nothing."""
+        """Switch the node on or off at the time ``now`` (s); a node that is off spends nothing."""
         self._advance(now)
         self._on, self._listening = on, True
         self.sends_until, self._hears_until = min(self.sends_until, now), min(self._hears_until, now)
@@ -550,18 +551,18 @@ class Meter:
         self._reset_states()
 
     def listen(self, on: bool, now: float) -> None:
-        """Record that the agent switches the receiver on or off, now (s)."""
+        """Record that the agent switches the receiver on or off at the time ``now`` (s)."""
         self._advance(now)
         self._listening = on
 
     def enter(self, part: str, state: str, now: float) -> None:
-        """Put a part into another state, now (s)."""
+        """Put a part into another state at the time ``now`` (s)."""
         self._advance(now)
         self._states[part] = state
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def spend(self, what: str, joules: float, now: float) -> None:
-        """Count joules spent at once, now (s): at most the energy left in the battery."""
+        """Count joules spent at once at the time ``now`` (s), limited to the energy left in the battery."""
         joules = min(joules, self.left(now)) if self._on else 0.0
         self._at_once[what] = self._at_once.get(what, 0.0) + joules
 
@@ -614,7 +615,7 @@ class Meter:
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
-        """Return the time (s) at which ``energy`` (J) is spent if no frame begins from now on; infinite if never."""
+        """Return the time (s) at which ``energy`` (J) is spent if no frame begins after ``now``; infinite if never."""
         awake, asleep = self.energy.listen + self._part_watts, self.energy.sleep + self._part_watts
         if self._schedule is None or not self._listening:
             idle = awake if self._listening else asleep
@@ -628,7 +629,7 @@ class Meter:
 
     def empty_at(self, now: float) -> float:
         """Return the time (s) at which the battery is empty if no further frame begins; infinite if never."""
-        # Energy within the rounding tolerance counts as none.
+        # Energy left of at most ``spare``, the rounding tolerance, counts as none.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
         for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
@@ -648,7 +649,7 @@ class Meter:
         return time if left <= spare else self.idle_until(time, left)
 
     def _hear_only(self, heard: list[Reception]) -> None:
-        """Set the frames that are being heard."""
+        """Set the frames that are being heard, and the end of the last one."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
 

@@ -74,7 +74,8 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # `at` must not move the timer while events run, so the timer's time lies in the past until they have.
+        # While events run, `_timer` stays the timer that has fired: later events do not come before its time, so `at`
+        # sets no new timer for them.
         events, now = self._events, self._clock.now()
         try:
             while True:

@@ -15,7 +15,7 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# Above this K-factor fading is below 0.01 dB. The least power stands for a complete fade, −200 dB.
+# With a K-factor above _MOST_K, fading is below 0.01 dB. _LEAST_POWER, −200 dB, stands for a complete fade.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
 # Replaces a draw of 0 before its logarithm is taken: half the step 2^−53 of draws.
 _LEAST_DRAW = 2.0**-54
@@ -76,7 +76,7 @@ class PatternNoise:
     ``history`` samples wherever these stand in the trace. Here a state is a place in the trace. From each place the
     chain moves to a place drawn among those that have the same ``history`` samples before them, rounded to
     ``resolution``. The trace is a ring, so each pattern has a successor. The uniform distribution over places is
-    stationary, so each sample has exactly the trace's distribution, and so have up to ``history`` + 1 in a row.
+    stationary, so each sample has exactly the trace's distribution, and so do up to ``history`` + 1 in a row.
 
     Time is divided into stretches of ``restart`` seconds. Each stretch begins at a place drawn from (seed, node, number
     of the stretch), and its samples follow from draws with the same key. So the noise at any time costs at most
@@ -123,8 +123,8 @@ class PatternNoise:
         resolution = check.finite("resolution", resolution, above=0)
         self._steps = max(round(check.at_least("restart", restart, self._interval) / self._interval), 1)
         patterns = _patterns(np.round(samples / resolution), history)
-        # The places in the order of the patterns before them; for each place, where the pattern that ends there begins
-        # in that order, and how many places it has.
+        # ``order`` has the places sorted by the pattern before each. `_firsts` and `_counts` have, for each place,
+        # where the places that may follow it begin in ``order``, and how many they are.
         order = np.argsort(patterns, kind="stable")
         counts = np.bincount(patterns)
         firsts = np.cumsum(counts) - counts
@@ -154,7 +154,7 @@ class PatternNoise:
         return float(self._samples[place])
 
     def _walk(self, key: int, at: int, place: int, number: int) -> int:
-        """Walk from an earlier sample's place to the place of a sample, and return it."""
+        """Return the place of sample ``number``, reached step by step from ``place``, that of the sample ``at``."""
         if number - at <= _FEW:
             drawn = [draws.uniform(key, each) for each in range(at + 1, number + 1)]
         else:
@@ -169,7 +169,8 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
     """Return, for each place of a ring, an id of the ``length`` values before it; equal values have equal ids."""
     if not length:
         return np.zeros(len(values), dtype=np.int64)
-    # Ids of the values that begin at each place: of one value, then of twice as many per step, up to ``length``.
+    # ``found`` has, for each place, the id of the ``known`` values from there on; a step doubles ``known``, at most to
+    # ``length``.
     _, found = np.unique(values, return_inverse=True)
     known = 1
     while known < length:
@@ -206,7 +207,7 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     least = check.integer("least", least, low=1)
     good = values.astype(bool)
     mean = float(good.mean())
-    # Starts and lengths of runs. The last run is left out: the frame after it is unknown.
+    # Starts and lengths of runs of equal frames. The last run does not count as ended: the frame after it is unknown.
     starts = np.flatnonzero(np.diff(good, prepend=~good[:1]))
     lengths = np.diff(starts, append=len(good))
     distance = independent = 0.0

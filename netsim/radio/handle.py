@@ -31,7 +31,7 @@ class RadioHandle:
     """Switches, reads and tunes the radio of one agent.
 
     A node without a `netsim.radio.DutyCycle` has its radio on until its agent switches it off. When a node returns
-    after a crash, its radio is on, on channel 0 and with its usual power.
+    after a crash, its radio is on, on channel 0, with the transmit power to which ``Radio.powers`` refer.
     """
 
     # Slots make a misspelt assignment, radio.chanel = 1, an error.
@@ -41,7 +41,7 @@ class RadioHandle:
         self._mac, self._loop = mac, loop
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
-        # The number of calls of `listen` that keep a radio on which its agent has switched off.
+        # The number of running calls of `listen` that keep the radio on although the agent had switched it off.
         self._listens = 0
 
     @property
@@ -62,12 +62,12 @@ class RadioHandle:
 
     @property
     def transmit_left(self) -> float:
-        """The seconds until the frame that it is sending ends; 0 if it is not sending."""
+        """The seconds until the end of the frame that the radio is sending; 0 if it is not sending."""
         return max(0.0, self._mac.receiver.sends_until - self._loop.now())
 
     @property
     def channel(self) -> int:
-        """The channel, from 0, on which it sends and receives; frames on other channels neither arrive nor disturb.
+        """The channel, from 0, on which the radio works; frames on other channels neither arrive nor disturb.
 
         A message is sent on the channel that was set when the agent asked for it: the radio changes channel once all
         earlier messages are acknowledged, given up or off the air. A frame that it receives then ends as ``asleep``.
@@ -90,7 +90,7 @@ class RadioHandle:
 
     @property
     def power_dbm(self) -> float:
-        """The power (dBm) with which it sends.
+        """The power (dBm) with which the radio sends.
 
         ``Radio.powers`` refer to ``Phy.transmit_dbm``, without a phy to 0 dBm: each dB more or less here is a dB more
         or less at each receiver. A message is sent with the power that was set when the agent asked for it. With
@@ -111,7 +111,7 @@ class RadioHandle:
 
     @property
     def longest_sleep(self) -> float:
-        """The longest sleep of its duty cycle in seconds; 0 without a duty cycle."""
+        """The longest sleep of the radio's duty cycle in seconds; 0 without a duty cycle."""
         schedule = self._mac.schedule
         return 0.0 if schedule is None else schedule.longest_sleep
 
@@ -163,8 +163,8 @@ class RadioHandle:
     def busy(self) -> bool:
         """Return whether a clear channel assessment that ends now finds the channel busy.
 
-        It looks at the last ``Radio.cca`` seconds (128 us) and takes no time itself: sleep for that long first if the
-        radio was off.
+        The assessment covers the last ``Radio.cca`` seconds (128 us), and the call itself takes no time: if the radio
+        was off, sleep for that long first.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class RadioHandle:
         -------
         list of Frame, or Frame, or None
             Without ``until`` all frames that were read, in order. With it the frame that was found, or None; the
-            frames before it are read, too, and gone.
+            frames before it are read, too, and not returned.
 
         Notes
         -----

@@ -50,12 +50,12 @@ class Aloha:
         self._mac, self._radio, self._stream = mac, mac.medium.radio, stream
 
     def contend(self, at: float, retries: int) -> None:
-        """Contend for the channel from a time (s) on, then call `Mac.start` or `Mac.on_access_failed`."""
+        """Contend for the channel from the time ``at`` (s) on, then call `Mac.start` or `Mac.on_access_failed`."""
         back_off = self._units(retries - 1) * self._radio.unit_backoff if retries else 0.0
         self._mac.at(self._mac.awake_from(at + back_off), self._mac.start)
 
     def _units(self, failures: int) -> int:
-        """Return a random back-off, in units, after this number of failed attempts."""
+        """Return a random back-off, in units, after ``failures`` failed attempts."""
         self._mac.count_backoff()
         return math.floor(self._stream.uniform() * (1 << min(self._radio.min_be + failures, self._radio.max_be)))
 
@@ -126,9 +126,9 @@ class PendingFrame:
     number: int
     kind: int
     frame: Frame
-    # The index of the link to its receiver, which may acknowledge it; −1: it is a broadcast over all links.
+    # The index of the link to the receiver, which may acknowledge the frame; −1: a broadcast over all links.
     to: int
-    # The future that gets the frame's outcome.
+    # The future through which the agent awaits the frame's outcome; None if it does not.
     outcome: "asyncio.Future[Delivery] | None"
     # The time (s) from which on receivers may count it as late.
     late_at: float
@@ -154,13 +154,14 @@ class PendingFrame:
     attempts: int = 0
     backoffs: int = 0
     ended: int = 0
-    # The ratio of its transmit power to the usual one, and the power (W) that sending draws; fixed when it is queued.
+    # Fixed when the frame is queued: the ratio of its transmit power to that to which `Radio.powers` refer, and the
+    # power (W) that sending draws.
     gain: float = 1.0
     watts: float = 0.0
     # The channel to tune to after this frame; −1: none.
     then: int = -1
-    # By link index, the cause of the first fragment's failure; with acknowledgements, set only where a neighbour lost
-    # the fragments it had received.
+    # By link index, why the first of the failed fragments failed; with acknowledgements, set only where a neighbour
+    # lost the fragments it had received.
     failed: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -174,7 +175,7 @@ class PendingFrame:
         return self.index == len(self.fragments) - 1
 
     def content(self, mtu: int | None) -> bytes:
-        """Return the current fragment's part of the frame's bytes."""
+        """Return the bytes of the frame that the current fragment carries."""
         data = self.frame.data
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
@@ -187,7 +188,7 @@ class PendingFrame:
 
 @dataclass(slots=True, eq=False)
 class RadioLink:
-    """A node that a sender's transmissions reach, with its power (mW) and delay (s) there.
+    """A node that a sender's transmissions reach, and their power (mW) and delay (s) there.
 
     ``index`` is the sender's link index, −1 if the transmissions only interfere there; ``key`` selects the fading.
     """
@@ -226,7 +227,7 @@ class Mac:
         self._phy = phy = self._radio.phy
         if phy is not None:
             self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key)
-        # Draws of reception by link index, for frames and for acknowledgements.
+        # By link index, the streams of draws that decide the reception of frames and of acknowledgements.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
         # The ratio of its transmit power to that assumed by `Radio.powers`; whether its agent has switched the receiver
@@ -238,23 +239,24 @@ class Mac:
         self._tells_power = phy is not None or self._radio.powers is not None
         self._waits = False
         self.counts = Counts()
-        # The minimum power (mW), without fading, at which a neighbour's signal costs reception: a neighbour may have
-        # moved away.
+        # The minimum power (mW), without fading, at which hearing a neighbour's signal costs energy. A neighbour may be
+        # weaker, because it has moved away.
         self._heard_from = 10.0 ** (self._radio.weakest_dbm / 10.0)
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # Set by the outbox: indices of cut links (the radio cannot detect a cut), inboxes that watch arrivals, links
-        # with faults that change single frames.
+        # Shared with the outbox, which changes them: indices of cut links (the radio cannot detect a cut), inboxes that
+        # watch arrivals, links with faults that change single frames.
         self.down: set[int] = set()
         self.subscribers: dict[int, Any] = {}
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
-        # The node's emission, as long as it lasts at least.
+        # The node's last emission, kept at least until its end.
         self.emission: Emission | None = None
-        # The nodes its transmissions reach, neighbours on links that lose everything, receivers that sense its carrier,
-        # link index by neighbour number, and distances (m) to neighbours if energy depends on them.
+        # The nodes that its transmissions reach; by number, those that they reach or once reached; neighbours on links
+        # that lose everything; receivers that sense its carrier; link index by neighbour number; distances (m) to
+        # neighbours, if energy depends on them.
         self.links: list[RadioLink] = []
         self._reached: dict[int, RadioLink] = {}
         self.deaf: list[RadioLink] = []
@@ -285,7 +287,7 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that transmissions reach; ``index`` is the link's, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is that of the link to it, −1 if they only interfere there."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
@@ -316,7 +318,7 @@ class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, channel: int, now: float) -> None:
-        """Change the channel after all frames in the queue, or now (s) if there are none."""
+        """Change the channel after all frames in the queue, or at ``now`` (s) if the queue is empty."""
         self.medium.events.catch_up(now)
         self.channel = channel
         if self._queue:
@@ -325,12 +327,12 @@ class Mac:
             self._tune(channel, now)
 
     def _tune(self, channel: int, now: float) -> None:
-        """Change the channel now (s); frames being received are lost."""
+        """Change the channel at ``now`` (s); frames being received are lost."""
         if channel != self.receiver.channel:
             self._miss(self.receiver.tune(channel, now), now)
 
     def listen(self, on: bool, now: float) -> None:
-        """Switch the receiver on or off for the agent, now (s); off, frames being received are lost."""
+        """Switch the receiver on or off for the agent at ``now`` (s); off, it loses the frames being received."""
         self.medium.events.catch_up(now)
         if self.listening and not on:
             self._miss(self.receiver.deafen(now, ASLEEP), now)
@@ -345,12 +347,12 @@ class Mac:
         return self._waits
 
     def hears(self, now: float) -> bool:
-        """Return whether a signal that may still be received is arriving now (s)."""
+        """Return whether a signal that may still be received is arriving at ``now`` (s)."""
         self.medium.events.catch_up(now)
         return self.receiver.hears(now)
 
     def senses(self, now: float) -> bool:
-        """Return whether a clear channel assessment that ends now (s) finds the channel busy."""
+        """Return whether a clear channel assessment that ends at ``now`` (s) finds the channel busy."""
         self.medium.events.catch_up(now)
         return self.receiver.is_busy(now - self._radio.cca, now)
 
@@ -428,7 +430,7 @@ class Mac:
     # --- access -------------------------------------------------------------------------------------------------------
 
     def _contend(self, at: float) -> None:
-        """Contend for the channel for the current fragment from a time (s) on."""
+        """Contend for the channel on behalf of the current fragment, from the time ``at`` (s) on."""
         if self.waits_until_on():
             return
         pending, begin = self._queue[0], self.awake_from(max(at, self._silent_until))
@@ -437,7 +439,7 @@ class Mac:
         self._access.contend(begin, pending.retries)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Schedule a callback at a time (s); it is dropped if the node is switched off before."""
+        """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before."""
         self.medium.events.at(time, partial(self._call, call, self._flush_count))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
@@ -453,7 +455,7 @@ class Mac:
         self._queue[0].backoffs += 1
 
     def is_busy(self, since: float, now: float) -> bool:
-        """Return whether the node sensed a carrier between ``since`` and ``now`` (s), and count it if so."""
+        """Return whether the node finds the channel busy from ``since`` to ``now`` (s), and count it if so."""
         busy = self.receiver.is_busy(since, now)
         self.counts.busy += busy
         return busy
@@ -471,7 +473,7 @@ class Mac:
         if self.is_battery_empty(now) or self.waits_until_on():
             return
         if self.receiver.sends_until > now + time_tolerance(now):
-            # The node is still sending an acknowledgement.
+            # The node is still sending an acknowledgement: contend again from its end on.
             self._access.contend(self.receiver.sends_until, pending.retries)
             return
         counts, seconds = self.counts, self._radio.seconds(pending.bits, self.link)
@@ -488,7 +490,7 @@ class Mac:
         self._transmit(pending, now, end)
 
     def leave_unsent(self, seconds: float) -> None:
-        """Subtract the last ``seconds`` of the current emission from the counts: they will not be sent."""
+        """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
         assert self.emission is not None
         if self.emission.is_ack:
             self.counts.ack_airtime_s -= seconds
@@ -503,8 +505,8 @@ class Mac:
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
-        # What is over has no use, and at most a signal at each other node. An acknowledgement may have begun within the
-        # tolerance of times.
+        # Free an emission that is over, because it may hold a signal for every other node. An emission that is not over
+        # is a later one: an acknowledgement that began within the tolerance of times.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self._is_present(pending):
@@ -570,8 +572,8 @@ class Mac:
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
         """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
-        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting. Its agent
-        # may have tuned to another channel.
+        # Since the fragment arrived, this node may have begun to send, changed its channel or emptied its battery, and
+        # the sender may have stopped waiting.
         busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
         if busy or turn != sender.turn or self.is_battery_empty(now):
             return
@@ -586,7 +588,7 @@ class Mac:
     def _emit(
         self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
     ) -> dict[float, list[Signal]]:
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return that link's signals by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals on it by arrival time (s)."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
         gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)
@@ -627,7 +629,8 @@ class Mac:
                 signal = Signal(mac, index, now, end, 0.0, cause=LINK_DOWN if index in self.down else LOST)
                 if not mac.on or mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
-                # It causes no interference; it is registered because its receiver may be switched off before its end.
+                # This signal causes no interference. It is registered so that it is spoiled if its receiver is switched
+                # off before its end.
                 mac.receiver.hear(signal, now, width)
                 arrivals.setdefault(end, []).append(signal)
         for receiver in self.sensers:
@@ -636,13 +639,13 @@ class Mac:
         return arrivals
 
     def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return the content by which equal fragments are recognised on the air; None if they never add up."""
+        """Return a key that is equal for copies of one fragment, whose powers may add up; None if they never do."""
         if self._phy is None or not self._phy.concurrent_s or is_ack:
             return None
         return without_sender(pending.frame.data), pending.index
 
     def _gain(self, key: int, channel: int, time: float) -> float:
-        """Return the fading of a signal that begins at a time (s), as a ratio of powers."""
+        """Return the fading of a signal that begins at ``time`` (s), as a ratio of powers."""
         if self._phy is None or self._phy.fading is None:
             return 1.0
         return self._phy.gain(self.medium.seed, key_on(channel, key), time)
@@ -658,7 +661,7 @@ class Mac:
 
     @property
     def _watts(self) -> float:
-        """The power (W) that sending draws at the current transmit power."""
+        """The power (W) drawn while sending at the current transmit power."""
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     def _spend(self, now: float, end: float, bits: int, to: int, watts: float) -> float:
@@ -696,7 +699,7 @@ class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
-        """End a fragment, sent at ``turn``, at the neighbours that its signals reach now."""
+        """Decide the outcome of a fragment, sent at ``turn``, at neighbours where ``signals`` end at ``now`` (s)."""
         for signal in signals:
             cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.up else RECEIVER_DOWN
             self._arrived(pending, index, turn, signal, cause, now)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 COMPILED = compiled("radio._mac")
-"""The compiled twin of events, signals and MAC layer; None: not built, or disabled."""
+"""The compiled twin of events, signals and MAC layer; None if it is not built, or disabled."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
@@ -86,7 +86,7 @@ class Medium:
             by_edges = list(understand) if radio.phy is None else []
             sensers = by_edges if radio.sensing is None else _neighbours_of(radio.sensing, mac.name)
             mac.sensers = [by_name[name].receiver for name in sensers]
-            # Taken out, as there may be a million of them.
+            # `pop` frees the powers while links are built from them, because there may be a million of each.
             for name, power in disturbed.pop(mac.name, ()):
                 if name not in understand:
                     mac.reach(by_name[name], -1, power, 0.0)
@@ -114,7 +114,7 @@ class Medium:
         return found
 
     def set_powers(self, powers: Mapping[tuple[Hashable, Hashable], float], now: float) -> None:
-        """Set the received powers {(sender, receiver): dBm} of signals that begin from now (s) on.
+        """Set the received powers {(sender, receiver): dBm} of signals that begin at ``now`` (s) or later.
 
         With a `Phy`, a sender is heard from ``Radio.weakest_dbm`` on, and by its neighbours at any power. Without one,
         the powers only decide which frame is captured, if ``Radio.powers`` were given.
@@ -122,7 +122,7 @@ class Medium:
         self.events.catch_up(now)
         weakest = self.radio.weakest_dbm
         for (sender, receiver), level in powers.items():
-            # Moving a node sets many powers, so the check, whose name is slow to format, is for unusual values only.
+            # Moving a node sets many powers, and `check.number` is slow, because its name must be formatted: avoid it.
             if type(level) is not float or not level <= MOST_DBM:
                 level = check.number(f"powers[{sender!r}, {receiver!r}]", level, high=MOST_DBM)
             mac, other = self._macs.get(sender), self._macs.get(receiver)
@@ -171,7 +171,7 @@ class Medium:
             return
         if on:
             mac.on = True
-            # A node begins with the network's settings of its radio, not with those that its agent had set.
+            # After a crash the radio has the network's settings again, not those that its agent had set.
             mac.listen(True, now)
             mac.tune(0, now)
             mac.gain = 1.0

@@ -1,8 +1,9 @@
 """From positions to reception: log-distance path loss with shadowing.
 
-P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0), W the loss of the walls between, and X the shadowing,
-normal and drawn once per link. A frame is received if P plus its fading reaches the sensitivity θ: with probability
-Φ((P − θ)/σ). Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; for walls, `netsim.radio.walls`.
+P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0), W the loss of the walls between the nodes, and X the
+shadowing, normal and drawn once per link. A frame is received if P plus its fading reaches the sensitivity θ: with
+probability Φ((P − θ)/σ). Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; for walls,
+`netsim.radio.walls`.
 """
 
 import math
@@ -30,7 +31,7 @@ _MOST_EXPONENT = 100.0
 
 # An upper bound of the normal numbers that `_normals` can return.
 _MOST_SHADOW = 8.5
-# Above these, squares and powers of ten may overflow.
+# Squares of numbers above _FAR, and powers of ten with exponents above _MOST_DECADES, may overflow.
 _FAR, _MOST_DECADES = 1e150, 300.0
 # The number of pairs compared at once.
 _BLOCK = 2**20
@@ -110,7 +111,8 @@ class LogDistance:
     ) -> dict[tuple[Any, Any], float]:
         """Return `powers`, in both directions, of the pairs with at least ``level`` dBm in one direction.
 
-        Time and memory grow with these pairs. A pair below the level by a rounding error only may be included.
+        Time and memory grow with these pairs. A pair that is below the level only by a rounding error may be
+        included.
         """
         level, seed = check.finite("level", level), check.integer("seed", seed, low=0)
         return dict(self._powers(_places(positions), seed, level).items())
@@ -139,7 +141,7 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return those of ``others`` that a node reaches, or is reached by, with ``level`` dBm, up to rounding errors.
+        """Return the ``others`` that receive a node, or are received by it, with at least ``level`` dBm (± rounding).
 
         ``points`` (m) are the places of all nodes, shape (nodes, 2 or 3), ``keys`` their `name_keys`.
         """
@@ -206,13 +208,14 @@ class LogDistance:
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
     def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
-        """Return the powers, in both directions, of the pairs with ``level`` dBm in one, in the order of the nodes."""
+        """Return the powers, both ways, of pairs with at least ``level`` dBm one way, in the order of the nodes."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # A subclass's path loss cannot be inverted to a reach, so compute it for all pairs.
+        # Compute all pairs if there is no reach: `_reach` does not know a subclass's path loss, and far away from the
+        # origin squares of distances overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -220,7 +223,7 @@ class LogDistance:
         for i, j, distances in _near(points, self._reach(level - slack)):
             shadows = self._shadows(keys[i], keys[j], seed)
             if level > -math.inf:
-                # Select pairs by approximate powers of whole arrays; only these pairs are computed as `path_loss` does.
+                # Select pairs by numpy's powers, which are fast but differ in rounding; compute only these exactly.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
                 roughly = self.transmit_power - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):
@@ -234,7 +237,7 @@ class LogDistance:
         return Powers(names, senders[order], receivers[order], np.concatenate(powers)[order])
 
     def _slack(self, level: float) -> float:
-        """Return the rounding tolerance (dB) of powers near a level, between two ways to compute them."""
+        """Return a bound (dB) on the rounding difference between approximate and exact powers near ``level``."""
         return 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
@@ -289,7 +292,7 @@ class LogDistance:
             return self.sensitivity
         from scipy.special import ndtri
 
-        # Φ is 0 below −39 and 1 above 8.3, in float64.
+        # The quantile is infinite for 0 and 1; in float64, Φ is 0 below −39 and 1 above 8.3, so limit it to this range.
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -359,7 +362,8 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # Each row of a block has a column for what is near any of its rows: many rows need still more columns.
+        # The columns of a block are all points that may be near any of its rows, so more rows need more columns, too:
+        # the limit allows for twice the number of the first row.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]

@@ -31,7 +31,7 @@ USUAL_DBM, USUAL_RECEIVED_DBM = 60.0, 30.0
 _THERMAL = -174.0
 # Bounds of powers (dBm) and ratios (dB), far beyond any radio: larger values are refused as mistakes.
 _MOST_DBM, _MOST_DB = 200.0, 200.0
-# Between the weakest and the strongest power.
+# The largest ratio (dB) of two powers within ±_MOST_DBM.
 _MOST_GAIN = 2 * _MOST_DBM
 # (−1)^k C(16, k) for k = 2 … 16.
 _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
@@ -140,11 +140,11 @@ class Phy:
         Energy detection: a clear channel assessment finds the channel busy from this total power (dBm) on.
     cca : {"any", "ns3"}
         Which powers count: any during the assessment; or, as ns-3's lr-wpan (3.37) has it, only those at moments at
-        which a signal begins, and at its end.
+        which a signal begins, and at the assessment's end.
     chunks : {"any", "ns3"}
         When the interference that a frame suffers changes: whenever a signal begins or ends; or, as ns-3's lr-wpan has
-        it, only when one begins, so that a signal that ends before the frame does is forgotten back to the last
-        beginning.
+        it, only when one begins: between two beginnings, and from the last one to the frame's end, a signal counts only
+        if it lasts throughout.
     interference_db : float
         How many dB more interference harms than noise of equal power: above 0 if the interferer's spectrum is not
         noise-like.
@@ -154,10 +154,10 @@ class Phy:
     transmit_dbm : float
         The transmit power to which ``Radio.powers`` refer; without powers, each node is received 60 dB below it.
     fading : object, optional
-        With ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
+        An object with a method ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
     noise : object, optional
-        With ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when a frame begins and
-        when a channel assessment ends; there it adds to the other powers.
+        An object with a method ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when
+        a frame begins and when a channel assessment ends; in an assessment it adds to the other powers.
 
     Raises
     ------

@@ -14,14 +14,14 @@ Numbers = NDArray[np.int64]
 
 
 class Powers(Mapping[tuple[Any, Any], float]):
-    """Received powers {(sender, receiver): dBm} in 16 bytes a pair, as n nodes have n² pairs; they cannot be changed.
+    """Received powers {(sender, receiver): dBm} in 16 bytes a pair, as n nodes have n² pairs; the mapping is read-only.
 
     Parameters
     ----------
     names : sequence
         The nodes.
     senders, receivers : int array, shape (pairs,)
-        Their numbers among ``names``, in order of senders, then of receivers.
+        Each pair's nodes, as their numbers among ``names``; pairs are in order of senders, then of receivers.
     dbm : array, shape (pairs,)
         Each pair's power.
     """
@@ -63,7 +63,7 @@ class Powers(Mapping[tuple[Any, Any], float]):
 
 
 class _Items(ItemsView[tuple[Any, Any], float]):
-    """Without a search for each pair."""
+    """The pairs with their powers in stored order; the inherited iterator would search for the power of each pair."""
 
     _mapping: Powers
 

@@ -59,13 +59,14 @@ def _on_air(link: Link, radio: Radio, energy: Energy) -> Preset:
 def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> Preset:
     """Return IEEE 802.15.4 at 2.4 GHz with a CC2420: 250 kbit/s, frames of 127 bytes, unslotted CSMA-CA.
 
-    Of the 127 bytes 11 are header and FCS (short addresses in one PAN), and 6 bytes of preamble and length precede
-    them: 116 bytes are left in each fragment. An acknowledgement is 11 bytes on the air. Sources: IEEE Std
+    Header and FCS take 11 of the 127 bytes (short addresses in one PAN), so a fragment carries 116 bytes. Preamble and
+    length are another 6 bytes before the frame. An acknowledgement is 11 bytes on the air. Sources: IEEE Std
     802.15.4-2020, 6.2.5.1, and the defaults of its MAC attributes macMinBE = 3, macMaxBE = 5,
     macMaxCSMABackoffs = 4, macMaxFrameRetries = 3; CC2420 data sheet (TI SWRS041) for the currents: 18.8 mA to receive
     and to listen, 17.4 to 8.5 mA to send, 0.02 mA in power down, −95 dBm of sensitivity, and carrier sense from −77 dBm
-    on. Reception is that of `netsim.radio.Phy`, whose defaults are this radio's; give `Radio` the ``powers``. If an
-    agent sets another transmit power, from −25 to 0 dBm, its energy follows the data sheet.
+    on. Reception follows `netsim.radio.Phy`, whose defaults are those of this radio. Received powers are not part of
+    the preset: set the ``powers`` of its ``radio``. If an agent sets another transmit power, from −25 to 0 dBm, its
+    energy follows the data sheet.
 
     Parameters
     ----------
@@ -90,9 +91,9 @@ def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
     broadcast in pure ALOHA on one channel (the three of a real device, and connections with their schedule, are not
     modelled). Sources: Bluetooth Core Specification 5.4, vol. 6, part B, 2.1 and 2.3.1; nRF52832 product specification
     1.4 (Nordic Semiconductor), with DC/DC at 3 V: 5.3 mA to send at 0 dBm, 5.4 mA to receive, 1.9 µA asleep, and a
-    sensitivity of −96 dBm at a bit error rate of 0.1 %. The noise is such that `netsim.radio.fsk`, which needs 10.9 dB
-    for that, has it at this power. A receiver locks from 8 dB on, where half of all access addresses (32 bits) are
-    right. The radio turns around in T_IFS, 150 µs.
+    sensitivity of −96 dBm at a bit error rate of 0.1 %. The noise figure is such that `netsim.radio.fsk`, which
+    needs 10.9 dB for this error rate, has it at −96 dBm. A receiver locks from 8 dB on, where half of all access
+    addresses (32 bits) are right. The radio turns around in T_IFS, 150 µs.
     """
     phy = Phy(error_rate=fsk, bandwidth=1e6, noise_figure=7.1, lock_db=8.0)
     currents = {"transmit": 5.3, "receive": 5.4, "listen": 5.4, "sleep": 1.9e-3}
@@ -113,9 +114,9 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
 
     Reception: a noise figure of 6 dB (Semtech AN1200.22), `netsim.radio.lora` for the chirps (the code of rate 4/5 only
     detects errors), and a lock from the SNR of the data sheet's table 13 on. Frames of the same spreading factor
-    interfere otherwise than noise: 1 % of bits are wrong if a frame is 1 dB stronger than an overlapping one (Croce et
-    al., "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018). All nodes use one spreading
-    factor.
+    interfere differently from noise: 1 % of bits are wrong if a frame is 1 dB stronger than an overlapping one (Croce
+    et al., "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018). All nodes use one
+    spreading factor.
 
     Parameters
     ----------
@@ -148,7 +149,8 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
 def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
     """Return LoRa's share of the time as bits per second, for a `Link` without a radio; excess frames wait.
 
-    A full frame's bits over its time on the air, times the share. After a long silence a frame is sent at once.
+    The rate is a full frame's bits over its time on the air, times the share. After a long silence a frame is sent at
+    once.
     """
     airtime = LoRaAirtime(spreading_factor=spreading_factor)
     bits = 8 * (_LORA_MOST[airtime.spreading_factor] + 13)
@@ -160,9 +162,9 @@ def wifi(*, acks: bool = True) -> Preset:
     """Return IEEE 802.11g at 54 Mbit/s: frames of 1500 bytes, carrier sense, acknowledgements.
 
     Access is unslotted CSMA-CA with 802.11's times (slot 9 µs, SIFS 10 µs, DIFS 28 µs, windows of 16 to 1024 slots,
-    7 repetitions); the DIFS is the time of an assessment, so no other space follows a frame. Unlike here,
+    7 repetitions); the DIFS is the duration of an assessment, so no other space follows a frame. Unlike here,
     802.11's back-off pauses while the channel is busy. Each frame has 36 bytes of header, LLC and FCS and 20
-    µs of preamble. Source: IEEE Std 802.11-2020, clauses 10.3 and 18. It has no `netsim.radio.Phy`. Energy:
+    µs of preamble. Source: IEEE Std 802.11-2020, clauses 10.3 and 18. The preset has no `netsim.radio.Phy`. Energy:
     1.28 W to send, 0.94 W to receive, 0.82 W to listen, 0.1 W asleep, with one antenna: Halperin et al., "Demystifying
     802.11n power consumption", HotPower 2010.
     """
@@ -196,8 +198,8 @@ def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Pr
     """Return a bent-pipe satellite link: from ground to ground over a GEO, or over a LEO at 600 km.
 
     The one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link included:
-    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform between that and the least, which is
-    twice the height at the speed of light.
+    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform from the least possible, twice the
+    height at the speed of light, to this value.
     """
     check.one_of("orbit", orbit, ("geo", "leo"))
     delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)

@@ -280,7 +280,7 @@ class Radio:
                 raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
-            # Each name once is enough.
+            # Only the names are checked below, so it is enough to pair each name with itself.
             powers = zip(powers.names, powers.names, strict=True)
         for ends in powers:
             if not (isinstance(ends, tuple) and len(ends) == 2 and ends[0] in graph and ends[1] in graph):
@@ -371,7 +371,7 @@ class Radio:
 
     @property
     def captures_above(self) -> float:
-        """The least ratio of a frame's power to that of overlapping frames at which it is captured; or infinity."""
+        """The least ratio of a frame's power to the sum of the others for capture; infinite without ``capture``."""
         # Lowered by the tolerance, so that a frame stronger by exactly ``capture`` dB is received despite rounding.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
 
@@ -382,7 +382,7 @@ def _checked_powers(powers: Mapping[Any, Any]) -> Mapping[Any, float]:
         return powers
     found = dict(powers.items())
     for ends, power in found.items():
-        # There may be a million: the usual number is not worth a check's name.
+        # There may be a million powers, and `check.number` is slow, because its name must be formatted: avoid it.
         if type(power) is not float or not -MOST_DBM <= power <= MOST_DBM:
             found[ends] = check.number(f"powers[{ends}]", power, low=-MOST_DBM, high=MOST_DBM)
     return found

@@ -51,12 +51,12 @@ class Signal:
     floor: float = 0.0
     seen: bool = False
     missed: int = 0
-    # With `Phy.concurrent_s`: its content, None for an acknowledgement; and the mean power of equal frames added to it.
+    # With `Phy.concurrent_s`: the key of `Mac._content`, and the mean power of the copies added to this signal.
     content: tuple[bytes, int] | None = None
     joined: float = 0.0
 
     def spoil(self, cause: int) -> None:
-        """Record a drop reason, unless one of higher rank is known."""
+        """Record a drop reason, unless a known reason takes precedence."""
         if not self.cause or _FIRST.index(cause) < _FIRST.index(self.cause):
             self.cause = cause
 
@@ -64,7 +64,7 @@ class Signal:
 class Receiver:
     """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending.
 
-    A frame survives overlapping ones if its power is at least ``captures_above`` times theirs.
+    A frame survives overlapping ones if its power is at least ``captures_above`` times the sum of theirs.
     """
 
     def __init__(self, captures_above: float = math.inf) -> None:
@@ -90,9 +90,9 @@ class Receiver:
         signals.append(signal)
 
     def fate(self, signal: Signal, now: float) -> int:
-        """Return the cause for which a signal that ends now (s) is not received, 0 if it is.
+        """Return the cause for which a signal that ends at ``now`` (s) is not received; 0 if it is received.
 
-        At most one of several overlapping signals is stronger than all the others.
+        A captured signal is also stronger than all others together, so that at most one is captured, even at 0 dB.
         """
         if signal.cause:
             return signal.cause
@@ -102,14 +102,14 @@ class Receiver:
         return LOST if signal.lost else 0
 
     def hears(self, now: float) -> bool:
-        """Return whether a neighbour's signal is arriving now (s) that may still be received."""
+        """Return whether a neighbour's signal that may still be received is arriving at ``now`` (s)."""
         return any(each.start <= now < each.end and each.link_index >= 0 and not each.cause for each in self._signals)
 
     def turn(self, now: float, until: float) -> None:
-        """Turn between receiving and sending, from now until a time (s). Without a `Phy` this misses nothing."""
+        """Switch between receiving and sending from ``now`` to ``until`` (s); without a `Phy`, this loses no signal."""
 
     def send(self, now: float, end: float) -> None:
-        """Send from now to ``end`` (s): signals that arrive meanwhile are not received."""
+        """Send from ``now`` to ``end`` (s): signals that arrive meanwhile are not received."""
         self.sends_until = end
         width = time_tolerance(now)
         for each in self._signals:
@@ -117,25 +117,25 @@ class Receiver:
                 each.spoil(HALF_DUPLEX)
 
     def stop(self, now: float) -> None:
-        """Stop sending now (s)."""
+        """Stop sending at ``now`` (s)."""
         self.sends_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """Drop the signals that are arriving now (s), because the radio goes off, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), because the radio goes off, and return them."""
         missed = [each for each in self._signals if each.end > now]
         for each in missed:
             each.spoil(cause)
         return missed
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """Change the channel now (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
         missed = self.deafen(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)
         return missed
 
     def sense(self, now: float, end: float, width: float) -> None:
-        """Sense a carrier from now to ``end`` (s); times within ``width`` (s) are one instant."""
+        """Sense a carrier from ``now`` to ``end`` (s); times within ``width`` (s) are one instant."""
         # Starts within the rounding error of an instant are one start.
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
@@ -143,7 +143,7 @@ class Receiver:
             self._carrier_until = end
 
     def senses_until(self, end: float) -> None:
-        """Shorten the sensed carriers to ``end`` (s), because a carrier was cut short."""
+        """Set the end (s) of the sensed carriers, after one was cut short or the channel was changed."""
         self._carrier_until = end
         self._earlier_until = min(self._earlier_until, end)
 
@@ -153,6 +153,6 @@ class Receiver:
         return max(self.carrier_until(now, width), self.sends_until) > since + width
 
     def carrier_until(self, now: float, width: float) -> float:
-        """Return the end (s) of the sensed carriers that started before now."""
-        # A carrier that starts when the assessment ends does not count, whichever of the two events ran first.
+        """Return the end (s) of the sensed carriers that started before ``now``."""
+        # A carrier that starts at ``now``, the assessment's end, does not count, whichever of the two events ran first.
         return self._earlier_until if self._carrier_start >= now - width else self._carrier_until

@@ -22,7 +22,7 @@ __all__ = ["SinrReceiver"]
 
 
 class SinrReceiver(Receiver):
-    """One node's receiver: in RX, in TX or turning between them; in RX idle, or locked on one frame.
+    """One node's receiver: in RX, in TX or turning between them; while in RX, idle or locked on one frame.
 
     ``seed`` (of the network) and ``key`` (of the node) are passed to `Phy.noise`.
     """
@@ -58,7 +58,7 @@ class SinrReceiver(Receiver):
         self._unseen += 1
 
     def _see(self, until: float) -> None:
-        """Process the starts of signals before a time (s), in order."""
+        """Process the signals that start before ``until`` (s), in order of their starts."""
         while self._unseen:
             first = None
             for each in self._signals:
@@ -100,7 +100,7 @@ class SinrReceiver(Receiver):
             signal.missed = COLLIDED if power > self._lock_above * signal.floor else LOST
 
     def _joins(self, other: Signal, signal: Signal) -> bool:
-        """Return whether another signal adds to this one: an equal frame that began at the same time."""
+        """Return whether two signals add up: copies of one fragment that began within `Phy.concurrent_s`."""
         is_same = signal.content is not None and other.content == signal.content
         return is_same and abs(other.start - signal.start) <= self._concurrent
 
@@ -109,7 +109,7 @@ class SinrReceiver(Receiver):
         return signal.link_index >= 0, signal.power
 
     def _noise_at(self, time: float) -> float:
-        """Return the noise (mW) at a time (s) by the phy's noise model."""
+        """Return the noise (mW) at ``time`` (s) by the phy's noise model."""
         return self._phy.floor(self._seed, self._key, time)
 
     def hears(self, now: float) -> bool:
@@ -161,7 +161,7 @@ class SinrReceiver(Receiver):
     # --- the radio's states -------------------------------------------------------------------------------------------
 
     def turn(self, now: float, until: float) -> None:
-        """Turn between receiving and sending: signals that begin before a time (s) are not received."""
+        """Switch between receiving and sending: signals that begin before ``until`` (s) are not received."""
         self._see(now - time_tolerance(now))
         self._deaf_until = until
 
@@ -180,7 +180,7 @@ class SinrReceiver(Receiver):
         self._see(now - time_tolerance(now))
         self._locked = None
         if cause == RECEIVER_DOWN:
-            # When switched on again, the radio is in RX at once.
+            # A node that is switched on again is in RX at once.
             self._deaf_until = min(self._deaf_until, now)
         return super().deafen(now, cause)
 
@@ -195,9 +195,9 @@ class SinrReceiver(Receiver):
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether a channel assessment from ``since`` to ``now`` (s) finds the channel busy.
 
-        It does if the radio is not in RX, or is locked, or if energy detection (or the carrier, by ``Radio.sensing``)
-        finds power. A signal that begins when the assessment ends does not count; one that ends then does. The noise
-        of `Phy.noise` at the end of the assessment counts as energy, the constant floor does not.
+        The channel is busy if the radio is not in RX, or is locked, or if energy detection (or the carrier, by
+        ``Radio.sensing``) finds power. A signal that begins when the assessment ends does not count; a signal that ends
+        then does. The noise of `Phy.noise` at the end of the assessment counts as energy, the constant floor does not.
         """
         width = time_tolerance(now)
         self._see(now - width)
@@ -223,7 +223,7 @@ class SinrReceiver(Receiver):
 
     @staticmethod
     def _power_at(signals: list[Signal], moment: float, width: float) -> float:
-        """Return the total power (mW) at a moment (s), without signals that end within ``width`` (s) of it."""
+        """Return the total power (mW) at ``moment`` (s) of signals that end more than ``width`` (s) after it."""
         total = 0.0
         for each in signals:
             if each.start <= moment and each.end > moment + width:
