@@ -43,7 +43,7 @@ class ArrivalQueue:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
-        """Add a frame; set ``careful`` if the frame is special or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if the frame is not ``plain`` or arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
         if time >= deadline or not frame.plain:
             self.careful = True
@@ -54,7 +54,7 @@ class ArrivalQueue:
         return self._pending[0][0] if self._pending else math.inf
 
     def due(self, until: float) -> list[Entry]:
-        """Remove and return, in order, what arrives before ``until`` (s)."""
+        """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
             # The usual case: a whole round's frames at once. A sorted list is also a heap.

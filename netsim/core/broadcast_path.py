@@ -173,9 +173,9 @@ class BroadcastPath:
             if outcome is not None:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
         taken = 0 if cause else len(links)
-        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
         link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
-        # A broadcast is on the air even if the agent has no neighbours, so it counts as accepted.
+        # No wire bits yet: the medium counts them when it transmits. A broadcast counts as accepted even if the agent
+        # has no neighbours or its links are cut, because it is on the air.
         self.count(number, kind_id, frame, payload, raw_data, link, int(not cause), 0, 0)
         return taken
 

@@ -67,7 +67,7 @@ class Copies:
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
         """Replace the senders' copies by the frames' payloads, or add the payloads to the copies.
 
-        Only the first frame per neighbour and round (from 1) counts, because a link may deliver a frame twice.
+        In each round from 1 on, only the first frame per neighbour counts, because a link may deliver a frame twice.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Copies:
         self.take_in(arrivals.deliver(until), add=add)
 
     def sum(self) -> NDArray[np.float64]:
-        """Return the sum of all copies, row by row."""
+        """Return the sum of all copies, added in the order of the rows."""
         if not len(self.table):
             return np.zeros(self.table.shape[1:])
         total: NDArray[np.float64] = self.table[0].copy()
