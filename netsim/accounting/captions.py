@@ -52,7 +52,10 @@ class Captions:
         self._times, self._agents, self._sent, self._notes = array("d"), array("q"), array("q"), array("q")
 
     def label(self, sender: int, number: int, label: str | None, payload: Any) -> None:
-        """Label an agent's transmission; None: with the payload's text, if short. An empty text adds no label."""
+        """Label an agent's transmission.
+
+        If ``label`` is None, the text of a small payload serves as the label; an empty text adds no label.
+        """
         if label is None and payload is not None and not isinstance(payload, np.ndarray):
             label = short_text(payload, _DIGEST)
             if label is not None and len(label) > _DIGEST:
@@ -83,7 +86,7 @@ class Captions:
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Drop the labels, so that a live view that has read them does not have to store them."""
+        """Drop the labels, to save memory: a live view that has read them keeps its own copies."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 

@@ -54,8 +54,8 @@ class Trace:
     ----------
     records : mapping
         ``sent`` and ``exits``, and if known ``details``, ``left`` and ``in_flight``: arrays of the dtypes in `STREAMS`.
-        Of a `netsim.Radio` also ``on_air`` (`netsim.core.records.ON_AIR`), and ``contents``: the bytes that its frames
-        carry, concatenated. Of agents that labelled messages or wrote notes also ``labels`` and ``notes``
+        A run on a `netsim.Radio` adds ``on_air`` (`netsim.core.records.ON_AIR`) and ``contents``: the bytes that its
+        frames carry, concatenated. A run whose agents labelled messages or wrote notes adds ``labels`` and ``notes``
         (`netsim.accounting.captions`).
     agents : sequence
         The agents' names.

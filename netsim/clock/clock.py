@@ -78,7 +78,7 @@ class Loop(asyncio.SelectorEventLoop):
     clock : ClockSelector
         The simulation's clock and timers.
     numbers, names : iterators of int
-        The numbers of tasks and futures that belong to no agent, and of the names of such tasks.
+        The hashes of tasks and futures that belong to no agent, and the numbers in the names of such tasks.
     maker : TaskOwner or None
         The agent whose task is being made.
     skewed : bool
@@ -194,7 +194,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s), at once if it has passed, never if it exceeds `LATEST`."""
+        """Call ``callback`` at a simulated time (s), at once if that has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -234,7 +234,7 @@ class Loop(asyncio.SelectorEventLoop):
             _SET_RESULT(*args)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep for seconds of simulated time, even if the caller has its own clock."""
+        """Sleep for ``seconds`` of simulated time, even if the caller has its own clock."""
         over = self.create_future()
         timer = self.call_at_simulated(self.now() + seconds, _finish, over)
         try:
@@ -332,7 +332,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._set_factory_of(OWNER.get(), factory)
 
     def get_task_factory(self) -> Any:
-        """Return the factory of the running agent's tasks; None: the class `netsim.clock.task.Task` makes them."""
+        """Return the factory of the running agent's tasks; None if `netsim.clock.task.Task` itself makes them."""
         return self._factory_of(OWNER.get())
 
     def _set_factory_of(self, owner: TaskOwner | None, factory: Any) -> None:
@@ -399,7 +399,7 @@ _LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 def _outcome_of(
     executor: concurrent.futures.Executor | None, job: Callable[[], _T]
 ) -> tuple[_T | None, BaseException | None]:
-    """Run a job to its end, in this thread or an executor, and return its result and the exception that it raised."""
+    """Run a job to its end, in this thread or an executor; return its result (or None) and its exception (or None)."""
     submitted = None if executor is None else executor.submit(job)
     try:
         return (_run_here(job) if submitted is None else submitted.result()), None

@@ -25,7 +25,10 @@ SHORTEST_ROUND = 1e-9
 """The minimum round period in seconds."""
 
 _FAR = 1e6
-"""With compute times, `RoundClock.snap` does not change times beyond this many periods: it would draw every round."""
+"""With compute times, `RoundClock.snap` does not change times beyond this many periods.
+
+To find the nearest boundary, it would have to draw the compute times of all rounds until then.
+"""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -163,7 +166,10 @@ class RoundClock:
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
-        """Return the time (s) before which arrivals precede ``now``: the deadline if a round closes then, else ``now``."""
+        """Return the time (s) before which arrivals precede the instant ``now``.
+
+        That is ``now`` or, if a round closes then, the round's deadline, because a boundary is an interval.
+        """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 

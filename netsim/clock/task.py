@@ -64,7 +64,7 @@ class TaskOwner:
 
 
 OWNER: ContextVar[TaskOwner | None] = ContextVar("OWNER", default=None)
-"""The running agent, which the tasks and timers that it creates inherit."""
+"""The running agent; tasks and timers inherit this variable from the agent that creates them."""
 
 
 def _number_of(future: Any) -> int:
@@ -79,7 +79,7 @@ def _number_of(future: Any) -> int:
             number = future._number = object.__hash__(future)
         else:
             # Before Python 3.14 asyncio hashes a new task before its owner is set, so `loop.maker` names the agent.
-            # Later versions may hash it only when another agent lists all tasks, so ``owner`` precedes `OWNER`.
+            # Later versions may hash it only when another agent lists all tasks, so its ``owner`` precedes `OWNER`.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
@@ -160,7 +160,7 @@ def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, 
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # Look at several callers, because Python versions differ in the frames between: comprehensions, constructors.
+    # `as_completed` is not always the next caller: in some Python versions a comprehension or constructor lies between.
     for _ in range(4):
         caller = frame.f_back
         if caller is None or caller.f_globals is not _ASYNCIO:

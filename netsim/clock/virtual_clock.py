@@ -78,7 +78,7 @@ class Onlooker(Protocol):
 
     @property
     def until(self) -> float:
-        """The end (s) of the instant ``time``: `look` is called after all events due by this end."""
+        """The end (s) of the instant that begins at ``time``: `look` is called after all events due by this end."""
         ...
 
     def look(self) -> None:
@@ -251,7 +251,7 @@ class ClockSelector(selectors.BaseSelector):
         return self._rest(_WAKE_UP_TIME)
 
     def _rest(self, seconds: float | None = None) -> Ready:
-        """Wait until a thread or a socket wakes the loop; raise Stalled if none does in ``seconds`` real s."""
+        """Wait until a thread or a socket wakes the loop; raise Stalled if none does so in ``seconds`` (real)."""
         if self.get_map():
             ready = self._sockets.select(seconds)
             woken = bool(ready)

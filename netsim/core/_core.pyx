@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled core: the path of a broadcast from payload to inbox over links that only lose and delay it, and counts.
+"""The compiled core: it carries broadcasts over links that only lose and delay frames, and counts the frames.
 
 Each class and function has a Python twin beside this file, which defines and documents it. Frames, draws and hash are
 the same with either core; tests/netsim/core/test_core.py compares them. `_core.pxd` declares the types for other
@@ -451,12 +451,12 @@ cdef class Frame:
         return array
 
     def copy(self):
-        """Return the same frame with a payload that it does not share."""
+        """Return a copy of the frame, which decodes a payload of its own."""
         return Frame(*self.__reduce__()[1])
 
     @property
     def rssi_dbm(self):
-        """The power (dBm) with which its signal was received; None unless a `netsim.Radio` has ``powers`` or a phy."""
+        """The power (dBm) with which the signal was received; None unless a `netsim.Radio` has ``powers`` or a phy."""
         return 10.0 * math.log10(self.power) if self.measured else None
 
     @property
@@ -1187,7 +1187,7 @@ cdef class BroadcastPath:
         return True
 
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write a frame's bytes if the encoder accepts its payload as an array; return whether it wrote them."""
+        """Write a frame's bytes if its payload is a (coded) array that can be encoded; return whether it wrote them."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number

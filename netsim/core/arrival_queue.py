@@ -57,7 +57,7 @@ class ArrivalQueue:
         """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # The usual case: a whole round's frames at once. A sorted list is also a heap.
+            # Usually the queue is read once a round and holds no older frames. A sorted list is also a heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]
@@ -76,7 +76,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # The usual case of `due`, with every frame due: no heap is needed.
+            # Usually every frame is due, so that no heap is needed.
             due = sorted(incoming)
             incoming.clear()
         else:

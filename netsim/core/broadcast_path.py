@@ -1,4 +1,4 @@
-"""The broadcast path, the common case: encodes a message once and puts it into all neighbours' arrival queues.
+"""The broadcast path, the common case: it encodes a message once and puts it into all neighbours' arrival queues.
 
 In agent → outbox → link → inbox → agent this covers the outbox and the links, which here only lose and delay frames.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastPath", "Take"]
 
 Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float], int]
-"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of its rejection."""
+"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of the frame's rejection."""
 
 
 class BroadcastPath:

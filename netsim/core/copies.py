@@ -104,7 +104,7 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
-    # The type is compared first for speed: most payloads are plain arrays.
+    # The type is compared first for speed: most payloads are numpy arrays.
     if type(payload) is not np.ndarray and isinstance(payload, Coded):
         # Compare shapes before decoding: a few bytes may claim a huge array.
         if payload.shape == shape:

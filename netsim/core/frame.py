@@ -126,7 +126,7 @@ class Frame:
 
     @property
     def rssi_dbm(self) -> float | None:
-        """The power (dBm) with which its signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
+        """The power (dBm) with which the signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
 
         `rssi_dbm`, `snr_db` and `lqi` are those at this receiver; of a fragmented frame, those of its last fragment.
         """
@@ -144,14 +144,14 @@ class Frame:
     def lqi(self) -> int | None:
         """The link quality, from 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`.
 
-        IEEE Std 802.15.4-2006, 6.9.8, wants values spread evenly over the qualities that a receiver tells apart; 6.9.7
-        wants an energy detection over 40 dB.
+        IEEE Std 802.15.4-2006, 6.9.8, requires values spread evenly over the qualities that a receiver tells apart;
+        6.9.7 requires that energy detection spans at least 40 dB.
         """
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def copy(self) -> "Frame":
-        """Return the same frame with a payload that it does not share."""
+        """Return a copy of the frame, which decodes a payload of its own."""
         return Frame(*self._fields())
 
     def received(self, signal: "tuple[float, float, float]") -> "Frame":

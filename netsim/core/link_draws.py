@@ -1,4 +1,4 @@
-"""Link draws: delays and losses of an agent's broadcasts on all its simple links at once.
+"""Link draws: delays and losses of an agent's broadcasts on all its simple links (`Link.is_simple`) at once.
 
 agent → outbox → link → inbox → agent: you are on the links. Draws are made for a block of broadcasts at a time.
 """
@@ -88,7 +88,7 @@ class LinkDraws:
         return self._keys
 
     def purpose_key(self, purpose: str) -> int:
-        """Return the key that turns a link's key into that of its random stream for one purpose."""
+        """Return the key that turns a link's key into the key of the link's random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:

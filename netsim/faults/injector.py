@@ -36,7 +36,7 @@ class FaultInjector:
         # The number of faults that hold each link, and each agent, down.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
         self._down: Counter[Hashable] = Counter()
-        # The agents that are down and lose their state, and the agents that never return.
+        # The agents that are down and have lost their state; the agents that never return.
         self._lost: set[Hashable] = set()
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}

@@ -152,7 +152,7 @@ class Bursts:
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether the link loses its present frame; if so, one less remains to be lost."""
+        """Return whether the link loses its present frame; if so, one frame fewer is left to lose."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1

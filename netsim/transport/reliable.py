@@ -58,7 +58,7 @@ class ReliableOutbox(Outbox):
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Set how the outbox repeats frames; with acknowledgements, it repeats one after waiting ``after`` seconds."""
+        """Set how the outbox repeats frames; it waits ``after`` seconds for an acknowledgement before it does."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}
@@ -130,8 +130,9 @@ class ReliableOutbox(Outbox):
         raw_data: bool,
         waiting: list[Hashable],
     ) -> None:
-        """Keep a sent frame until all receivers in ``waiting`` have acknowledged it or, without acknowledgements, while
-        they may request it.
+        """Keep a sent frame until all receivers in ``waiting`` have acknowledged it.
+
+        If receivers request missing frames instead, only the latest frames are kept.
         """
         if not waiting:
             return

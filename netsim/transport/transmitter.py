@@ -124,7 +124,7 @@ class Transmitter:
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        # The budget as a function; None without a budget.
+        # The budget's function; None without a budget.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
