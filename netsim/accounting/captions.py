@@ -20,12 +20,12 @@ LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
 """The dtype of a label: the numbers of the sender and of its transmission, and the index of the text."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
-"""The dtype of a note: when (s), the agent's number, how many messages it had sent, and the index of the text."""
+"""The dtype of a note: its time (s), the agent's number, how many messages it had sent, and the index of the text."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""
 
-# A payload whose text is at most this long serves as its own label.
+# The longest text of a payload, in characters, that serves as the label of a message without a label.
 _DIGEST = 16
 
 Records = NDArray[np.void]
@@ -52,7 +52,10 @@ class Captions:
         self._times, self._agents, self._sent, self._notes = array("d"), array("q"), array("q"), array("q")
 
     def label(self, sender: int, number: int, label: str | None, payload: Any) -> None:
-        """Label an agent's transmission, by default with the text of a small payload; an empty text: none."""
+        """Label an agent's transmission.
+
+        If ``label`` is None, the text of a small payload serves as the label; an empty text adds no label.
+        """
         if label is None and payload is not None and not isinstance(payload, np.ndarray):
             label = short_text(payload, _DIGEST)
             if label is not None and len(label) > _DIGEST:
@@ -71,7 +74,7 @@ class Captions:
 
     @property
     def texts(self) -> list[str]:
-        """All texts, by their indices."""
+        """The texts to which labels and notes refer by index."""
         return list(self._index)
 
     def labels(self, first: int = 0) -> Records:
@@ -83,12 +86,12 @@ class Captions:
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Drop the labels, once they have been passed on."""
+        """Drop the labels, to save memory: a live view that has read them keeps its own copies."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 
     def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
-        """Add the result of another process's `arranged`, with its notes up to a time (s)."""
+        """Add the captions that another process's `arranged` returned, without notes made after ``until`` (s)."""
         texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventDifference", "first_difference"]
 
-# Columns that order events of one instant, followed by the columns that are compared.
+# The columns by which events are sorted and compared; those up to ``receiver`` identify an event.
 _COMPARED = ["time_s", "sender", "message", "is_outcome", "receiver", "event"]
 _COMPARED += ["kind", "payload_bits", "wire_bits", "checksum"]
 
@@ -57,7 +57,7 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     if not there:
         return None
     first = min(there)
-    # Pair the rows if they concern the same message; else one run has an event that the other lacks.
+    # If the rows concern different events, one run lacks the earlier event: the row of that run becomes None.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
     return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_row_texts(old_row, new_row))
@@ -77,7 +77,7 @@ def _name(receiver: Any) -> str:
 
 
 def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
-    """Return the checksum of each row's frame; -1 for a row that sends none."""
+    """Return the checksum of each row's frame if the row is a transmission, else -1."""
     found: dict[tuple[str, int, str], int] = {}
     names, ends = [str(each) for each in trace.agents], trace.links[1]
     for sent in trace.chunks("sent"):
@@ -89,12 +89,12 @@ def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
 
 
 def _subject(row: list[Any]) -> list[Any]:
-    """Return what identifies a row: its time and message, and for an outcome the receiver."""
+    """Return the elements that identify a row: its time and message, and for an outcome the receiver."""
     return row[:5] if row[3] else row[:4]
 
 
 def _row_texts(old: list[Any] | None, new: list[Any] | None) -> tuple[str, str]:
-    """Return texts of two rows that show in what they differ."""
+    """Return a text for each of two rows, such that the texts differ."""
     texts = ["nothing" if row is None else _row_text(row) for row in (old, new)]
     if texts[0] == texts[1]:
         texts[1] += ", with another payload"

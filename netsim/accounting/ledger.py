@@ -48,8 +48,8 @@ class Ledger:
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        The round number and the results of `heard` at the latest two of the rows 32, 64, 128, … (only one in a run of
-        32-63 rows). Empty in a run of fewer than 32 rows.
+        The round number and the results of `heard` at the latest two of the rows 32, 64, 128, …; only of one in a run
+        of 32-63 rows, and of none in a shorter run.
     """
 
     def __init__(
@@ -103,17 +103,17 @@ class Ledger:
 
     @property
     def payload_bits(self) -> int:
-        """Payload bits so far."""
+        """The number of payload bits sent so far (docs/counting.md)."""
         return self._total("payload_bits")
 
     @property
     def raw_data_bits(self) -> int:
-        """Raw-data bits so far."""
+        """The number of raw-data bits sent so far (docs/counting.md)."""
         return self._total("raw_data_bits")
 
     @property
     def wire_bits(self) -> int:
-        """Wire bits so far."""
+        """The number of wire bits sent so far (docs/counting.md)."""
         return self._total("wire_bits")
 
     @property
@@ -131,11 +131,11 @@ class Ledger:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all events so far, equal for equal seeds, whether or not a trace is kept."""
+        """A hash of all events so far, with or without a trace; runs with equal seeds have equal hashes."""
         return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self, on_air: Mapping[str, Any] | None = None) -> Trace | None:
-        """Return the event log, with what a `netsim.Radio` had ``on_air``; None if it was not kept."""
+        """Return the event log, with the records ``on_air`` of a `netsim.Radio`; None if the log was not kept."""
         records = self.tally.records() if self.keeps_trace else None
         if records is None:
             return None
@@ -175,7 +175,7 @@ class Ledger:
         DataFrame
             Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and, on wires, ``wire_bits``. In
             every row, offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the
-            columns ``by``, the first one first: agents as in the graph, kinds by their text. On a radio one
+            first column of ``by``, then by the next: agents as in the graph, kinds by their text. On a radio one
             transmission serves many links, so a link has no wire bits of its own: see `senders_table`.
         """
         import pandas as pd

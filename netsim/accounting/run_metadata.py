@@ -29,10 +29,10 @@ class RunMetadata:
         The last round that opened; 0 if none did, or if compute times made their lengths unequal.
     paths : dict
         For each agent that moved, by number, its way-points (s, x, y); it moves along straight lines between them. Two
-        way-points at one time are a jump, the place that it left first. Other agents stay at their ``positions``.
+        way-points at one time are a jump, from the first to the second. Other agents stay at their ``positions``.
     faults : sequence of dict
         The faults, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
-        `netsim.Network.set_link`, "Empty" for a battery), ``text``, ``begin`` and ``end`` (s; None: it has not ended),
+        `netsim.Network.set_link`, "Empty" for a battery), ``text``, ``begin`` and ``end`` (s; None: not ended),
         ``agents`` (numbers), ``links`` (pairs sender, receiver), and of a partition ``sides`` (two lists of agents).
     """
 
@@ -54,7 +54,7 @@ class RunMetadata:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "RunMetadata":
-        """Return the metadata of an `as_dict`; raises ValueError for another dict, or another number of positions."""
+        """Return the metadata that `as_dict` wrote; raises ValueError if they are invalid for ``agents`` agents."""
         period, ended, medium, rounds = (content[name] for name in ("round_period", "ended_at", "medium", "rounds"))
         if type(rounds) is not int or rounds < 0:
             raise ValueError("its rounds are invalid")

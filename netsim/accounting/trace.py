@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["STREAMS", "Trace", "TraceFile"]
 
 STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
-"""The records in a trace and their dtypes. Traces of earlier versions have the first two only."""
+"""The records in a trace and their dtypes. Traces of earlier versions have only ``sent`` and ``exits``."""
 
 # Further records of a run on a `netsim.Radio`: frames on the air, and their contents, concatenated.
 _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
@@ -38,10 +38,10 @@ _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
 _CAPTIONS = {"labels": LABELLED, "notes": NOTED}
 _ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 
-# Records per chunk.
+# Number of records read at a time.
 _CHUNK = 1 << 18
 
-# The highest credible compression: zlib packs an event log to a 5th to a 50th of its size.
+# The highest credible ratio of compression: zlib packs an event log to between 1/5 and 1/50 of its size.
 _MAX_COMPRESSION = 200
 
 _METADATA = ("meta", "check", "agent_keys", "senders", "receivers")
@@ -54,8 +54,8 @@ class Trace:
     ----------
     records : mapping
         ``sent`` and ``exits``, and if known ``details``, ``left`` and ``in_flight``: arrays of the dtypes in `STREAMS`.
-        Of a `netsim.Radio` also ``on_air`` (`netsim.core.records.ON_AIR`), and ``contents``: the bytes that its frames
-        carry, concatenated. Of agents that labelled messages or wrote notes also ``labels`` and ``notes``
+        A run on a `netsim.Radio` adds ``on_air`` (`netsim.core.records.ON_AIR`) and ``contents``: the bytes that its
+        frames carry, concatenated. A run whose agents labelled messages or wrote notes adds ``labels`` and ``notes``
         (`netsim.accounting.captions`).
     agents : sequence
         The agents' names.
@@ -128,7 +128,7 @@ class Trace:
         senders, ends = self.links
         names = as_column([*self.agents, None])
         kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
-        # A broadcast has no receiver: the None after the last name.
+        # A broadcast has no receiver: its index -1 selects the None after the last name.
         receivers = np.append(ends, len(self.agents))
         link = exits["key"] >> self._shift
         parts = [
@@ -209,12 +209,12 @@ class Trace:
 
 
 class TraceFile:
-    """A file that `Trace.save` wrote, read in chunks; checked like by `Trace.load`.
+    """Reads a file that `Trace.save` wrote, in chunks, after the checks of `Trace.load`.
 
     Parameters
     ----------
     path : str or Path
-        The file, which must not change while this is used.
+        The file, which must not change while this object is used.
     progress : callable, optional
         Called periodically with the number of records read so far; each record is read several times.
 
@@ -264,7 +264,7 @@ class TraceFile:
                     self._progress(self._seen)
                 yield np.frombuffer(data, dtype)
                 left -= count
-            # zipfile compares the checksum when it reaches the end.
+            # Reading on to the end makes zipfile compare the checksum.
             if file.read(1):
                 raise ValueError(f"it has more events ({stream}) than its header states")
 
@@ -338,10 +338,10 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
 
 
 def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], RunMetadata | None]:
-    """Return a file's metadata, without a hash if they were changed, and the scene or None."""
+    """Return a file's metadata and its scene or None; the hash is None if the metadata were changed."""
     text = str(parts["meta"])
     meta = json.loads(text)
-    # Earlier versions recorded parts of the scene only.
+    # Earlier versions wrote a scene without ``rounds``, which is incomplete: ignore it.
     scene = RunMetadata.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
     if str(parts["check"]) != _check(text):
         meta["hash"] = None
@@ -370,7 +370,7 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Outside rounds the details are zeros, which compress without limit; their number is that of transmissions.
+            # Details are zeros outside rounds and may compress by any ratio, but are no longer than the transmissions.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)

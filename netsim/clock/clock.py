@@ -52,9 +52,9 @@ class LocalClock:
         return (time - self.offset) / self.rate
 
     def true(self, local: float) -> float:
-        """Return the time (s) at which this clock shows ``local``, or slightly more because of rounding.
+        """Return the time (s) at which this clock shows ``local``, rounded up.
 
-        The clock never shows less than ``local`` then, so a task that sleeps until ``local`` does not wake early.
+        At that time the clock never shows less than ``local``, so a task that sleeps until ``local`` never wakes early.
         """
         time = self.offset + local * self.rate
         step = math.ulp(max(abs(time), abs(self.offset)))
@@ -78,7 +78,7 @@ class Loop(asyncio.SelectorEventLoop):
     clock : ClockSelector
         The simulation's clock and timers.
     numbers, names : iterators of int
-        The numbers of tasks and futures that belong to no agent, and of the names of such tasks.
+        The hashes of tasks and futures that belong to no agent, and the numbers in the names of such tasks.
     maker : TaskOwner or None
         The agent whose task is being made.
     skewed : bool
@@ -122,7 +122,7 @@ class Loop(asyncio.SelectorEventLoop):
     _ssock = _csock = None
 
     def _make_self_pipe(self) -> None:
-        # In virtual time only signals need it.
+        # In virtual time only signal handlers need the pipe, and `add_signal_handler` makes it for them.
         if self.clock.speed < math.inf:
             super()._make_self_pipe()  # type: ignore[misc]
 
@@ -156,7 +156,7 @@ class Loop(asyncio.SelectorEventLoop):
         return self.now() if clock is None else clock.local(self.now())
 
     def _local_clock(self) -> LocalClock | None:
-        """Return the clock of the running agent if it has its own."""
+        """Return the running agent's own clock; None if it has none."""
         owner = OWNER.get()
         return None if owner is None else owner.clock
 
@@ -197,7 +197,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s), at once if it has passed, never if it exceeds `LATEST`."""
+        """Call ``callback`` at a simulated time (s), at once if that has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -221,23 +221,23 @@ class Loop(asyncio.SelectorEventLoop):
         if callback is _SET_RESULT and not self.on_call:
             start = partial(self._wake, timer, args)
         elif not self.on_call:
-            # As asyncio does.
+            # As asyncio does with a due timer: its handle becomes ready without a call of `call_soon`.
             start = partial(self._ready.append, timer)  # type: ignore[attr-defined]
         else:
-            # `call_soon` tells the hooks.
+            # Run the callback through `call_soon`, which calls the hooks with its context.
             start = partial(self.call_soon, _run, timer, callback, args, context=context)
         self.clock.set_timer(time, timer, start, first)
         return timer
 
     def _wake(self, timer: asyncio.TimerHandle, args: tuple[Any, ...]) -> None:
-        """End a task's sleep: at once if nothing else happens now, else in its turn."""
+        """End a task's sleep: at once if nothing else happens now, else after the callbacks that are already ready."""
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
         elif not timer._cancelled:
             _SET_RESULT(*args)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep for seconds of simulated time, even if the caller has its own clock."""
+        """Sleep for ``seconds`` of simulated time, even if the caller has its own clock."""
         over = self.create_future()
         timer = self.call_at_simulated(self.now() + seconds, _finish, over)
         try:
@@ -253,7 +253,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
-        # Every new handle calls this method.
+        # Every new handle calls this method, so it compares code objects first.
         maker = sys._getframe(1)
         code = maker.f_code
         if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
@@ -307,7 +307,7 @@ class Loop(asyncio.SelectorEventLoop):
                 task = self._checked(made, owner)
             task.owner = owner
             if owner is not None:
-                # Since Python 3.14 this hashes the task first.
+                # Since Python 3.14 asyncio does not hash a new task; `register` does so, after the owner has been set.
                 owner.register(task, owner.name)
         finally:
             self.maker = outer
@@ -327,7 +327,7 @@ class Loop(asyncio.SelectorEventLoop):
     def set_task_factory(self, factory: Any) -> None:
         """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that.
 
-        Set by an agent it makes the tasks of that agent only.
+        A factory that an agent sets makes the tasks of that agent only.
         """
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
@@ -335,7 +335,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._set_factory_of(OWNER.get(), factory)
 
     def get_task_factory(self) -> Any:
-        """Return the factory of the running agent's tasks; None: `netsim.clock.task.Task`."""
+        """Return the factory of the running agent's tasks; None if `netsim.clock.task.Task` itself makes them."""
         return self._factory_of(OWNER.get())
 
     def _set_factory_of(self, owner: TaskOwner | None, factory: Any) -> None:
@@ -407,12 +407,12 @@ _SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_can
 def _outcome_of(
     executor: concurrent.futures.Executor | None, job: Callable[[], _T]
 ) -> tuple[_T | None, BaseException | None]:
-    """Run a job to its end, in this thread or an executor, and return its result or what it raised."""
+    """Run a job to its end, in this thread or an executor; return its result (or None) and its exception (or None)."""
     submitted = None if executor is None else executor.submit(job)
     try:
         return (_run_here(job) if submitted is None else submitted.result()), None
     except StopIteration as error:
-        # As in asyncio since Python 3.12; in earlier versions the awaiting task never resumed.
+        # A future refuses StopIteration, so replace it as asyncio does since Python 3.12.
         stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
         stop.__cause__ = error
         return None, stop
@@ -442,7 +442,7 @@ def _run_here(job: Callable[[], _T]) -> _T:
 def suspended(loop: Any) -> Iterator[None]:
     """Suspend this thread's running loop and its current task, if any, so that another loop may run."""
     task = None if loop is None else asyncio.current_task(loop)
-    # Since Python 3.14 a thread has one current task: a loop started within it could not run any task of its own.
+    # Leave the task: since Python 3.14 a thread has one current task, so another loop could not run its own tasks.
     if task is not None:
         _leave_task(loop, task)
     asyncio._set_running_loop(None)
@@ -460,7 +460,7 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-    # Another callback of the same instant may have cancelled it.
+    # Another callback of the same instant may have cancelled the timer.
     if not timer.cancelled():
         callback(*args)
 

@@ -1,8 +1,9 @@
 """The clock of a run in several processes: real time since a shared epoch, read once per instant.
 
 When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
-So agents that keep up see exactly the times of a simulation, and send and draw the same. If a process falls behind by
-more than the slack, its clock jumps to the real time, and its agents skip the rounds that have passed.
+So agents that keep up see exactly the times of a simulation, send the same frames and draw the same numbers. If a
+process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that have
+passed.
 """
 
 import time
@@ -17,7 +18,7 @@ _READ_TIME = 0.02
 
 
 class PacedSelector(ClockSelector):
-    """Simulated time that passes ``speed`` times as fast as real time, in instants.
+    """Simulated time that passes ``speed`` times as fast as real time and is constant during an instant.
 
     It is 0 at ``epoch``, in seconds of `time.monotonic`. An instant keeps its planned time if it comes at most
     ``slack`` simulated seconds late.
@@ -27,15 +28,15 @@ class PacedSelector(ClockSelector):
         super().__init__()
         self.limit = float("inf")
         self.speed = speed
-        # How often the clock jumped, and the greatest delay (real s) of an instant.
+        # The number of jumps of the clock, and the greatest delay (real s) of an instant.
         self.overruns = 0
         self.longest_lag = 0.0
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
-        # The first instant may be late by up to the slack, as every other instant.
+        # The first instant, like every other, may be late by up to the slack.
         self._now = 0.0 if 0 < now <= slack else now
-        # The due time for which sockets were last read, and until when (real s) they may be read for it.
+        # The due time for which sockets were last read, and the real time (s) until which they may be read for it.
         self._due = float("-inf")
         self._read_until = 0.0
 
@@ -48,7 +49,7 @@ class PacedSelector(ClockSelector):
         return self._now
 
     def wait(self, until: float) -> Ready:
-        """Sleep until a time (s) or until a socket is ready; sockets are read before timers run."""
+        """Sleep until the time ``until`` (s) or until a socket is ready; sockets are read before timers run."""
         wall = self.wall()
         if wall < until:
             ready = self._sockets.select(min((until - wall) / self.speed, _LONGEST_SLEEP))

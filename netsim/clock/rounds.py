@@ -6,8 +6,8 @@ At a boundary, three things happen in order at the same time: tasks waiting for 
 ready, the row of round k is written (probes see every agent); then round k + 1 opens if a task waits for it.
 
 Sums of latencies and periods are rounded, so a boundary is an interval of a few rounding errors. A frame that arrives
-within it is too late for the round that closes there. Use `RoundClock.deadline` to compare a time with the end of a
-round.
+within this interval is too late for the round that closes there. Use `RoundClock.deadline` to compare a time with the
+end of a round.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ SHORTEST_ROUND = 1e-9
 """The minimum round period in seconds."""
 
 _FAR = 1e6
-"""With compute times, times beyond this many periods are not snapped: that would draw every round until then."""
+"""With compute times, `RoundClock.snap` does not change times beyond this many periods.
+
+To find the nearest boundary, it would have to draw the compute times of all rounds until then.
+"""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -118,7 +121,7 @@ class RoundClock:
         return self.close_time(round_number) - self.close_time(round_number - 1)
 
     def number_at(self, time: float, rounding: Callable[[float], int]) -> int:
-        """Return the number of the round that closes at a time (s), rounded down, up or to the nearest if none does."""
+        """Return the number of the round that closes at ``time`` (s); between two closings ``rounding`` chooses one."""
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
         # Find the last round that has closed by ``time``: by doubling steps, then by bisection. Compute times only
@@ -135,7 +138,7 @@ class RoundClock:
         return low + rounding((time - begin) / (end - begin)) if time > begin else low
 
     def deadline(self, round_number: int) -> float:
-        """Return the time (s) before which a frame of a round must arrive; infinity for round 0 (no round)."""
+        """Return the time (s) before which a frame of a round must arrive; infinity for round 0, which is no round."""
         if round_number == self.open_round:
             return self.open_deadline
         if round_number == 0:
@@ -163,7 +166,10 @@ class RoundClock:
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
-        """Return the time (s) before which an arrival is before this instant: the deadline if a round closes now."""
+        """Return the time (s) before which arrivals precede the instant ``now``.
+
+        That is ``now`` or, if a round closes then, the round's deadline, because a boundary is an interval.
+        """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
@@ -180,7 +186,7 @@ class RoundClock:
 
     def next_number(self) -> int:
         """Return the number of the round that opens next."""
-        # Within the rounding errors of a boundary, the round may be open already.
+        # Within the rounding errors of a boundary, the round that begins there may be open already.
         return max(self._passed(math.ceil), self.open_round) + 1
 
     def _open_by(self, boundary: float) -> None:
@@ -196,7 +202,7 @@ class RoundClock:
         self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
-        """Schedule the round that contains a time (s) or, if its start has passed, the next one to open."""
+        """Schedule the opening of the round that contains a time (s) or, if its start has passed, of the next round."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
@@ -206,7 +212,7 @@ class RoundClock:
         return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounding: Callable[[float], int]) -> int:
-        """Return how many rounds have closed by now or, with ``math.ceil``, will have by the next opening."""
+        """Return how many rounds have closed by now or, with ``math.ceil``, will have closed by the next opening."""
         now = self._loop.now()
         slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
         number = self.number_at(now + slack, rounding)

@@ -29,7 +29,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 _ASYNCIO = vars(asyncio.tasks)
 
-# A number has an agent's key above 12 bits of a count; together they are less than the 61 bits of a hash.
+# A number holds an agent's key (47 bits) above a count (12 bits), which fits into the 61 bits of a hash.
 _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
@@ -64,28 +64,28 @@ class TaskOwner:
 
 
 OWNER: ContextVar[TaskOwner | None] = ContextVar("OWNER", default=None)
-"""The running agent, which the tasks and timers that it creates inherit."""
+"""The running agent; tasks and timers inherit this variable from the agent that creates them."""
 
 
 def _number_of(future: Any) -> int:
-    # Numbered at the first hash, not at creation: most futures are never put into a set.
+    # A future gets its number at the first hash, not at creation, because most futures are never put into a set.
     try:
         number: int = future._number
     except AttributeError:
         loop = future.get_loop()
         numbers = getattr(loop, "numbers", None)
         if numbers is None:
-            # Futures of `asyncio.gather` may belong to any loop.
+            # A future of `asyncio.gather` may belong to a loop of another type, which does not number futures.
             number = future._number = object.__hash__(future)
         else:
-            # asyncio hashes a new task before its owner is set, so `loop.maker` names the agent. Since Python 3.14 a
-            # task may be hashed only when another agent lists all tasks: that agent is not the owner.
+            # Before Python 3.14 asyncio hashes a new task before its owner is set, so `loop.maker` names the agent.
+            # Later versions may hash it only when another agent lists all tasks, so its ``owner`` precedes `OWNER`.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
 
 
-# The only type of future that asyncio creates without calling the loop.
+# Futures of `asyncio.gather`: the only type that asyncio creates without calling the loop.
 _ASYNCIO["_GatheringFuture"].__hash__ = _number_of
 
 _all_tasks = asyncio.all_tasks
@@ -99,12 +99,13 @@ def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Tas
     if owner is None:
         return found
     own = [task for task in found if getattr(task, "owner", None) is owner]
-    # Sorted, because where hashes collide a set's order depends on the order in which it was filled.
+    # Sort, because if hashes collide, a set's order depends on the order in which it was filled.
     own.sort(key=hash)
     return set(own)
 
 
-# Replaced before programs can import it by name. asyncio.Runner, which belongs to no agent, still gets all tasks.
+# Replace the function before programs can import it by name. asyncio.Runner, which belongs to no agent, still gets all
+# tasks.
 asyncio.all_tasks = _ASYNCIO["all_tasks"] = all_tasks
 
 
@@ -145,8 +146,8 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwn
 
 def refuse_unnumbered(maker: FrameType) -> None:
     """Raise BadInput if a frame creates a future or task of asyncio's own types: sets of them have no fixed order."""
-    # Their constructors are written in C and call the loop's `get_debug`: a caller whose code does not name it has
-    # called a constructor. asyncio itself creates futures and tasks through the loop.
+    # asyncio's constructors are written in C and call the loop's `get_debug`: a caller of `get_debug` whose code does
+    # not name it has called a constructor. asyncio itself creates futures and tasks through the loop.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
         raise BadInput(
             "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "
@@ -159,7 +160,7 @@ def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, 
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # Python versions differ in the frames in between: a comprehension or a constructor.
+    # `as_completed` is not always the next caller: in some Python versions a comprehension or constructor lies between.
     for _ in range(4):
         caller = frame.f_back
         if caller is None or caller.f_globals is not _ASYNCIO:

@@ -31,22 +31,26 @@ LATEST = 1e12
 """The last time (s), 32,000 years: a timer set to a later time never runs."""
 
 PASSES_PER_INSTANT = 1_000_000
-"""The most passes of a loop without an advance of virtual time, before it counts as endless."""
+"""The number of passes of a loop without an advance of virtual time beyond which the loop counts as endless."""
 
 PATIENCE = 60.0
 """Real seconds without data from open sockets after which a loop on the wall clock counts as stalled."""
 
-# Real seconds. _WAKE_UP_TIME is how long a loop at a standstill waits for a thread that is about to wake it.
+# Real seconds: the longest single sleep (epoll refuses timeouts of more than 24 days), and how long a loop at a
+# standstill waits for a thread that may be about to wake it.
 _LONGEST_SLEEP = 3600.0
 _WAKE_UP_TIME = 0.25
 
-# Added to the order of timers that run before all others of the same time.
+# Added to the sort key (`_place`) of timers that run before all others of the same time.
 _FIRST = -(2**62)
 
 
 @dataclass(slots=True, eq=False)
 class FirstTimer:
-    """A timer that runs before all others of its time (s). Lighter than asyncio's, for callers that set very many."""
+    """A timer that runs before all others due at the same time.
+
+    It costs less than `asyncio.TimerHandle`, which matters to callers that set very many.
+    """
 
     when: float
     _context: Context
@@ -74,7 +78,7 @@ class Onlooker(Protocol):
 
     @property
     def until(self) -> float:
-        """The end (s) of that instant: `look` is called after all events due by then."""
+        """The end (s) of the instant that begins at ``time``: `look` is called after all events due by this end."""
         ...
 
     def look(self) -> None:
@@ -85,7 +89,7 @@ class Onlooker(Protocol):
 class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
-    Before a socket is registered it does not use the operating system's selector; `wake` then ends its waits.
+    Until a socket is registered, it does not use the operating system's selector, and `wake` ends its waits.
     Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
 
     Attributes
@@ -101,7 +105,7 @@ class ClockSelector(selectors.BaseSelector):
     passes : int
         Passes of the loop since virtual time last advanced.
     limit : float
-        The most such passes.
+        The number of such passes beyond which the loop counts as endless.
     beyond : bool
         Whether a timer was set to a time later than `LATEST`.
     jobs : int
@@ -115,7 +119,8 @@ class ClockSelector(selectors.BaseSelector):
     speed = math.inf
 
     def __init__(self) -> None:
-        # `wake` releases it, possibly from a signal handler, where other locks could deadlock.
+        # `wake` ends a wait by releasing this lock. `threading.Event` would not do: in a signal handler its own lock
+        # could deadlock.
         self._sleep = threading.Lock()
         self._sleep.acquire()
         self._timers: list[tuple[float, Any, Timer, Callable[[], object]]] = []
@@ -130,7 +135,8 @@ class ClockSelector(selectors.BaseSelector):
         self.limit: float = PASSES_PER_INSTANT
         self.beyond = False
         self.jobs = 0
-        # Set by the loop. This default, never empty, makes a loop that does not set it run pass by pass.
+        # A `Loop` sets this to its ready callbacks. For other loops this default is never empty, so that `select`
+        # returns after one pass.
         self.ready: Sized = (None,)
 
     @cached_property
@@ -241,11 +247,11 @@ class ClockSelector(selectors.BaseSelector):
             for callback in list(self.on_standstill):
                 callback()
             return []
-        # A thread may be about to wake the loop: asyncio ends its executor in one.
+        # Wait, because a thread may be about to wake the loop: asyncio shuts its executor down in a thread.
         return self._rest(_WAKE_UP_TIME)
 
     def _rest(self, seconds: float | None = None) -> Ready:
-        """Wait until a thread or a socket wakes the loop; raise Stalled if none does within real seconds."""
+        """Wait until a thread or a socket wakes the loop; raise Stalled if none does so in ``seconds`` (real)."""
         if self.get_map():
             ready = self._sockets.select(seconds)
             woken = bool(ready)
@@ -257,7 +263,7 @@ class ClockSelector(selectors.BaseSelector):
 
     def wake(self) -> None:
         """End the present wait for a thread, or the next one; called by threads that have no socket to the loop."""
-        with suppress(RuntimeError):  # Released already: the next wait ends at once anyway.
+        with suppress(RuntimeError):  # The lock is released already, so the next wait ends at once.
             self._sleep.release()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -319,7 +325,7 @@ class WallSelector(ClockSelector):
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
         super().__init__()
         self._patience = patience
-        # No limit of passes: real time advances by itself.
+        # Real time advances by itself, so no number of passes is too many.
         self.limit = math.inf
         self.speed = speed
         self._start: float | None = None
@@ -335,7 +341,7 @@ class WallSelector(ClockSelector):
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # One of the sockets is the loop's own wake-up pipe.
+        # More than one: the loop's own wake-up pipe is always registered.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

@@ -1,10 +1,11 @@
-"""The core carries the frames of a plain broadcast from payload to inbox, and counts them.
+"""The core carries a broadcast from payload to inbox over links that only lose and delay it, and counts the frames.
 
 **The Python twin defines the behaviour**: each class and function of the compiled core (`_core.pyx`) has a twin in
-a Python module beside it, which is right by definition. Both give the same frames, draws, counts and hash, to the last
-bit, as tests/netsim/core/test_core.py checks. So a change begins with the twin.
+a Python module beside it; where they differ, the compiled one is wrong. Both give the same frames, draws, counts and
+hash, to the last bit, as tests/netsim/core/test_core.py checks. So a change begins with the Python twin.
 
-The compiled core is used where it was built. The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
+The compiled core is used where it was built, unless the environment variable ``NETSIM_CORE`` is ``python``
+(`netsim.util.compiled`).
 """
 
 import netsim.coders  # noqa: F401  registers the coders, so that coded arrays can be decoded
@@ -37,4 +38,4 @@ if _core is not None:
     globals().update({name: getattr(_core, name) for name in __all__ if name != "NAME"})
 
 NAME = "python" if _core is None else "compiled"
-"""``compiled`` or ``python``."""
+"""The core in use: ``compiled`` or ``python``."""

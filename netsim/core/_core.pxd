@@ -109,16 +109,18 @@ cdef class Frame:
     cdef readonly object request
     cdef readonly bint is_reply
     cdef readonly int64_t sequence
-    # Whether this receiver knows the powers of signal, noise and interference; then these, in mW.
+    # Whether the powers of signal, noise and interference at this receiver are known; these powers, in mW.
     cdef bint measured
     cdef double power, noise, interference
     cdef object value
     cdef bint read
-    # Offset in the data of a float64 vector, and its length; 0: the payload is something else.
+    # The offset in the frame's bytes at which a float64 or float32 vector begins (0: the payload is no such vector),
+    # and the number of its elements.
     cdef int64_t start, length
-    # Whether the vector is of float32 instead of float64.
+    # Whether the vector's elements are float32.
     cdef bint single
-    # Offset in the data of another array's or coded array's content, after its type number; 0: neither.
+    # The offset in the frame's bytes of the content of any other array or of a coded array, after its type number; 0 if
+    # the payload is neither.
     cdef int extension
     cdef bytes whole(self)
     cdef int64_t size(self)
@@ -139,7 +141,7 @@ cdef struct Entry:
 cdef class ArrivalQueue:
     cdef Tally tally
     cdef Entry* entries
-    # Entries in use; how many of them, from the first, form a heap; how many the allocated memory holds.
+    # The number of entries in use; how many of these, from the first, form a heap; the number that the memory holds.
     cdef int64_t size, heap, room
     cdef public bint careful
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
@@ -155,8 +157,8 @@ cdef class ArrivalQueue:
 cdef class Copies:
     cdef dict row_of
     cdef list neighbors
-    # By row, the row whose frame came next last time: frames mostly come in the same order, which saves a lookup.
-    # `last` is the row of the last frame.
+    # `last` is the row of the last frame, and `following[row]` the row whose frame came after that of `row` last time.
+    # Frames mostly come in the same order, so trying that row first saves a lookup.
     cdef int64_t* following
     cdef int64_t last
     cdef readonly object table
@@ -177,8 +179,8 @@ cdef class BroadcastPath:
     cdef int64_t number, first, degree, header_bits
     cdef public int64_t sent
     cdef bint on_radio
-    # If all links share one of the usual settings, draws are made here: `row_number` counts broadcasts. Else `row`
-    # holds the delays drawn by `netsim.core.link_draws`.
+    # `inline_draws`: whether all links have the same settings, with independent losses and constant or uniform delays.
+    # Draws are then made here, and `row_number` counts broadcasts; else `row` holds delays of `netsim.core.link_draws`.
     cdef bint inline_draws, draws_latency
     cdef int64_t row_number
     cdef list row
@@ -186,7 +188,7 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # By kind, the first bytes of a frame, up to the round.
+    # By kind, the first bytes of every frame of that kind, up to the round.
     cdef dict heads
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled core: the path of a plain broadcast from payload to inbox, and its counting.
+"""The compiled core: it carries broadcasts over links that only lose and delay frames, and counts the frames.
 
-Each class and function has a twin in Python beside this file, which defines it and documents it: frames, draws and
-hash are the same with either. A law test compares them. `_core.pxd` declares the types for other compiled modules.
+Each class and function has a Python twin beside this file, which defines and documents it. Frames, draws and hash are
+the same with either core; tests/netsim/core/test_core.py compares them. `_core.pxd` declares the types for other
+compiled modules.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -57,8 +58,8 @@ cdef extern from *:
     #include <stdlib.h>
     #ifdef __GLIBC__
     #include <malloc.h>
-    /* glibc returns freed memory to the system. To fetch fresh pages costs more than to copy, check and add the models
-       in them. So keep freed memory, up to the largest blocks for which malloc allows it (32 MB). */
+    /* By default glibc returns freed memory to the system, and fetching fresh pages costs more than copying, checking
+       and adding the vectors in them. So keep freed blocks of up to 32 MB, the most that malloc allows. */
     static void keep_freed_memory(void) {
         mallopt(M_MMAP_THRESHOLD, 1 << 25);
         mallopt(M_TRIM_THRESHOLD, 0x7FFFFFFF);
@@ -69,13 +70,14 @@ cdef extern from *:
     """
     void keep_freed_memory()
 
-# Memory is kept from the first vector of this many bytes on, unless the environment sets malloc's thresholds itself.
+# The first vector of at least this many bytes makes the process keep freed memory (`keep_freed_memory`), unless the
+# environment sets options of malloc itself.
 cdef int64_t LARGE = 1 << 20
 cdef bint _keeps_memory = any(name.startswith("MALLOC_") for name in os.environ)
 
 cdef int ARRAY_NUMBER = ARRAY
-# Vectors of at least this many bytes are stored separately from a frame's other bytes: there they are aligned, so
-# that numpy can use them without a copy.
+# Vectors of at least this many bytes are stored separately from a frame's other bytes, so that they are aligned and
+# numpy can use them without a copy.
 cdef int64_t APART = 1 << 16
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 
@@ -99,9 +101,9 @@ cdef extern from *:
         return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11)), next);
     }
 
-    /* Write 16 bytes with the same remainder as `count` bytes, a multiple of 64, that a register of CRC-32 is added to.
-       Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ instruction", Intel 2009: the
-       constants are x**n modulo the polynomial, reflected. */
+    /* Write to `out` 16 bytes whose CRC-32 remainder is that of the `count` bytes (a multiple of 64) after `crc` is
+       added to the first of them. Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ
+       instruction", Intel 2009: the constants are x**n modulo the polynomial, reflected. */
     __attribute__((target("pclmul,sse4.1")))
     static void fold(const char* at, int64_t count, uint32_t crc, char* out) {
         const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
@@ -131,19 +133,19 @@ cdef bint CAN_FOLD = folds()
 
 
 cdef object crc_on(uint32_t crc, bytes data):
-    """Return ``crc32(data, crc)``, of many bytes in a fraction of its time."""
+    """Return ``crc32(data, crc)``, for long data several times faster."""
     cdef int64_t count = PyBytes_GET_SIZE(data) & ~(<int64_t>63)
     cdef char[16] remainder
     if count < 4096 or not CAN_FOLD:
         return crc32(data, crc)
     fold(PyBytes_AS_STRING(data), count, crc ^ 0xFFFFFFFFu, remainder)
-    # zlib inverts its register at both ends.
+    # `crc32` inverts its register at the start and at the end, so both values of the register are inverted here.
     return crc32(remainder[:16] + data[count:], 0xFFFFFFFFu)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
-# The fields of a `Transmission`, each a word of 8 bytes, by their indices.
+# F_*: the index of a field of `Transmission` in a C array, in which each field takes 8 bytes.
 _FIELDS = Transmission._fields
 assert len(_FIELDS) <= MOST_FIELDS
 cdef int N_FIELDS = len(_FIELDS)
@@ -152,7 +154,7 @@ cdef int F_SENDER = _FIELDS.index("sender"), F_LINK = _FIELDS.index("link"), F_T
 cdef int F_PAYLOAD = _FIELDS.index("payload_bits"), F_RAW = _FIELDS.index("raw_data_bits")
 cdef int F_WIRE = _FIELDS.index("wire_bits"), F_SATURATED = _FIELDS.index("saturated")
 cdef int F_EACH = _FIELDS.index("each"), F_CHECKSUM = _FIELDS.index("checksum")
-# Fields that are summed over transmissions, and fields that enter the hash unchanged.
+# The indices of the fields that are summed over transmissions, and of those that enter the hash unchanged.
 cdef int[MOST_FIELDS] SUMMED_FIELDS, MIXED_FIELDS
 cdef int N_SUMMED = 0, N_MIXED = 0
 for _index, _name in enumerate(_FIELDS):
@@ -163,7 +165,7 @@ for _index, _name in enumerate(_FIELDS):
         MIXED_FIELDS[N_MIXED] = _index
         N_MIXED += 1
 
-# The tables of a tally, by their names in the Python twin. Tables by link come first, and of these the causes.
+# The tables of a tally, named as in the Python twin. Tables with a column per link come first, beginning with causes.
 _TABLES = (*BY_LINK, *(f"sender {name}" for name in SUMMED), "all offered", "all wire_bits")
 cdef int N_CAUSES = len(ALL_CAUSES), N_BY_LINK = len(BY_LINK), N_TABLES = len(_TABLES)
 cdef int T_OFFERED = _TABLES.index("offered"), T_DUPLICATED = _TABLES.index("duplicated")
@@ -294,7 +296,7 @@ cdef class Tally:
         return 0
 
     def delivered(self, times, keys, kinds):
-        """Count link messages that reached an inbox: arrival times (s), keys, kinds."""
+        """Count link messages that reached an inbox, given their arrival times (s), keys and kinds."""
         for time, key, kind in zip(times, keys, kinds, strict=True):
             self.count_outcome(time, key, kind, C_DELIVERED)
 
@@ -348,7 +350,7 @@ cdef class Tally:
 
     @property
     def sums(self):
-        """The two sums over all records so far from which the trace hash is computed."""
+        """The two sums, over all records so far, from which the trace hash is computed."""
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     cdef since(self, const int64_t* first):
@@ -406,7 +408,7 @@ cdef class Frame:
 
     @property
     def data(self):
-        """The frame as it crossed the link."""
+        """The frame's bytes as they crossed the link."""
         return self.whole()
 
     cdef bytes whole(self):
@@ -439,7 +441,7 @@ cdef class Frame:
         if self.start == 0:
             return unpack_payload(self.written)[3]
         if raw is None:
-            # A bytes object of its own: the array is aligned, and numpy cannot make it writable.
+            # Copy the elements to a new bytes object: an array on it is aligned, and numpy cannot make it writable.
             raw = PyBytes_FromStringAndSize(self.elements(), (4 if self.single else 8) * self.length)
         shape[0] = self.length
         kind = cnp.NPY_FLOAT32 if self.single else cnp.NPY_FLOAT64
@@ -449,12 +451,12 @@ cdef class Frame:
         return array
 
     def copy(self):
-        """Return the same frame with a payload that it does not share."""
+        """Return a copy of the frame, which decodes a payload of its own."""
         return Frame(*self.__reduce__()[1])
 
     @property
     def rssi_dbm(self):
-        """The power (dBm) with which its signal was received; None unless a `netsim.Radio` has ``powers`` or a phy."""
+        """The power (dBm) with which the signal was received; None unless a `netsim.Radio` has ``powers`` or a phy."""
         return 10.0 * math.log10(self.power) if self.measured else None
 
     @property
@@ -466,7 +468,7 @@ cdef class Frame:
 
     @property
     def lqi(self):
-        """Its link quality, 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`."""
+        """The link quality, from 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`."""
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
@@ -531,7 +533,7 @@ cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
-    """Sort entries in place, few by insertion and many by a heap; entries of a radio are in order already."""
+    """Sort entries in place: few by insertion, many by a heap, none if they are in order, as on a radio."""
     cdef int64_t i = 1, j
     cdef Entry entry
     while i < size and before(&entries[i - 1], &entries[i]):
@@ -595,7 +597,7 @@ cdef class ArrivalQueue:
         return 0
 
     def push(self, double time, int64_t key, int32_t kind, Frame frame, double deadline=-INFINITY):
-        """Add a frame; set ``careful`` if the frame is special or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if the frame is not ``plain`` or arrives at or after ``deadline`` (s)."""
         self.put(time, key, kind, frame, deadline)
 
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1:
@@ -651,7 +653,7 @@ cdef class ArrivalQueue:
         return True
 
     def due(self, double until):
-        """Remove and return, in order, what arrives before ``until`` (s)."""
+        """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         cdef Entry entry
         cdef int64_t i, count
         found = []
@@ -805,7 +807,7 @@ cdef class Copies:
         return 0
 
     cdef object state_of(self, Frame frame):
-        """Return the payload as `as_state` does; decode the usual coded arrays directly."""
+        """Return the payload as `as_state` does, faster for coded arrays that `Coded` itself decodes."""
         payload = frame.payload
         cdef object kind = type(payload)
         if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
@@ -846,7 +848,7 @@ cdef class Copies:
             arrivals.drop(count)
 
     def sum(self):
-        """Return the sum of all copies, row by row."""
+        """Return the sum of all copies, added in the order of the rows."""
         cdef int64_t i, index
         cdef double* row
         cdef double* to
@@ -922,7 +924,7 @@ def stacked(frames):
 
 
 def added(frames):
-    """Return the sum of the vectors that frames carry, one by one, in float64; None if they carry anything else."""
+    """Return the sum in float64 of the vectors that frames carry, in order; None if they carry anything else."""
     cdef Frame frame
     cdef cnp.npy_intp shape[1]
     cdef int64_t length = common_length(frames)
@@ -1018,7 +1020,7 @@ cdef class BroadcastPath:
         self.encoder, self.name, self.draws, self.tally = encoder, name, draws, tally
         self.receivers = list(receivers)
         for each in self.receivers:
-            pass  # Cython checks that each is one of this core's, which `spread` relies on.
+            pass  # Cython checks the type of `each` here: `spread` casts to it without a check.
         self.number, self.first, self.degree = number, first, len(self.receivers)
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
@@ -1114,8 +1116,8 @@ cdef class BroadcastPath:
             if outcome is not None:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
             taken = 0
-        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-        # A broadcast is on the air even if the agent has no neighbours, so it counts as accepted.
+        # No wire bits yet: the medium counts them when it transmits. A broadcast counts as accepted even if the agent
+        # has no neighbours or its links are cut, because it is on the air.
         self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS if to_all else first, cause == 0, 0, 0)
         return taken
 
@@ -1153,7 +1155,10 @@ cdef class BroadcastPath:
         return 0
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """If the payload is a float64 or float32 vector, write the frame's bytes; return whether it is."""
+        """Write a frame's bytes if its payload is a contiguous float64 or float32 vector; return whether it wrote them.
+
+        The Python encoder takes vectors without elements, and those of 2³¹ bytes and more.
+        """
         global _keeps_memory
         cdef bytes trailer
         cdef uint8_t* at
@@ -1185,7 +1190,7 @@ cdef class BroadcastPath:
         return True
 
     cdef bint encode_float(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Do the same for a float."""
+        """Write a frame's bytes if its payload is a float; return whether it wrote them."""
         cdef uint8_t* at
         cdef uint64_t bits
         cdef int place
@@ -1199,7 +1204,7 @@ cdef class BroadcastPath:
         return True
 
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Do the same for any other array or coded array that the encoder accepts."""
+        """Write a frame's bytes if its payload is a (coded) array that can be encoded; return whether it wrote them."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number
@@ -1221,14 +1226,14 @@ cdef class BroadcastPath:
 
     cdef uint8_t* begin_extension(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
                                   int64_t room) except NULL:
-        """Write the bytes of a frame up to its payload, an extension of ``size`` bytes; return where that begins.
+        """Write a frame's bytes up to the content of its payload, a msgpack extension of ``size`` bytes.
 
-        There is room for as many bytes of it as ``room`` says.
+        Returns a pointer to where the content begins; ``room`` bytes are allocated there.
         """
         return write_extension(self.begin(frame, kind, round_number, extension_size(size) + room), number, size)
 
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL:
-        """Write the bytes of a frame up to its payload, with room for as many bytes more; return where these begin."""
+        """Write a frame's bytes up to its payload; return a pointer to the ``room`` bytes allocated after them."""
         cdef bytes head = self.heads.get(kind)
         cdef uint8_t* at
         if head is None:
@@ -1254,7 +1259,7 @@ cdef bytes vector_trailer(bint single, int64_t length):
 
 
 cdef int64_t integer_size(int64_t value) noexcept nogil:
-    """Return the length of a whole number in [0, 2³¹) as msgpack writes it."""
+    """Return the number of bytes in which msgpack writes a whole number in [0, 2³¹)."""
     return 1 if value < 128 else 2 if value < 256 else 3 if value < 65536 else 5
 
 
@@ -1280,14 +1285,14 @@ cdef uint8_t* write_big_endian(uint8_t* at, int64_t value) noexcept nogil:
 
 
 cdef int64_t extension_size(int64_t size) noexcept nogil:
-    """Return the length of the head of an extension of ``size`` bytes, as msgpack writes it."""
+    """Return the number of bytes in which msgpack writes the head of an extension of ``size`` bytes."""
     if size == 1 or size == 2 or size == 4 or size == 8 or size == 16:
         return 2
     return 3 if size < 256 else 4 if size < 65536 else 6
 
 
 cdef uint8_t* write_extension(uint8_t* at, int number, int64_t size) noexcept nogil:
-    """Write the head of an extension with this number."""
+    """Write the head of an extension with this type number; return a pointer to the byte after it."""
     if size == 1 or size == 2 or size == 4 or size == 8 or size == 16:
         at[0] = 0xD4 if size == 1 else 0xD5 if size == 2 else 0xD6 if size == 4 else 0xD7 if size == 8 else 0xD8
         at += 1
@@ -1388,16 +1393,16 @@ cdef class Waiter:
             return self
         if self.state != DONE:
             self.result()
-        # Set here, the number costs neither an exception nor a traceback; so does raising it without a value.
+        # Setting the exception by its value creates no exception object, and a bare `raise StopIteration` no traceback.
         PyErr_SetObject(StopIteration, self.number)
         raise StopIteration
 
     def run_callbacks(self):
-        """Run the callbacks."""
+        """Run the callbacks after a cancellation; otherwise `RoundBarrier.go_on` runs them."""
         self.go(getattr(self.loop, "on_call", None))
 
     cdef int go(self, notes) except -1:
-        """Run the callbacks, after the notes of their contexts (`netsim.clock.clock.Loop.note_calls`)."""
+        """Pass each callback's context to ``notes`` (`netsim.clock.clock.Loop.note_calls`), then run the callbacks."""
         callback, context, more = self.callback, self.context, self.more
         self.callback = self.context = self.more = None
         if notes:
@@ -1445,7 +1450,7 @@ cdef class RoundBarrier:
         return waiter
 
     def open(self, number):
-        """Let all waiting tasks resume, with this number."""
+        """Resume all waiting tasks with the number of the round."""
         cdef Waiter waiter
         cdef list done = []
         for waiter in self.waiting:

@@ -43,7 +43,7 @@ class ArrivalQueue:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
-        """Add a frame; set ``careful`` if the frame is special or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if the frame is not ``plain`` or arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
         if time >= deadline or not frame.plain:
             self.careful = True
@@ -54,10 +54,10 @@ class ArrivalQueue:
         return self._pending[0][0] if self._pending else math.inf
 
     def due(self, until: float) -> list[Entry]:
-        """Remove and return, in order, what arrives before ``until`` (s)."""
+        """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # The usual case: a whole round's frames at once. A sorted list is also a heap.
+            # Usually the queue is read once a round and holds no older frames. A sorted list is also a heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]
@@ -76,7 +76,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # The usual case of `due`, with every frame due: no heap is needed.
+            # Usually every frame is due, so that no heap is needed.
             due = sorted(incoming)
             incoming.clear()
         else:

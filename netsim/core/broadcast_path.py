@@ -1,4 +1,4 @@
-"""The broadcast path, the common case: encodes a message once and puts it into all neighbours' arrival queues.
+"""The broadcast path, the common case: it encodes a message once and puts it into all neighbours' arrival queues.
 
 In agent → outbox → link → inbox → agent this covers the outbox and the links, which here only lose and delay frames.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastPath", "Take"]
 
 Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float], int]
-"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of its rejection."""
+"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of the frame's rejection."""
 
 
 class BroadcastPath:
@@ -173,9 +173,9 @@ class BroadcastPath:
             if outcome is not None:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
         taken = 0 if cause else len(links)
-        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
         link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
-        # A broadcast is on the air even if the agent has no neighbours, so it counts as accepted.
+        # No wire bits yet: the medium counts them when it transmits. A broadcast counts as accepted even if the agent
+        # has no neighbours or its links are cut, because it is on the air.
         self.count(number, kind_id, frame, payload, raw_data, link, int(not cause), 0, 0)
         return taken
 

@@ -67,7 +67,7 @@ class Copies:
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
         """Replace the senders' copies by the frames' payloads, or add the payloads to the copies.
 
-        Only the first frame per neighbour and round (from 1) counts, because a link may deliver a frame twice.
+        In each round from 1 on, only the first frame per neighbour counts, because a link may deliver a frame twice.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Copies:
         self.take_in(arrivals.deliver(until), add=add)
 
     def sum(self) -> NDArray[np.float64]:
-        """Return the sum of all copies, row by row."""
+        """Return the sum of all copies, added in the order of the rows."""
         if not len(self.table):
             return np.zeros(self.table.shape[1:])
         total: NDArray[np.float64] = self.table[0].copy()
@@ -104,7 +104,7 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
-    # The type is compared first for speed: most payloads are plain arrays.
+    # The type is compared first for speed: most payloads are numpy arrays.
     if type(payload) is not np.ndarray and isinstance(payload, Coded):
         # Compare shapes before decoding: a few bytes may claim a huge array.
         if payload.shape == shape:

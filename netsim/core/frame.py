@@ -1,6 +1,6 @@
 """Frames: the messages that agents receive, and their bytes.
 
-agent → outbox → link → inbox → agent: this is what travels. On the wire a frame is a msgpack array [kind, sender,
+agent → outbox → link → inbox → agent: a frame goes this way. On the wire a frame is a msgpack array [kind, sender,
 round, payload]. If all nodes know the kind beforehand (`netsim.Network`), its number replaces its name. A frame of a
 request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
 numbers, [… , −sequence, false].
@@ -81,22 +81,22 @@ class Frame:
 
     @property
     def sender(self) -> Hashable:
-        """The agent that sent it."""
+        """The agent that sent the frame."""
         return self._sender
 
     @property
     def round(self) -> int:
-        """The round in which it was sent (0: outside rounds)."""
+        """The round in which the frame was sent (0: outside rounds)."""
         return self._round
 
     @property
     def sent_at(self) -> float:
-        """When it was sent, in simulated seconds, even if its sender's own clock shows another time."""
+        """The simulated time (s) at which the frame was sent, even if its sender's own clock shows another time."""
         return self._sent_at
 
     @property
     def data(self) -> bytes:
-        """The frame as it crossed the link."""
+        """The frame's bytes as they crossed the link."""
         return self._data
 
     @property
@@ -109,7 +109,7 @@ class Frame:
 
     @property
     def plain(self) -> bool:
-        """Whether all receivers may share this object: its payload is immutable and it has no number."""
+        """Whether all receivers may share this frame: it has an immutable payload, no `request` and no `sequence`."""
         return self._special is None
 
     @property
@@ -119,17 +119,17 @@ class Frame:
 
     @property
     def is_reply(self) -> bool:
-        """Whether it answers a request."""
+        """Whether the frame answers a request."""
         return self._special is not None and self._special[1]
 
     @property
     def sequence(self) -> int:
-        """The number given by a reliable link, from 1; 0: none."""
+        """The number that a reliable link gave the frame, from 1; 0: none."""
         return 0 if self._special is None else self._special[2]
 
     @property
     def rssi_dbm(self) -> float | None:
-        """The power (dBm) with which its signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
+        """The power (dBm) with which the signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
 
         `rssi_dbm`, `snr_db` and `lqi` are those at this receiver; of a fragmented frame, those of its last fragment.
         """
@@ -145,16 +145,16 @@ class Frame:
 
     @property
     def lqi(self) -> int | None:
-        """Its link quality, 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`.
+        """The link quality, from 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`.
 
-        IEEE Std 802.15.4-2006, 6.9.8, wants values spread evenly over the qualities that a receiver tells apart; 6.9.7
-        wants an energy detection over 40 dB.
+        IEEE Std 802.15.4-2006, 6.9.8, requires values spread evenly over the qualities that a receiver tells apart;
+        6.9.7 requires that energy detection spans at least 40 dB.
         """
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def copy(self) -> "Frame":
-        """Return the same frame with a payload that it does not share."""
+        """Return a copy of the frame, which decodes a payload of its own."""
         return Frame(*self._fields())
 
     def received(self, signal: "tuple[float, float, float]") -> "Frame":
@@ -218,7 +218,8 @@ class FrameEncoder:
         number = -sequence if sequence else request
         is_plain = type(payload) in _PLAIN
         if number is None and (is_plain or type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
-            # Most frames carry an array or a number; without lists and hooks they are written five times as fast.
+            # Most payloads are (coded) arrays or numbers. Written here, without a list and hooks, they take a fifth of the
+            # time.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
             if is_plain:
@@ -230,5 +231,5 @@ class FrameEncoder:
         try:
             return encode(fields if number is None else [*fields, number, is_reply])
         except WireError:
-            self._begin(kind, sender)  # raises its own error if the kind is at fault
+            self._begin(kind, sender)  # raises an error that names the kind, if the kind is at fault
             raise

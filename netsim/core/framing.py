@@ -53,7 +53,7 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
                 return new_frame(kind, names[sender], number, sent_at, data, payload)
             request, is_reply = rest
             if type(request) is int and type(is_reply) is bool and request > -(1 << 63):
-                # A negative number is a sequence number if the link numbers frames; its receiver decides.
+                # A negative number may be a sequence number; the receiver knows whether the link numbers frames.
                 sequence = max(-request, 0)
                 return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")

@@ -1,4 +1,4 @@
-"""Link draws: delays and losses of an agent's broadcasts on all its simple links at once.
+"""Link draws: delays and losses of an agent's broadcasts on all its simple links (`Link.is_simple`) at once.
 
 agent → outbox → link → inbox → agent: you are on the links. Draws are made for a block of broadcasts at a time.
 """
@@ -25,7 +25,7 @@ class LinkDraws:
     keys : uint64 array, shape (links,)
         The links' keys.
     seed : int
-        The network's.
+        The network's seed.
     block : int
         Broadcasts drawn at a time.
 
@@ -52,8 +52,8 @@ class LinkDraws:
         return self._links[0] if len({id(link) for link in self._links}) == 1 else None
 
     def _prepare(self) -> None:
-        """Group the links by their settings, at the first draw: the compiled core draws without groups."""
-        # Links of the same settings are drawn together; usually these are all links.
+        """Group the links by their settings; done at the first draw, because the compiled core may never draw here."""
+        # Links with the same settings are drawn together; mostly all of an agent's links have the same.
         groups: dict[int, list[int]] = {}
         for index, link in enumerate(self._links):
             groups.setdefault(id(link), []).append(index)
@@ -88,7 +88,7 @@ class LinkDraws:
         return self._keys
 
     def purpose_key(self, purpose: str) -> int:
-        """Return the key that turns a link's key into that of its random stream for one purpose."""
+        """Return the key that turns a link's key into the key of the link's random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:
@@ -96,7 +96,7 @@ class LinkDraws:
         return stream_keys(self._seed, self._keys, purpose)
 
     def _draw(self) -> None:
-        """Draw a block of rows; a network with fixed delays and no losses needs no random numbers."""
+        """Draw a block of rows, without random numbers if all delays are fixed and no frame is lost."""
         if all(model.fixed is not None for model, _ in self._models):
             if self._losses is None:
                 self._rows = [self._fixed] * self._block

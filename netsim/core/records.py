@@ -202,9 +202,9 @@ ON_AIR = np.dtype(
     ]
 )
 """For each frame on the air of a `netsim.Radio`, acknowledgements included: when it starts and ends (s), the numbers of
-its sender, link (or `TO_ALL`), kind and message, its fragment, how often that was sent before, its bits, its channel,
-the power at its receiver (dBm; NaN: unknown), the bytes of the message that it carries, and whether it was sent to its
-end. Of an acknowledgement, message, fragment and retry are those of what it acknowledges.
+its sender, link (or `TO_ALL`), kind and message, its fragment, how often that fragment was sent before, its bits, its
+channel, the power at its receiver (dBm; NaN: unknown), the bytes of the message that it carries, and whether it was
+sent to its end. An acknowledgement has the message, fragment and retry of the frame that it acknowledges.
 """
 
 

@@ -26,7 +26,7 @@ class RoundBarrier:
         return future
 
     def open(self, number: int) -> None:
-        """Let all waiting tasks resume, with this number."""
+        """Resume all waiting tasks with the number of the round."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(number)

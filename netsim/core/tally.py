@@ -128,7 +128,7 @@ class Tally:
         self._table("duplicated")[kind, link] += 1
 
     def delivered(self, times: Sequence[float], keys: Sequence[int], kinds: Sequence[int]) -> None:
-        """Count link messages that reached an inbox: arrival times (s), keys, kinds."""
+        """Count link messages that reached an inbox, given their arrival times (s), keys and kinds."""
         self.exits[DELIVERED] += len(times)
         self._times += times
         self._keys += keys
@@ -167,7 +167,7 @@ class Tally:
 
     @property
     def sums(self) -> Keys:
-        """The two sums over all records so far from which the trace hash is computed."""
+        """The two sums, over all records so far, from which the trace hash is computed."""
         self._fold()
         return self._sums
 
@@ -200,7 +200,7 @@ class Tally:
         self._fold_ended()
 
     def _table(self, name: str) -> Counts:
-        """Return the counts under a name, with one row for each kind and spare rows."""
+        """Return the table under a name, with a row for each kind and spare rows for new kinds."""
         counts = self._tables.get(name)
         if counts is None or len(counts) < len(self.kinds):
             width = len(self._agent_keys) if name.startswith(("sender ", "all ")) else len(self._link_keys)

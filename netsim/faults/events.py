@@ -144,7 +144,7 @@ class Crash(_OfAgent):
     energy.
 
     When the node returns, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
-    the agent's first one, so that it ends with the others.
+    the agent's first one, so that the agent ends when the others end.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class Leave(_OfAgent):
 
 @dataclass(frozen=True)
 class Join(_OfAgent):
-    """An agent joins at time ``at`` (s); until then it neither sends nor receives. It ends with the others."""
+    """An agent joins at time ``at`` (s); until then it neither sends nor receives. It ends when the others end."""
 
     at: float
     until = None
@@ -545,7 +545,7 @@ class Rewire(Fault):
             raise check.refuse("graphs", self.graphs, "at least one graph")
 
     def links(self) -> Links:
-        """Return the links that are present at some time."""
+        """Return the links that are in at least one of the graphs."""
         return tuple(dict.fromkeys(link for links in self.graphs for link in links))
 
     def __str__(self) -> str:

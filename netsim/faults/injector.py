@@ -36,7 +36,7 @@ class FaultInjector:
         # The number of faults that hold each link, and each agent, down.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
         self._down: Counter[Hashable] = Counter()
-        # The agents that are down and have lost their state, and those that never return.
+        # The agents that are down and have lost their state; the agents that never return.
         self._lost: set[Hashable] = set()
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
@@ -122,7 +122,7 @@ class FaultInjector:
         agent, places = move.agent, self._run.whereabouts("Move")
         before = self._ways.pop(agent, None)
         if before is not None and before[1] <= self._run.loop.now():
-            # The next step of the earlier move is due at this instant: take it first.
+            # The next step of the earlier move is due at this instant, so take it before the new move begins.
             places.put(agent, before[2])
         if move.until is None:
             places.jump(agent, move.position)
@@ -184,9 +184,9 @@ class FaultInjector:
             self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
-        """Yield for each link its sender's outbox and its index there; without ``links``, for all links."""
+        """Yield, for each of ``links`` (if empty, for all links), its sender's outbox and its index in that outbox."""
         for sender, receiver in links or links_of(self.graph):
-            # The sender may run in another process.
+            # A sender that runs in another process has no outbox here.
             if (outbox := self._run.outboxes.get(sender)) is not None:
                 yield outbox, outbox.link_index_of[receiver]
 

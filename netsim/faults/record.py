@@ -14,12 +14,12 @@ __all__ = ["FaultRecord"]
 
 
 class FaultRecord:
-    """The faults that have begun in a run; ``spans`` has them as `netsim.accounting.run_metadata.RunMetadata` does."""
+    """The faults that have begun in a run; ``spans`` has the form of ``RunMetadata.faults`` (`netsim.accounting`)."""
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # The spans without an end, by the fault's number in the script or, if the program cut a link, by link.
+        # The spans that have not ended, by the fault's number in the script or, for a link cut by the program, by link.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:

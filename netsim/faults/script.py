@@ -134,7 +134,7 @@ class Faults(Sequence[Fault]):
         mean_duration : float, optional
             Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
         keeps_state : bool, optional
-            Whether nodes that crash keep their state; it does not change who crashes when. Default: each node with
+            Whether nodes that crash keep their state; it does not change which nodes crash, or when. Default: each with
             probability one half.
         **counts : int
             The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
@@ -238,8 +238,8 @@ class FaultSampler:
         return bool(self.rng.random() < 0.5)
 
     def keeps_state(self) -> bool:
-        """Return whether a node keeps its state: the argument of `Faults.draw` or, without it, a coin."""
-        # Drawn even if not needed, so that later draws are the same.
+        """Return whether a node keeps its state: by the argument of `Faults.draw` or, without it, by a coin."""
+        # Draw the coin even if the argument decides, so that later draws do not depend on the argument.
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 

@@ -34,7 +34,7 @@ _WORDS = re.compile(
     r"(?P<keeps>\s+keeping\s+state)?"
 )
 
-# Limit of names that an error lists.
+# The most names of nodes that an error lists.
 _MOST_SHOWN = 12
 
 
@@ -81,7 +81,7 @@ class Order:
         if keeps and "keeping" not in form:
             raise _refused(text, form)
         if what == "crash" and keeps and until is None:
-            # A crash for good keeps nothing; with a later restart, the restart says whether state is kept.
+            # A node that never returns keeps no state, and a later "restart" says itself whether state is kept.
             raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
         assert at is not None
         if until is not None and until <= at:
@@ -105,7 +105,7 @@ def _refused(text: str, allowed: str) -> BadInput:
 
 
 def _seconds(text: str, name: str, word: str | None) -> float | None:
-    """Parse a number of seconds, or None; raises BadInput for another word."""
+    """Parse a word as a number of seconds; None stays None. Raises BadInput for any other word."""
     if word is None:
         return None
     try:
@@ -184,7 +184,7 @@ def _is_active(fault: Fault, time: float) -> bool:
 
 
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
-    """End the active faults that ``concerned`` accepts at the time of the order; a fault of length 0 is dropped."""
+    """End the active faults that ``concerned`` accepts at the time of the order; drop those that began just then."""
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
         raise order.refused(f"of {what} at that time")
@@ -256,7 +256,7 @@ def _orders(texts: str | Iterable[str]) -> list[Order]:
     if not all(isinstance(text, str) for text in several):
         raise BadInput(f"at = {several!r}: must be a text, or a list of texts, such as '1.2 crash 3'")
     parts = [part for text in several for part in text.split(";")]
-    # In order of time, so that an order that ends a fault finds the fault.
+    # Sort by time: "restart" or "heal" must come after the order that began the fault.
     return sorted((Order.of(part) for part in parts), key=lambda order: order.at)
 
 
@@ -335,7 +335,7 @@ def _number(value: float) -> str:
 
 
 def _comparable(fault: Fault) -> Fault:
-    """Return a fault for comparison: ``keeps_state`` of a node that never returns has no effect."""
+    """Return a fault for comparison, without ``keeps_state`` if the node never returns: it has no effect then."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
     return fault
@@ -362,7 +362,7 @@ class _ContextOrders:
         return faults
 
     def must_have_fit(self) -> None:
-        """Raise the first error of an order that fitted no run."""
+        """If an order could be applied in no run, raise the error from the first run."""
         for order, why in self._why.items():
             if order not in self._fit:
                 raise why
@@ -375,7 +375,7 @@ _APPENDED: ContextVar[_ContextOrders | None] = ContextVar("APPENDED", default=No
 def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
     """Append faults in words to the networks' own faults, in all runs inside the context whose graphs they fit.
 
-    Raises BadInput at once for a text that is no order, and at the end for an order that fitted no run.
+    Raises BadInput at once for a text that is no order, and at the end for an order that could be applied in no run.
     """
     if not texts:
         yield

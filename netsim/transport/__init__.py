@@ -2,7 +2,7 @@
 
 One module for each stage, in the order in which a frame meets them: `context` (an agent's place in its network),
 `outbox`, `link_stages` (runs the next two, link by link), `transmitter` (budget, fragments, queue, rate), `path` (loss,
-latency, copies), `inbox`. `stages` replaces those of the links by their compiled twins, if built.
+latency, copies), `inbox`. `stages` replaces the stages of a link by their compiled twins, if these were built.
 """
 
 import lazy_loader

@@ -3,8 +3,8 @@
 """The compiled stages of a link: budget, fragments, queue and rate; loss, latency, copies and corruption.
 
 The Python twin of each class defines and documents it (`netsim.transport.stages` names the modules). Tests compare the
-two: draws, times, causes and counts are equal. The most used models of loss and latency are compiled; others, and
-varying rates, are called in Python.
+two: draws, times, causes and counts are equal. Bernoulli and Gilbert-Elliott losses and constant and uniform delays are
+compiled; other models, and varying rates, are called in Python.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -31,7 +31,7 @@ cdef int C_CORRUPTED = CORRUPTED, C_LINK_DOWN = LINK_DOWN, C_LOST = LOST
 cdef int C_QUEUE_FULL = QUEUE_FULL, C_REFUSED = REFUSED, ACCEPTED = 0
 cdef int64_t ALL_LINKS = TO_ALL, LAST_SLOT = _LAST_SLOT
 
-# Causes of rejection by the names that `Transmitter.accept` returns.
+# The name that `Transmitter.accept` returns for each cause of rejection.
 _NAMES = {ACCEPTED: "", QUEUE_FULL: "queue_full", REFUSED: "refused"}
 
 
@@ -198,7 +198,7 @@ cdef class Transmitter:
             PyMem_Free(sent.fragments)
 
     cdef int transmit(self, double now, int64_t size, Departure* sent) except -1:
-        """Offer a frame of ``size`` bytes."""
+        """Offer a frame of ``size`` bytes, after dividing it into fragments."""
         cdef int64_t i
         reserve(sent, self.fragment_count(size))
         for i in range(sent.count):
@@ -266,7 +266,8 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How losses and delays are decided; ASKED: by a call of a Python model.
+    # How a path decides losses and delays. ASKED calls a Python model. Losses: never, independent (ALONE), or by a
+    # Gilbert-Elliott model with states per fragment (IN_BURSTS) or per time slot (IN_SLOTS).
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -304,12 +305,13 @@ cdef class Path:
     cdef object lost, delays
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
-    # Losses: `comes` is the loss probability or that of turning bad, `stays` that of staying bad.
+    # Losses: `comes` is the probability of a loss or of turning bad, `stays` the probability of staying bad.
     # Delays: uniform on [low, low + width).
     cdef double comes, stays, low, width, duplicate, corrupt, last
-    # The length of a slot (s).
+    # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
-    # The frame length for which the loss holds, or 0 for all; and its ratio to the present frame's length.
+    # The length (bits) to which the loss probability refers, 0 if it holds for all; this length over that of the
+    # present fragment, 0 if unused.
     cdef int64_t loss_bits
     cdef double lengths
     # The key of the slots' uniform numbers, and the slot to which `is_bad` belongs.
@@ -381,12 +383,12 @@ cdef class Path:
         return self.is_bad
 
     cdef double number(self) noexcept:
-        """Return the next uniform number for losses, transformed for the present frame's length."""
+        """Return the next uniform number for losses, transformed for the fragment's length if `lengths` is set."""
         cdef double u = next_of(&self.loss_numbers)
         return 1.0 - pow(1.0 - u, self.lengths) if self.lengths > 0.0 else u
 
     cdef void move_to_slot(self, double time) noexcept:
-        """Find the state at ``time`` (s) from the last decisive number, as `netsim.links.loss` explains."""
+        """Set `is_bad` for the slot of ``time`` (s), from the last decisive number; see `netsim.links.loss`."""
         cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
         cdef double slots = time / self.slot + 1e-9
         cdef int64_t number = LAST_SLOT if slots >= <double>LAST_SLOT else <int64_t>slots
@@ -602,7 +604,7 @@ cdef class LinkStages:
         path = self.paths[index]
         if path is None:
             wiring = self.wiring
-            # On a simple link, broadcasts use the link's default random streams: this path must not repeat them.
+            # On a simple link, broadcasts use the link's default random streams, so this path needs streams of its own.
             purpose = "one by one " if self.settings[index].is_simple else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path

@@ -26,7 +26,7 @@ _MAX_UNSETTLED = 1000
 
 
 class Inbox:
-    """The frames for one agent, also as an async iterator."""
+    """The frames for one agent; ``async for`` iterates over them as they arrive."""
 
     __slots__ = (
         "_abandoned",
@@ -171,7 +171,7 @@ class Inbox:
     def discard_from_now(self) -> None:
         """Count and discard all further frames, because the agent has ended."""
         if self._limit < math.inf:
-            # Frames that have already arrived must still meet the limit.
+            # The limit still applies to frames that have already arrived, so process these first.
             self.settle_now()
         self._abandoned = True
         self.settle_now()
@@ -214,7 +214,7 @@ class Inbox:
             pass
         elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
-                cause = INBOX_FULL  # not acknowledged, so that the sender repeats it
+                cause = INBOX_FULL  # the frame is not acknowledged, so the sender repeats it
             elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
                 self._put_all([(time, key, for_receiver(data))])
         elif frame.is_reply:
@@ -237,7 +237,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
-        """Add readable frames, in order of time and key: frames of the same time may already be there."""
+        """Add readable frames in order of time and key: larger keys of the same time may already be there."""
         ready = self._ready = self._ready or deque()
         in_order = not ready or ready[-1][:2] <= entries[0][:2]
         ready.extend(entries)
@@ -317,7 +317,7 @@ class Inbox:
         try:
             woken = await future
         except asyncio.CancelledError:
-            # If this task had already been woken, wake the next waiting task for the frame.
+            # This task may have been woken for a frame that it does not read now, so wake the next waiting task.
             self._blocked.remove(future)
             self._wake()
             raise
@@ -346,10 +346,10 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Have the senders call `watch` for each frame from now on."""
+        """Subscribe to the senders, so that they call `watch` after each frame sent here."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 
     def watch(self) -> None:
-        """Send the frames in ``arrivals``."""
+        """Send the frames in ``arrivals`` to the other process."""
         self._send(self._name, self.arrivals.due(math.inf))

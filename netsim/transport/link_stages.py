@@ -61,7 +61,7 @@ class LinkStages:
     def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
         """Offer a frame to one link, or to all (`TO_ALL`), and count it; return how many links accepted it.
 
-        Only a frame that arrives at or after ``deadline`` (s) can be late: it takes a slower check.
+        Only frames that arrive at or after ``deadline`` (s) can be late, so only these take a slower check.
         """
         path, wiring, to_all = self._broadcast_path, self._wiring, link == TO_ALL
         number = path.sent
@@ -159,7 +159,7 @@ class LinkStages:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # On a simple link, LinkDraws uses the link's default random streams: this path must not repeat them.
+            # On a simple link, LinkDraws uses the link's default random streams, so this path needs streams of its own.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

@@ -150,7 +150,7 @@ class Outbox:
             wiring.radio is not None,
             take,
         )
-        # Whether a broadcast needs only one row of link draws, or a MAC layer, so that it can use the fast path.
+        # A broadcast can use the fast path if it needs only a row of link draws, or a MAC layer.
         self._fast_path_allowed = bool(kinds) and (
             take is not None
             or (
@@ -166,7 +166,7 @@ class Outbox:
             inbox.watchers += (self.subscribers, link_index)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Send to every neighbour; return how many links accepted the frame."""
+        """Send a message to every neighbour; return how many links accepted the frame."""
         shared = self._shared
         rounds = shared.rounds
         now = shared.loop.now()
@@ -205,7 +205,7 @@ class Outbox:
         outcome: asyncio.Future[Delivery] | None = None,
         sequence: int = 0,
     ) -> bool:
-        """Send to one neighbour; return whether the link accepted the frame.
+        """Send a message to one neighbour; return whether the link accepted the frame.
 
         On a `netsim.Radio`, the result of ``outcome`` is set to the frame's delivery report.
         """
@@ -227,7 +227,7 @@ class Outbox:
     @property
     def link_index_of(self) -> dict[Hashable, int]:
         """Each neighbour's index among the links."""
-        # Created on first use, because an agent that only broadcasts needs none.
+        # Created on first use, because an agent that only broadcasts never needs the dictionary.
         if self._link_index_of is None:
             self._link_index_of = {neighbor: index for index, neighbor in enumerate(self._wiring.neighbors)}
         return self._link_index_of
@@ -321,7 +321,7 @@ class Outbox:
     ) -> int:
         """Offer a frame to links, or to the MAC layer, and count it; return how many links accepted it.
 
-        Only a frame that arrives at or after ``deadline`` (s) can be late: it takes a slower check.
+        Only frames that arrive at or after ``deadline`` (s) can be late, so only these take a slower check.
         """
         # Receivers whose rounds differ from this agent's may close a round earlier: check every frame.
         deadline = -math.inf if self._rounds_differ else deadline

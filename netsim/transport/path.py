@@ -24,7 +24,8 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # Recorded delays use no random numbers but this one, the link's index in the record, so reusing it is safe.
+        # This number chooses where in a record of delays the link begins. `next` draws the same number again, which is
+        # safe, because recorded delays use no further number.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []
@@ -119,10 +120,10 @@ class Bursts:
         self._begun: dict[tuple[int, float], int] = {}
         # The latest arrival (s) by link index, for links with ``fifo`` that had a burst.
         self._latest: dict[int, float] = {}
-        # The number of next frames to lose, by link index.
+        # How many of the next frames are to be lost, by link index.
         self._to_lose: dict[int, int] = {}
-        # Whether frames need `delayed` and `loses`. This stays True after a burst on a ``fifo`` link, because later
-        # frames must not overtake the delayed ones.
+        # Whether frames must pass `delayed` and `loses`. This stays True after a burst on a ``fifo`` link, because
+        # later frames must not overtake the delayed ones.
         self.matter = False
 
     def count(self, link_index: int, at: float) -> int:
@@ -151,7 +152,7 @@ class Bursts:
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether the link loses its present frame, and count that down."""
+        """Return whether the link loses its present frame; if so, one frame fewer is left to lose."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1

@@ -58,7 +58,7 @@ class ReliableOutbox(Outbox):
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Set how frames are repeated; an unacknowledged frame is sent again after ``after`` seconds."""
+        """Set how the outbox repeats frames; it waits ``after`` seconds for an acknowledgement before it does."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}
@@ -66,7 +66,7 @@ class ReliableOutbox(Outbox):
         self._heard: dict[tuple[Hashable, int], _Stream] = {}
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Broadcast as `Outbox.broadcast`, with a number."""
+        """Broadcast a message as `Outbox.broadcast` does, in a numbered frame."""
         shared = self._shared
         now = shared.loop.now()
         self._check_and_count_send(kind, now)
@@ -94,7 +94,10 @@ class ReliableOutbox(Outbox):
         outcome: asyncio.Future[Delivery] | None = None,
         sequence: int = 0,
     ) -> bool:
-        """Send as `Outbox.send`, with a number; requests and replies have none, because the requester waits anyway."""
+        """Send a message as `Outbox.send` does, in a numbered frame.
+
+        Requests and replies get no number, because the requester waits for the reply anyway.
+        """
         if request is not None:
             return super().send(to, kind, payload, round_number, raw_data, request, is_reply, outcome)
         _check_kind(kind)
@@ -127,7 +130,10 @@ class ReliableOutbox(Outbox):
         raw_data: bool,
         waiting: list[Hashable],
     ) -> None:
-        """Keep a sent frame until all receivers in ``waiting`` acknowledge it, or while they may request it."""
+        """Keep a sent frame until all receivers in ``waiting`` have acknowledged it.
+
+        If receivers request missing frames instead, only the latest frames are kept.
+        """
         if not waiting:
             return
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=number)
@@ -144,7 +150,8 @@ class ReliableOutbox(Outbox):
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # A third of the waiting time, half a round trip by default, is left for the frame to arrive in its round.
+        # The repeated frame must arrive in its round. It is given a third of the waiting time for that, which is half a
+        # round trip by default.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]
@@ -165,7 +172,7 @@ class ReliableOutbox(Outbox):
                 del self._kept[key]
 
     def _requested(self, frame: Frame) -> None:
-        """Send again the frames that a neighbour requested, as far as they are kept."""
+        """Send again those frames that a neighbour requested and that are still kept."""
         wanted = frame.payload if isinstance(frame.payload, list) else []
         for number in [each for each in wanted if type(each) is int][: self._settings.window]:
             sent = self._kept.get(((frame.sender if number % 2 else None), number))
@@ -175,7 +182,7 @@ class ReliableOutbox(Outbox):
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def _data(self, frame: Frame, number: int) -> Frame | None:
-        """Acknowledge a frame, or request missing ones; return it if it is new."""
+        """Acknowledge a frame, or request frames missing before it; return the frame if it is new, else None."""
         if frame.kind == RESENT:
             original = self._original(frame)
             if original is None:
@@ -190,9 +197,9 @@ class ReliableOutbox(Outbox):
         elif is_new and stream.missing and (number + odd) // 2 == stream.top:
             missing = [2 * each - odd for each in stream.missing]
             super().send(frame.sender, NACK, missing, 0, False, sequence=number)
-        # The number belongs to the link layer, so the agent gets a frame without it.
         if not is_new:
             return None
+        # The number belongs to the link layer, so the agent gets a frame without it.
         return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
 
     def _original(self, frame: Frame) -> Frame | None:

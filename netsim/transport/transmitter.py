@@ -14,7 +14,7 @@ from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
-# Rounding tolerance (s): times are rounded sums, so a timer may fire this much early.
+# The least rounding tolerance (s): times are rounded sums, so a timer may fire this much early.
 _EARLY = 1e-9
 
 
@@ -28,7 +28,7 @@ Release = Callable[[float, int], float]
 
 
 def bit_limit(bits: float) -> float:
-    """Return a budget's limit of bits, with a tolerance for rounding: 0.29 * 800 < 232, but admits a frame of 232."""
+    """Return a budget's limit of bits, with a tolerance for rounding: 0.29 * 800 < 232 must admit 232 bits."""
     return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
@@ -124,7 +124,7 @@ class Transmitter:
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        # None without a budget.
+        # The budget's function; None without a budget.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
@@ -176,7 +176,7 @@ def transmitters_of(
     offset: float,
     make: Callable[[Link, float, float], Transmitter] = Transmitter,
 ) -> dict[int, Transmitter]:
-    """Return the transmitters by link index, for links that need one; all links of a radio share its transmitter."""
+    """Return the transmitters by link index, for links that need one; all links of a radio share one."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), make(radio, round_period, offset)) if radio.has_port else {}
     return {index: make(link, round_period, offset) for index, link in enumerate(links) if link.has_port}
