@@ -218,8 +218,7 @@ class FrameEncoder:
         number = -sequence if sequence else request
         is_plain = type(payload) in _PLAIN
         if number is None and (is_plain or type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
-            # Most payloads are (coded) arrays or numbers. Written here, without a list and hooks, they take a fifth of the
-            # time.
+            # Most payloads are (coded) arrays or numbers. Without a list and hooks they take a fifth of the time.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
             if is_plain:
