@@ -597,7 +597,7 @@ def rounded(states):
         decoded = new_like(state)
         from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
         for j in range(cnp.PyArray_SIZE(state)):
-            # This is False for a NaN, too, so `Float` itself encodes, or refuses, a state with a NaN.
+            # The comparison is False for a NaN, too, so a state with a NaN is left to `Float`, which encodes or refuses it.
             fits &= fabs(from_[j]) <= LARGEST
             to[j] = <float>from_[j]
             back[j] = to[j]

@@ -151,8 +151,9 @@ class KnownEdges(EdgeSharing):
     ) -> None:
         super().__init__(agent, size, sending, rho, alpha)
         self._number = 0
-        # For each neighbour, the messages sent to it; then those received from it. Both by number, oldest first.
+        # Messages sent to each neighbour, {neighbour: {number: message}}, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
+        # Messages received from each neighbour, in the same form.
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 
     async def say(self, state: Vector, round_number: int) -> None:

@@ -45,7 +45,7 @@ class RFFDOKL(Diffusion):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
+        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
         return None if steps is None else steps.diffusion_steps(agents)
 
 
@@ -84,7 +84,7 @@ class ODKLA(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
+        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
         return None if steps is None else steps.linearised_steps(agents)
 
 
@@ -145,5 +145,5 @@ class DDKL(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with squared losses of scalar targets, or None if some agent has another."""
+        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
         return None if steps is None else steps.dynamic_steps(agents)

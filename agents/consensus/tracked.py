@@ -113,7 +113,7 @@ class DIGing(Tracking, Diffusion):
         return np.concatenate([self.theta, self.halves(self.sharing.own)[1] + self.tracker])
 
     async def say(self, k: int) -> None:
-        """Broadcast θ_i and y_i, with running sums θ_i and S_i."""
+        """Broadcast θ_i and y_i or, with the option of running sums, θ_i and S_i."""
         advance(self, k)
         if "sharing" not in vars(self):
             self.begin()

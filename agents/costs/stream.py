@@ -22,7 +22,7 @@ class StreamCost:
 
     The iterator ``samples`` is read once, one sample a round; ``size`` is the shape of θ, ``regularizer`` the agent's
     own share r = λ/N. ``count`` is the number of samples so far; ``loss_sum`` is the sum of L_t(θ_t) over them, where
-    θ_t is the model from before learning from sample t.
+    θ_t is the model before it learns from sample t.
     """
 
     def __init__(self, samples: Samples, size: int | tuple[int, ...], regularizer: float) -> None:
@@ -115,7 +115,7 @@ class OnlineCost(StreamCost):
         Sums of (θ_tᵀφ_t − y_t)² and L_t(θ_t) over the samples so far; θ_t is the model from before learning from
         sample t.
     right : int
-        Number of samples so far, with labels ±1, whose sign was predicted.
+        Number of samples so far whose label, ±1, has the sign of the prediction.
     """
 
     size: int

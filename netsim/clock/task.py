@@ -58,8 +58,9 @@ class TaskOwner:
         self.clock = clock
         self.names = itertools.count(1)
         self.task_factory: Any = None
-        # The count is in the low bits, so that small sets have the same order in all agents. The key of the name keeps
-        # hashes of different agents apart: with equal ones, dictionaries of all agents' tasks take quadratic time.
+        # The hashes of tasks have a count in the low bits, so that a small set of tasks has the same order in every
+        # agent. In the high bits they have a key of the agent's name: if agents had equal hashes, a dictionary of all
+        # agents' tasks would take quadratic time.
         self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
 
 

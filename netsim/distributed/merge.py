@@ -450,5 +450,5 @@ def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]
 
 
 def _last_row_time(parts: Sequence[RunPart]) -> float:
-    """Return the time (s) of the last row, for processes that were all killed."""
+    """Return the time (s) of the last row of a run whose processes were all killed."""
     return max((time for part in parts for _, time, _ in part.rows), default=0.0)

@@ -65,7 +65,7 @@ class Unavailable:
     """Placeholder in a merged run for an object that is bound to its process, such as a running generator."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise NetsimError, in case the object was a function that the merged run calls."""
+        """Always raise NetsimError: the placeholder may stand for a function, which the merged run cannot call."""
         raise NetsimError("a lambda or nested function in an agent's state is not available in a merged run")
 
 

@@ -140,7 +140,7 @@ Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
 
 
 class View:
-    """Lets a viewer look at a run after a row or, without rows, between two instants; limits the rate in real time."""
+    """Calls a viewer after each row or, in a run without rows, between instants; limits the calls per real second."""
 
     def __init__(
         self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], RunMetadata], rounds: Callable[[], int]

@@ -46,12 +46,12 @@ class Places:
         return self._deployment.place(position, self.now[node])
 
     def set_out(self, node: Hashable) -> None:
-        """Start a straight way of a node, along which later calls of `put` move it."""
+        """Start a straight leg of a node's path; later calls of `put` move the node along it."""
         self._path_of(node).append((self._loop.now(), self.now[node]))
         self._under_way[node] = False
 
     def jump(self, node: Hashable, position: object) -> None:
-        """Move a node to a place at once, and end its way."""
+        """Move a node to a place at once, and end its leg."""
         self._under_way.pop(node, None)
         self.put(node, self.place(node, position))
 

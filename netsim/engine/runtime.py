@@ -87,7 +87,7 @@ class Runtime:
     contexts: dict[Hashable, Context]
     name_keys: Keys
     medium: Medium | None
-    # Also set when the run starts, by `_build`: the agents' tasks, the faults and the observers.
+    # Set by `_build` when the run starts, as are the following attributes.
     ended: asyncio.Future[None]
     tasks: AgentTasks
     injector: FaultInjector

@@ -63,7 +63,7 @@ class Member:
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
     async def take(self) -> list[tuple[str, Any]]:
-        """Return the messages for the caller of the run, perhaps none; wait up to `_BATCH` seconds for the end."""
+        """Wait up to `_BATCH` seconds for the run to end; return the messages for its caller, perhaps none."""
         # A call through Dask takes as long as several windows, so each call returns the rows of many windows.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), _BATCH)
@@ -86,7 +86,7 @@ class Member:
             mesh = Mesh(self._rank, self._connected(addresses))
             try:
                 with warnings.catch_warnings():
-                    # netsim warns of draws from global generators, but the cluster's own threads may make some.
+                    # The cluster's own threads draw from global generators, of which netsim would warn.
                     warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
                     work(self._assignment, mesh, self._put, started)
             finally:

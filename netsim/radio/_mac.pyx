@@ -1464,7 +1464,7 @@ cdef class Mac:
         return joules
 
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
-        """Start to receive a signal if this node is awake or awaits it; meter the reception of a neighbour's signal."""
+        """Start to receive a signal if this node is awake or expects the signal; if a neighbour sent it, meter the energy."""
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
         elif signal.channel != self.receiver.channel or not (awaits or self.is_awake(now)):

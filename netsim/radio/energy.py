@@ -65,7 +65,7 @@ class Energy:
         Power in each state, in watts; ``transmit`` at the transmit power to which ``Radio.powers`` refer.
     transmit_at : mapping, optional
         {dBm: watts}: power drawn if an agent sets another transmit power (``self.radio.power_dbm``), interpolated
-        linearly; a transmit power outside their range is refused. Default: always ``transmit``.
+        linearly; a transmit power outside the range of the given dBm is refused. Default: always ``transmit``.
     transmit_bit, receive_bit : float
         Joules per bit sent or heard, as in the first-order model.
     amplifier : float

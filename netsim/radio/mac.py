@@ -230,8 +230,8 @@ class Mac:
         # By link index, the streams of draws that decide the reception of frames and of acknowledgements.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # The ratio of its transmit power to that assumed by `Radio.powers`; whether its agent has switched the receiver
-        # on.
+        # The node's transmit power relative to the one that `Radio.powers` assumes, and whether the node's agent has
+        # switched the receiver on.
         self.gain, self.listening = 1.0, True
         # The channel set by the agent; the radio tunes to it after all frames queued before.
         self.channel = 0
@@ -588,7 +588,7 @@ class Mac:
     def _emit(
         self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
     ) -> dict[float, list[Signal]]:
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals on it by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to``, −1 for all; return {arrival time (s): emitted signals}."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
         gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)

@@ -38,7 +38,7 @@ class Airtime(Protocol):
     """A model of the time on the air, for radios on which it is not the frame's bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
-        """Return the time on the air, in seconds, above 0, of a frame or fragment of ``bits``, headers included."""
+        """Return the time on the air (s, above 0) of a frame or fragment of ``bits`` bits, headers included."""
         ...
 
 

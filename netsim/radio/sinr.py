@@ -37,8 +37,9 @@ class SinrReceiver(Receiver):
         self._weight = 10.0 ** (phy.interference_db / 10.0)
         self._busy_from = 10.0 ** (phy.sense_dbm / 10.0)
         self._concurrent = phy.concurrent_s
-        # The number of signals whose start is not processed yet, and the signal locked on last.
+        # The number of signals whose start is not processed yet.
         self._unseen = 0
+        # The signal that the receiver locked on last.
         self._locked: Signal | None = None
         # The time (s) until which the receiver is not in RX.
         self._deaf_until = -1.0
