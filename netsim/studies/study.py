@@ -282,6 +282,9 @@ class Study:
             Takes a study to which it may add notes and tables, which this study gets. No run may change the result.
         """
         name = repr(key)
+        if self.settings.get("method") is not None:
+            # A user's method, given by --method, might change what it gets.
+            self.kept = {}
         if name not in self.kept or any(digest_of(path_of(file)) != sha for file, sha in self.kept[name][2].items()):
             # Two problems at once may not fit into the memory.
             self.kept.clear()

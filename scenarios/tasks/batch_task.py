@@ -242,9 +242,6 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
             For an unknown or damaged table, an unknown column, too few samples, or a setting that does not fit.
         """
         seeds = self.seeds
-        if self.study.settings.get("method") is not None:
-            # A method of the user's own might change the costs that it gets.
-            self.study.kept = {}
         key = self.data, self.setting, self.rows, seeds.data, seeds.graph, seeds.seed
         samples, drawn, self.setting = self.study.reused(key, self._drawn)
         # The channel, which does not change the problem, may differ from that of the point before.
