@@ -4,7 +4,6 @@ import hashlib
 import importlib.util
 import os
 import platform
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -31,7 +30,7 @@ def environment() -> dict[str, Any]:
     """Return what else the last digits of a result may depend on.
 
     ``packages`` are versions by name; ``blas`` has the name, version, kernel (chosen for the processor) and threads of
-    each library of matrix products that the process has loaded; ``simd`` the processor's instructions by which numpy
+    numpy's library of matrix products; ``simd`` the processor's instructions by which numpy
     chooses its loops.
     """
     return {
@@ -52,13 +51,14 @@ def _version(package: str) -> str:
 
 
 def _blas() -> list[dict[str, str]]:
+    import numpy as np
+
     from netsim.engine.process import blas_libraries
 
-    # numpy and scipy may bring a library each; netsim uses no other that the process has loaded. To name scipy's, it
-    # must not be loaded: that takes longer than a small network.
-    roots = [str(sys.modules[name].__path__[0]) for name in ("numpy.linalg", "scipy.linalg") if name in sys.modules]
+    # Only numpy's library: scipy may bring one of its own, but which processes have loaded it depends on what else they
+    # ran, and to load it for its name takes longer than a small network. The version of scipy is among the packages.
     libraries = [each.info() for each in blas_libraries()]
-    own = [each for each in libraries if any(_is_beside(each["filepath"], root) for root in roots)]
+    own = [each for each in libraries if _is_beside(each["filepath"], np.linalg.__path__[0])]
     found = {
         (
             str(each["internal_api"]),

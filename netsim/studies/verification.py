@@ -569,7 +569,7 @@ def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
 
 
 def _is_part(before: Any, now: Any) -> bool:
-    """Return whether one list holds the other: only the libraries are recorded that a process had loaded."""
+    """Return whether one list holds the other: earlier versions recorded scipy's library beside numpy's."""
     few, many = sorted((before, now), key=len)
     return all(each in many for each in few)
 
