@@ -450,7 +450,6 @@ class Network:
         transport: Transport | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
-        every: int = 1,
     ) -> Run:
         """Run with validated ``settings``, as `run` does, and add the rows to ``result``, which holds the agents."""
         if transport is None:
@@ -570,16 +569,23 @@ BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
 
 
 @contextmanager
-def spread(workers: int, dask: str | None = None) -> Iterator[None]:
-    """Spread the runs of a program inside the context over several workers, if ``workers`` is not 1."""
-    if workers == 1 and dask is None:
-        yield
-        return
-    token = BACKEND.set(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask))
+def played_by(backend: Backend | None) -> Iterator[None]:
+    """Let ``backend`` run the networks inside the context; None: the simulation."""
+    token = BACKEND.set(backend)
     try:
         yield
     finally:
         BACKEND.reset(token)
+
+
+@contextmanager
+def spread(workers: int, dask: str | None = None) -> Iterator[None]:
+    """Spread all runs inside the context over several workers; one worker without Dask changes nothing."""
+    if workers == 1 and dask is None:
+        yield
+        return
+    with played_by(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask)):
+        yield
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:

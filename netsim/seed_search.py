@@ -29,7 +29,7 @@ from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
 from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
 from netsim.faults.words import as_text
-from netsim.network import BACKEND, Network
+from netsim.network import BACKEND, Network, played_by
 from netsim.run import Run
 from netsim.util import check
 
@@ -343,15 +343,13 @@ def _played(
         return network.play(dataclasses.replace(settings, faults=both, inspect=guard), result)
 
     before = BACKEND.get()
-    token = BACKEND.set(play)
-    try:
-        return network.run(agents, **settings), None
-    except (AgentError, Stalled) as error:
-        if error.run is None:
-            raise
-        return error.run, error
-    finally:
-        BACKEND.reset(token)
+    with played_by(play):
+        try:
+            return network.run(agents, **settings), None
+        except (AgentError, Stalled) as error:
+            if error.run is None:
+                raise
+            return error.run, error
 
 
 def _together(own: Faults, more: Faults, network: Network) -> Faults:

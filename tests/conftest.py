@@ -32,7 +32,6 @@ LONGEST = (
     "test_frontier",
     "test_packet_loss",
     "test_models",
-    "test_workers",
     "test_server",
     "test_deep_scenarios",
 )

@@ -33,7 +33,7 @@ __all__ = ["ClusterCrew", "Member"]
 
 # Real seconds to wait: for the scheduler, and for enough workers of the cluster; for the answer to `Member.stop`; in
 # `Member.take`, for further rows.
-_TIMEOUT, _POLL, _BATCH = 30.0, 1.0, 0.25
+_TIMEOUT, _STOP_TIMEOUT, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
@@ -221,7 +221,7 @@ class ClusterCrew:
         """Ask all workers to end soon."""
         for member in self._members.values():
             with suppress(Exception):
-                member.stop().result(timeout=_POLL)
+                member.stop().result(timeout=_STOP_TIMEOUT)
 
     def kill(self) -> None:
         """End all workers at once: the actors end with their client."""

@@ -36,16 +36,13 @@ class _Runs(BaseException):
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    from netsim.network import BACKEND
+    from netsim.network import played_by
 
     def stop(network: "Network", settings: "Settings", result: "Run") -> "Run":
         raise _Runs
 
-    token = BACKEND.set(stop)
-    try:
+    with played_by(stop):
         yield
-    finally:
-        BACKEND.reset(token)
 
 
 def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:

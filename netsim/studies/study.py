@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from netsim.engine.build import Settings
 from netsim.engine.observers import Viewer
 from netsim.errors import chain
-from netsim.network import BACKEND, Agents, Network
+from netsim.network import BACKEND, Agents, Network, played_by
 from netsim.run import Probe, Run
 from netsim.studies.folder import check_algorithm, check_file_name, json_value
 from netsim.studies.folder import save as write_folder
@@ -211,11 +211,8 @@ class Study:
             self.runs[name] = run
             return run
 
-        token = BACKEND.set(play)
-        try:
+        with played_by(play):
             yield
-        finally:
-            BACKEND.reset(token)
 
     @contextmanager
     def _live_view(self, algorithm: str, network: Network, length: float | None) -> Iterator[None]:
@@ -282,9 +279,6 @@ class Study:
             Takes a study to which it may add notes and tables, which this study gets. No run may change the result.
         """
         name = repr(key)
-        if self.settings.get("method") is not None:
-            # A user's method, given by --method, might change what it gets.
-            self.kept = {}
         if name not in self.kept or any(digest_of(path_of(file)) != sha for file, sha in self.kept[name][2].items()):
             # Two problems at once may not fit into the memory.
             self.kept.clear()

@@ -18,7 +18,7 @@ from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
-from netsim.network import BACKEND
+from netsim.network import played_by
 from netsim.scenarios.data.partitions import EVENLY
 from netsim.scenarios.data.streams import Rows, again_and_again, by_target, in_order, owners, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
@@ -531,12 +531,8 @@ class OnlineStudy:
             if hasattr(agent, "local_step"):
                 agent.local_step = steps.timed(agent.local_step)
         # In this process, also if the study's runs are spread over others: they would count as one run more there.
-        token = BACKEND.set(None)
-        try:
-            with may_diverge():
-                self.main.network.run(agents)
-        finally:
-            BACKEND.reset(token)
+        with played_by(None), may_diverge():
+            self.main.network.run(agents)
         return steps.seconds * self.main.rounds / rounds
 
     def notes(self) -> Iterator[str]:

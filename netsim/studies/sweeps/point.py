@@ -128,7 +128,8 @@ def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> N
     study.formats = work.formats
     study.origin["point"] = point.name
     # A limit of memory holds beyond what the worker has: a kept problem would count for one point, not for the next.
-    if work.limits.megabytes is None:
+    # A user's method, given by --method, might change the problem that it gets.
+    if work.limits.megabytes is None and study.settings.get("method") is None:
         study.kept = kept_of(work.running)
     try:
         found.play(study)
