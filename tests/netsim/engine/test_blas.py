@@ -127,7 +127,7 @@ def seen():
     netsim.Network(netsim.topology.path(2)).run(agents)
     return agents[0].seen
 print(set(seen()))
-import scipy.linalg, sklearn.cluster
+import scipy.linalg
 print(set(seen()))
 """
     assert python(script).split() == ["{1}", "{1}"]
