@@ -1,7 +1,8 @@
 """Coders of vectors and matrices, which send fewer than 64 bits per element.
 
-agent → outbox → link → inbox → agent: an agent encodes a vector and gives the coded array to the outbox, which asks it
-for its bytes and payload bits. docs/coders.md has a table of all coders, and shows how to write one.
+In the path agent → outbox → link → inbox → agent, an agent encodes a vector and gives the coded array to the outbox,
+which asks the coded array for its bytes and payload bits. docs/coders.md has a table of all coders, and shows how to
+write a coder.
 """
 
 from netsim.coders.feedback import ErrorFeedback
@@ -57,7 +58,7 @@ __all__ = [
     "unpack_shape",
 ]
 
-# The meaning of a type number never changes: files of older runs and other processes use it.
+# Never change the meaning of a type number: files of older runs, and other processes, use the numbers.
 enter(5, Quantized, FixedRange, MessageRange, NormLevels)  # type: ignore[type-abstract]
 enter(6, Floats)
 enter(7, Sparse)
@@ -65,6 +66,6 @@ enter(8, Signs)
 enter(9, Trits)
 enter(10, Residues)
 enter(11, Several)
-# netsim.wire.codec uses 12 for named payloads.
+# Number 12 is taken: netsim.wire.codec uses it for named payloads.
 enter(13, Powers)
 enter(14, Factors)

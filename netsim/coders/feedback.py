@@ -1,7 +1,7 @@
 """Error feedback: add a coder's error in one message to the next message.
 
-Seide et al., "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD and other
-gradient compression schemes", 2019.
+Sources: Seide et al., "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD and
+other gradient compression schemes", 2019.
 """
 
 import numpy as np
@@ -17,27 +17,28 @@ from netsim.wire.inputs import generator, real_array, with_own_memory
 class ErrorFeedback(Coder):
     """Encode x + e instead of x, where e accumulates the errors of messages: e ← x + e − C(x + e), at first 0.
 
-    So Σ decoded + e = Σ x, and e stays small if C is a contraction, E‖x − C(x)‖² < ‖x‖², as `TopK`, `RandomK` and
-    `Sign` are. Unbiased coders of few bits are not contractions (`RandomK` with ``unbiased``, `Ternary`, and one-bit
-    `QSGD` of long vectors): they need no feedback, and with it e would grow without bound.
+    So the sum of the decoded messages, plus e, equals the sum of all x. The memory e stays small if the coder C is a
+    contraction, E‖x − C(x)‖² < ‖x‖², as `TopK`, `RandomK` and `Sign` are. Unbiased coders of few bits are not
+    contractions (`RandomK` with ``unbiased``, `Ternary`, and one-bit `QSGD` of long vectors). They need no feedback,
+    and with feedback e would grow without bound.
 
-    Use this for quantities that receivers add up: gradients and steps. An algorithm that encodes the difference between
-    its state and its neighbours' copies (`whole` = False in `netsim.agents`) does not need it, because the next
-    difference contains the error of the last one.
+    Use error feedback for quantities that receivers add up, such as gradients and steps. An algorithm that encodes the
+    difference between its state and its neighbours' copies of the state (`whole` = False in `netsim.agents`) does not
+    need it, because the next difference contains the error of the last message.
 
     The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents share an object by mistake,
-    `encode` refuses the second, recognised by its random generator.
+    `encode` refuses the second agent, which it recognises by the agent's random generator.
 
     Parameters
     ----------
     coder : Coder
-        C, any coder without feedback; if it has a memory, each agent gets a separate one.
+        C, any coder without feedback. If it has a memory, each agent gets a separate one.
 
     Raises
     ------
     BadInput
-        If ``coder`` is not a coder or has feedback itself; in `encode` if ``rng`` is missing or another agent's, the
-        shape differs from the last one, or the coder refuses the vector. A refusal leaves e unchanged.
+        If ``coder`` is not a coder or has feedback itself. In `encode`, if ``rng`` is missing or another agent's, the
+        shape differs from that of the last vector, or the coder refuses the vector. A refusal leaves e unchanged.
     """
 
     feeds_back = True
@@ -58,7 +59,7 @@ class ErrorFeedback(Coder):
         return ErrorFeedback(self.coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
-        """Return the coded x + e, and store its error; ``rng`` must be the agent's own generator in each call."""
+        """Return the coded x + e, and store the error in e; ``rng`` must be the agent's own generator in each call."""
         draws, array = generator(rng), real_array(vector)
         if self._owner is not None and self._owner is not draws:
             raise BadInput(

@@ -17,9 +17,9 @@ _WIDTHS = (16, 32, 64)
 
 
 class Exact(Coder):
-    """Send the array itself, in float64, 64 bits per element, as without a coder.
+    """Send the array itself as float64, with 64 bits per element, as agents without a coder do.
 
-    There is no check for finite elements, so an agent that diverged can still send its state.
+    Elements need not be finite, so an agent whose state diverged can still send it.
     """
 
     whole = True
@@ -36,7 +36,7 @@ class Exact(Coder):
             return vector
         try:
             if np.iscomplexobj(vector):
-                # numpy would drop the imaginary parts.
+                # Refuse complex numbers, because `asarray` would drop the imaginary parts.
                 raise TypeError
             return np.asarray(vector, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -56,7 +56,7 @@ class Float(Coder):
     Raises
     ------
     BadInput
-        If ``bits`` is another number; in `encode` if an element is not finite, or too large for ``bits``.
+        If ``bits`` is another number. In `encode`, if an element is not finite, or too large for ``bits`` bits.
     """
 
     whole = True
@@ -87,7 +87,7 @@ class Floats(Coded):
     Attributes
     ----------
     bits : int
-        Bits of a number.
+        The number of bits of each float.
     shape : tuple of int
         Shape of the vector or matrix.
     data : bytes

@@ -1,6 +1,7 @@
 """Low-rank compression: send two narrow factors in place of a matrix.
 
-Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
+Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
+optimization", 2019.
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class Factors(Coded):
     def check(self) -> None:
         """Raise WireError unless the shapes of P and Q are consistent, and their product is finite."""
         for part in (self.left, self.right):
-            # Sparse or nested factors could make a few hostile bytes claim a huge matrix.
+            # With sparse or nested factors, a few hostile bytes could claim a huge matrix.
             if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
                 raise WireError(_NO_FACTOR)
         if self.left.shape[1] != self.right.shape[1]:
@@ -92,15 +93,16 @@ class Factors(Coded):
 class LowRank(Coder):
     """PowerSGD's compression: C(M) = P (MᵀP)ᵀ, where P is an orthonormal basis of the columns of M Q, of rank r.
 
-    Each message makes one step of the power iteration: Q is the previous message's MᵀP (a warm start), and at first
-    drawn from the normal distribution. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖²; if M stays the same,
-    the error falls to that of the best matrix of rank r. Biased: receivers that add up messages need `ErrorFeedback`.
+    Each message makes one step of the power iteration: Q is the previous message's MᵀP (a warm start); for the first
+    message, Q is drawn from the normal distribution. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖². If M
+    stays the same, the error falls to that of the best matrix of rank r. The coder is biased: if receivers add up
+    messages, use `ErrorFeedback`.
 
     An n × m matrix takes r(n + m) numbers; a vector, or a matrix with no more elements than that, is sent whole.
     `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
 
-    In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours have no such
-    average: here each agent sends P and Q of its own difference.
+    In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours in a graph
+    have no such average: here each agent sends P and Q of its own matrix.
 
     The memory Q belongs to one agent: each agent calls ``coder.fresh()``.
 
@@ -109,13 +111,13 @@ class LowRank(Coder):
     rank : int
         The number r of columns of P and Q.
     coder : Coder, optional
-        Encodes P, then MᵀP, computed with the decoded P; default: ``Float(32)``.
+        The coder of P, and then of MᵀP, which is computed with the decoded P. Default: ``Float(32)``.
 
     Raises
     ------
     BadInput
-        If ``rank`` < 1, or ``coder`` is not a coder, has a memory or omits elements; in `encode` if ``rng`` is missing,
-        an element is not finite, a matrix has more than 2²⁴, or ``coder`` refuses P or Q.
+        If ``rank`` < 1, or ``coder`` is not a coder or has a memory. In `encode`, if ``rng`` is missing, an element is
+        not finite, a matrix has more than 2²⁴ elements, or ``coder`` omits elements or refuses P or Q.
     """
 
     def __init__(self, rank: int, coder: Coder | None = None) -> None:
@@ -137,7 +139,7 @@ class LowRank(Coder):
             raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore", invalid="ignore"):
             basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
-            # A column's norm may overflow though its elements do not.
+            # The norm of a column may overflow even if its elements are finite.
             left = _as_factor(self.coder, self.coder.encode(check.finite_array("vector's basis", basis), draws))
             right = check.finite_array("vectorᵀ · P", array.T @ left.values)
         coded = _as_factor(self.coder, self.coder.encode(right, draws))
@@ -145,7 +147,7 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return Q of this message: the last message's MᵀP, scaled; random columns replace missing and zero ones."""
+        """Return Q for this message: the last message's MᵀP, scaled; random columns replace missing or zero columns."""
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))

@@ -1,6 +1,7 @@
 """Natural compression: round each element at random to a power of two, and send its sign and exponent.
 
-Horváth, Ho, Horváth, Sahu, Canini and Richtárik, "Natural compression for distributed deep learning", 2019 (MSML 2022).
+Source: Horváth, Ho, Horváth, Sahu, Canini and Richtárik, "Natural compression for distributed deep learning", 2019
+(MSML 2022).
 """
 
 import math
@@ -31,7 +32,7 @@ _VALUES = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
 
 @dataclass(frozen=True)
 class Powers(Coded):
-    """A vector or matrix of powers of two and zeros, of 9 bits each: a sign and float32's exponent.
+    """A vector or matrix whose elements are ± powers of two or 0, of 9 bits each: a sign and float32's exponent.
 
     On the wire (type number 13): the shape; the packed elements.
 
@@ -49,7 +50,7 @@ class Powers(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: 9 n."""
+        """Bits as papers count them: 9 per element."""
         return ELEMENT_BITS * math.prod(self.shape)
 
     def pack(self) -> bytes:
@@ -66,7 +67,7 @@ class Powers(Coded):
         return cls(*unpack_elements(data, ELEMENT_BITS))
 
     def decode(self) -> Vector:
-        """Return the powers of two."""
+        """Return the elements as float64."""
         values: Vector = _VALUES[unpack(self.data, ELEMENT_BITS, math.prod(self.shape))]
         return values.reshape(self.shape)
 
@@ -81,7 +82,7 @@ class Natural(Coder):
     Raises
     ------
     BadInput
-        In `encode` if ``rng`` is missing, or an element is not finite or beyond 2¹²⁸.
+        In `encode` if ``rng`` is missing, or an element is not finite or larger than 2¹²⁸ in absolute value.
     """
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Powers:

@@ -1,4 +1,4 @@
-"""Pack coded arrays inside another one: each with its type number and length before its bytes."""
+"""Pack coded arrays that are elements of another one, each with its type number and length before its bytes."""
 
 import struct
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">BI")
 
 
 def coded(made: Encoded) -> Coded:
-    """Return a coder's result as a coded array, wrapping a plain array in `Floats`."""
+    """Return a coder's result as a coded array: a numpy array is wrapped in `Floats`."""
     return made if isinstance(made, Coded) else Floats.of(made)
 
 
@@ -30,8 +30,8 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     Raises
     ------
     WireError
-        If the bytes end too early (the message names ``what`` they should hold), or if the array is of a ``refused``
-        type (the message is ``why``).
+        If the bytes end too early (the message names ``what``, which they should hold), or if the array has one of the
+        types ``refused`` (the message is ``why``).
     """
     begin = start + _HEAD.size
     if len(data) < begin:
@@ -40,6 +40,6 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     if len(data) < begin + length:
         raise WireError(f"{len(data)} bytes cannot hold {what}")
     if registry.KINDS.get(number) in refused:
-        # Otherwise a few hostile bytes could nest a thousand arrays in each other.
+        # Without this check, a few hostile bytes could nest a thousand arrays in each other.
         raise WireError(why)
     return registry.unpack(number, data[begin : begin + length]), begin + length

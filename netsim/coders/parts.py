@@ -1,6 +1,6 @@
-"""Encode an array in parts, so that each part has its own range, norm or largest elements.
+"""Cut an array into parts and encode each separately, so that each part has its own range, norm or largest elements.
 
-The parts are of equal length, or the tensors of a model, each with its shape and possibly its own coder.
+The parts have equal lengths, or they are the tensors of a model, each with its shape and possibly its own coder.
 """
 
 import math
@@ -35,7 +35,7 @@ class Several(Coded):
     Attributes
     ----------
     parts : tuple of Coded
-        The parts: vectors, or matrices with the same number of columns; if ``flat``, any mix of both.
+        The coded parts: vectors, or matrices with the same number of columns; if ``flat``, any mix of both.
     saturated : int
         Number of clipped elements in all parts; only the sender knows it, so it is not compared.
     flat : bool
@@ -65,14 +65,14 @@ class Several(Coded):
         ):
             raise WireError(f"coded arrays of shapes {[part.shape for part in parts][:4]} are inconsistent")
         check_shape(self.shape)
-        # A few hostile bytes can claim any length of a sparse array or low-rank matrix.
+        # Limit the total size, because a few hostile bytes can claim any length of a sparse array or low-rank matrix.
         wide = sum(math.prod(part.shape) for part in parts if isinstance(part, Sparse | Factors))
         if wide > MOST_ELEMENTS:
             raise WireError(f"sparse arrays of {wide} elements: at most {MOST_ELEMENTS}")
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: those of the parts."""
+        """Bits as papers count them: the sum over the parts."""
         return sum(registry.bits_of(part) for part in self.parts)
 
     def pack(self) -> bytes:
@@ -104,25 +104,26 @@ class Several(Coded):
 
 
 class InParts(Coder):
-    """Encode an array in separate parts: of equal length, or the tensors of a model. Parts add no payload bits.
+    """Cut an array into parts, of equal length or for the tensors of a model, and encode each part separately.
 
     ``InParts(Uniform(4), 3)`` cuts an array into three equal parts along its first axis. ``InParts(LowRank(2),
-    {"weight": (10, 784), "bias": (10,)})`` cuts a vector into the elements of these tensors. A tensor of more than two
-    axes is encoded as a matrix of its first axis and all others. With named parts, ``coder`` may be a mapping from each
-    name to its coder.
+    {"weight": (10, 784), "bias": (10,)})`` cuts a vector into the elements of these two tensors. A tensor of more than
+    two axes is encoded as a matrix: the first axis gives its rows, all others its columns. The payload bits are the sum
+    of those of the parts.
 
     Parameters
     ----------
     coder : Coder or mapping of coders
-        Encodes the parts, one after the other. A coder with a memory has a separate one for each part.
+        The coder of the parts or, if the parts have names, a mapping from each name to a coder. If a coder has a
+        memory, each part gets a separate one.
     parts : int or mapping
         The number of parts, 1 … 255, or the shape of each part by name.
 
     Raises
     ------
     BadInput
-        If ``coder`` is not a coder or has feedback, or ``parts`` or a shape is outside its range; in `encode` if the
-        array does not have the length of the parts, or a coder refuses its part.
+        If ``coder`` is not a coder or has feedback, or ``parts`` or a shape is outside its range. In `encode`, if the
+        array does not have the length of all parts together, or a coder refuses its part.
     """
 
     def __init__(self, coder: Coder | Mapping[str, Coder], parts: int | Mapping[str, Sequence[int]]) -> None:
@@ -146,7 +147,7 @@ class InParts(Coder):
         self._coders = [with_own_memory(one) for one in each]
 
     def fresh(self) -> "InParts":
-        """Return a copy whose coders have empty memories; itself if no coder has a memory."""
+        """Return a copy whose coders have empty memories; the object itself if no coder has a memory."""
         if all(coder.fresh() is coder for coder in self._coders):
             return self
         return InParts(self.coder, self.parts)
@@ -159,7 +160,7 @@ class InParts(Coder):
         return Several(parts, sum(part.saturated for part in parts), isinstance(self.parts, dict))
 
     def _cut(self, array: Vector) -> list[Vector]:
-        """Cut an array into parts; raises BadInput if the lengths disagree."""
+        """Cut an array into parts; raises BadInput if the array cannot be cut into these parts."""
         if isinstance(self.parts, int):
             if len(array) % self.parts:
                 raise check.refuse("vector", array.shape, f"of a length that is a multiple of {self.parts}")
@@ -181,7 +182,7 @@ def _shapes(parts: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     found = {}
     for name, shape in parts.items():
         what = f"parts[{name!r}]"
-        # A tensor without axes holds one element.
+        # A tensor without axes has one element, so it becomes a vector of length 1.
         lengths = [shape] if isinstance(shape, int) else list(shape) or [1]
         found[name] = tuple(check.integer(what, length, low=1) for length in lengths)
     return found

@@ -12,14 +12,14 @@ from netsim.wire.packing import check_packed, levels, pack, shares, signed_level
 
 
 class NormLevels(Quantized, method="qsgd", code=2):
-    """For each element, a sign and a b-bit level in units of norm/(2ᵇ − 1); ``scale`` holds the norm, or one per row.
+    """A sign and a b-bit level in units of norm/(2ᵇ − 1) for each element; ``scale`` holds the norm, or one per row.
 
-    With 16-bit levels, all signs follow all levels; otherwise each sign is the bit before its level.
+    If levels have 16 bits, all signs follow all levels on the wire; otherwise each sign is the bit before its level.
     """
 
     @property
     def element_bits(self) -> int:
-        """Bits of one element: sign and level."""
+        """The bits of one element: of its sign and its level."""
         return self.bits + 1
 
     def check_data(self, count: int) -> None:
@@ -42,16 +42,16 @@ class NormLevels(Quantized, method="qsgd", code=2):
 
 
 class QSGD(Coder):
-    """Round each |v_i|/‖v‖ at random, unbiased, to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1.
+    """Round each |v_i|/‖v‖ at random, without bias, to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1.
 
-    A message holds the norm (float32) and, for each element, a sign and a b-bit level: n·(b + 1) + 32 bits.
-    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; Ortega and Jafarkhani 2023, eq. 12, with
-    |v_i|). With ``by_row`` each row of a matrix has its own norm, for several models in one message.
+    A message holds the norm (float32) and, for each element, a sign and a b-bit level: n·(b + 1) + 32 bits. The coder Q
+    has E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; Ortega and Jafarkhani 2023, eq. 12, with
+    |v_i|). With ``by_row`` each row of a matrix has its own norm, which suits several models in one message.
 
     Raises
     ------
     BadInput
-        If ``bits`` is not in 1…16; in `encode` if an element is not finite.
+        If ``bits`` is not in 1…16. In `encode`, if an element is not finite or ``rng`` is missing.
     """
 
     def __init__(self, bits: int, *, by_row: bool = False) -> None:
@@ -66,7 +66,7 @@ class QSGD(Coder):
         with np.errstate(over="ignore"):
             norms = np.linalg.norm(v, axis=axis)
         if not np.all(norms):
-            # Squares of tiny elements underflow to a norm of 0: the largest element then replaces the norm.
+            # If the squares of tiny elements underflow to a norm of 0, the largest absolute value replaces the norm.
             norms = np.where(norms == 0.0, np.abs(v).max(axis=axis, initial=0.0), norms)
         scale = scales(norms)
         norm = columns(scale, self.by_row)

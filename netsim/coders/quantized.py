@@ -1,7 +1,7 @@
 """Coded arrays of n packed b-bit integers with a scale: the results of `Uniform` and `QSGD`.
 
-On the wire (type number 5): a byte that combines b, the method, and whether each row has a scale; the shape; the scale;
-the packed integers (b bits each, or with the signs of `QSGD` b + 1).
+On the wire (type number 5): a byte that combines b, the number of the method, and whether each row has a scale; the
+shape; the scale; the packed integers (b bits each, or b + 1 bits with the signs of `QSGD`).
 """
 
 import math
@@ -17,26 +17,27 @@ from netsim.wire.inputs import LARGEST
 from netsim.wire.packing import check_packed, check_shape, pack_shape, unpack_shape
 
 MOST_BITS = 16
-"""Limit of the bits of a quantized element."""
+"""The maximum number b of bits of a quantized element."""
 
 _METHODS: "dict[int, type[Quantized]]" = {}
 
 
 @dataclass(frozen=True)
 class Quantized(Coded):
-    """A vector or matrix of b-bit integers; each subclass defines a method of decoding them.
+    """A vector or matrix of b-bit integers; each subclass defines one method to decode the integers.
 
-    A subclass passes the method's name, for error messages, and its number, for the first byte on the wire.
+    A subclass passes two class arguments: ``method``, the method's name in error messages, and ``code``, the method's
+    number in the first byte on the wire.
 
     Attributes
     ----------
     bits : int
-        Bits b of a cell number or level, 1 … 16.
+        The number b of bits of an integer, 1 … 16.
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : tuple of float
-        The half-width of the range, or the norm: a float32 for the array, or one for each row. `FixedRange`: the two
-        ends of the range.
+        The half-width of the range (`MessageRange`) or the norm (`NormLevels`): one float32 for the array, or one for
+        each row. For `FixedRange`, the two ends of the range.
     data : bytes
         The packed integers.
     saturated : int
@@ -58,7 +59,7 @@ class Quantized(Coded):
         _METHODS[code] = cls
 
     def check(self) -> None:
-        """Raise WireError unless the attributes are consistent, so that `pack` and `decode` are exact."""
+        """Raise WireError unless the attributes are consistent, so that `pack` and `decode` can work."""
         if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
             raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
         if type(self.scale) is not tuple or type(self.data) is not bytes:
@@ -91,12 +92,12 @@ class Quantized(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: n times `element_bits`, plus 32 for each range or norm."""
+        """Bits as papers count them: n times `element_bits`, plus 32 for each float32 of the scale."""
         return self.count * self.element_bits + 32 * len(self.scale)
 
     @property
     def each(self) -> Any:
-        """The scale in a shape that multiplies the array: one number, or a column with one for each row."""
+        """The scale in a shape that multiplies the array: one number, or a column with a number for each row."""
         return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
 
     def pack(self) -> bytes:
@@ -112,7 +113,7 @@ class Quantized(Coded):
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Decode the bytes of `pack`, of any method; raises WireError for any other bytes."""
+        """Decode the bytes of `pack` of any subclass of this class; raises WireError for any other bytes."""
         kind = _METHODS.get(data[0] >> 5 & 3) if data else None
         if kind is None or not issubclass(kind, cls):
             raise WireError(f"{len(data)} bytes are not a quantized vector: there is no such method")

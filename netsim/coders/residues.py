@@ -1,7 +1,7 @@
 """Send integers modulo 2^m with a checksum, to receivers that can guess the high bits.
 
-An integer x is sent as x mod 2^m; a receiver with a guess g recovers x if −2^(m−1) ≤ x − g < 2^(m−1) (phase
-unwrapping). A worse guess gives a wrong integer, which the checksum detects.
+An integer x is sent as x mod 2^m. A receiver with a guess g recovers x if −2^(m−1) ≤ x − g < 2^(m−1) (phase
+unwrapping). A worse guess gives a wrong integer, and the checksum detects this.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from netsim.wire.coded import Coded
 from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
-"""Limit of the bits of a residue."""
+"""The maximum number of bits of a residue."""
 
 Integers = NDArray[np.int64]
 
@@ -30,24 +30,24 @@ _WHOLE = 0x80
 
 @dataclass(frozen=True)
 class Residues(Coded):
-    """Vectors of n integers, of which vector p is reduced modulo 2^widths[p].
+    """Several vectors of n integers each; the integers of vector p are sent modulo 2^widths[p].
 
-    On the wire (type number 10): a byte with the number of parts, and the highest bit set if ``whole``; a byte for each
-    width; two bytes of checksum; n; for each part, the packed lowest 16 bits of all residues, then the next 16, and so
-    on.
+    On the wire (type number 10): a byte with the number of vectors, and its highest bit set if ``whole``; a byte for
+    each width; two bytes of checksum; n; for each vector, the packed lowest 16 bits of all residues, then the packed
+    next 16 bits, and so on.
 
     Attributes
     ----------
     shape : (int, int)
-        Number of parts and n.
+        The number of vectors, and n.
     widths : tuple of int
-        For each part the bits m of a residue, 0 … 48; with 0 the receiver's guess is the value.
+        The number of bits m of a residue, 0 … 48, for each vector. With 0 bits, the receiver takes its guess.
     whole : bool
-        Whether every integer lies in [−2^(m−1), 2^(m−1)), so that the receiver needs no guess.
+        Whether every integer lies in [−2^(m−1), 2^(m−1)), so that a receiver needs no guess.
     checksum : int
         16 bits of the CRC-32 of the integers.
     data : bytes
-        The residues.
+        The packed residues.
     """
 
     shape: tuple[int, int]
@@ -67,7 +67,7 @@ class Residues(Coded):
         return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
 
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
-        """Return for each part the integers nearest to its guess; None if the checksum does not match."""
+        """Return, for each vector, the integers nearest to the guess; None if the checksum does not match."""
         found = []
         for part, width, guess in zip(self._parts, self.widths, guesses, strict=True):
             half = 1 << width >> 1
@@ -123,7 +123,7 @@ class Residues(Coded):
         return found
 
     def decode(self) -> Vector:
-        """Return the residues, not the integers, one row per part."""
+        """Return the residues, one row per vector; the integers need guesses, see `unwrapped`."""
         return np.array(self._parts, dtype=np.float64).reshape(self.shape)
 
     @cached_property
@@ -142,12 +142,12 @@ class Residues(Coded):
 
 
 def width_of(most: int) -> int:
-    """Return the bits m needed to identify an integer at most ``most`` away from its guess."""
+    """Return the number of bits m that suffices for an integer that differs from its guess by at most ``most``."""
     return int(2 * most).bit_length()
 
 
 def _chunks(width: int) -> list[tuple[int, int]]:
-    """Return the lowest bit and the number of bits of each chunk of a residue."""
+    """Return the lowest bit and the number of bits of each chunk of at most 16 bits of a residue."""
     return [(low, min(_CHUNK, width - low)) for low in range(0, width, _CHUNK)]
 
 

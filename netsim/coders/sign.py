@@ -1,6 +1,6 @@
 """The sign coder: one bit per element, and one scale for the whole array.
 
-Seide et al., "1-bit stochastic gradient descent", 2014; the scale is that of Karimireddy, Rebjock, Stich and Jaggi,
+Sources: Seide et al., "1-bit stochastic gradient descent", 2014; for the scale, Karimireddy, Rebjock, Stich and Jaggi,
 "Error feedback fixes SignSGD and other gradient compression schemes", 2019.
 """
 
@@ -70,7 +70,7 @@ class Scaled(Coded):
 
 @dataclass(frozen=True)
 class Signs(Scaled):
-    """A vector or matrix with elements ± scale: one bit each, 1 if negative.
+    """A vector or matrix whose elements are ± ``scale``, with one bit per element, 1 if negative.
 
     The type number on the wire is 8.
     """
@@ -96,7 +96,8 @@ class Signs(Scaled):
 class Sign(Coder):
     """Send each element's sign and the mean absolute value: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
 
-    A message takes n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the mean to float32.
+    A message takes n + 32 bits. The coder C is biased, with ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the
+    mean to float32.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Sparsifying coders: send only the k largest elements (`TopK`) or k random ones (`RandomK`), with their indices.
 
-Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; Koloskova, Stich and Jaggi, 2019, for gossip.
+Sources: Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; for gossip, Koloskova, Stich and Jaggi, 2019.
 """
 
 import math
@@ -23,16 +23,16 @@ from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unp
 _DENSE = "one that sends all k elements, as a sparse array of a sparse array has no wire format"
 
 MOST_ELEMENTS = 1 << 24
-"""Limit of elements of a sparse vector: a few hostile bytes can claim any length; this many take 128 MB as float64."""
+"""Limit of the elements of a sparse vector, because a few hostile bytes can claim any length: 128 MB as float64."""
 
 
 @dataclass(frozen=True)
 class Sparse(Coded):
     """A vector or matrix of n elements, of which k are sent; the others are 0.
 
-    On the wire (type number 7): the shape; k; the type number of the part; the indices; the part. The k indices
-    increase, and have ⌈log₂ n⌉ bits each; if these are more than 16, the low 16 bits of all indices precede their high
-    bits. If k = n there are no indices.
+    On the wire (type number 7): the shape; k; the type number of ``part``; the indices; the bytes of ``part``. The k
+    indices increase, and have ⌈log₂ n⌉ bits each. If an index has more than 16 bits, the low 16 bits of all indices
+    precede the high bits of all indices. If k = n there are no indices.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Sparse(Coded):
     places : bytes
         The packed indices.
     part : Coded
-        The k elements that are sent, as a vector.
+        The k elements that are sent, as a coded vector.
     saturated : int
         Number of clipped elements; only the sender knows it, so it is not compared.
     """
@@ -88,7 +88,7 @@ class Sparse(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits as papers count them: k·⌈log₂ n⌉, or none if k = n, and those of the part."""
+        """Bits as papers count them: k·⌈log₂ n⌉ for the indices (0 if k = n), plus those of the k elements."""
         return self.count * _index_bits(math.prod(self.shape), self.count) + registry.bits_of(self.part)
 
     def pack(self) -> bytes:
@@ -145,7 +145,7 @@ def _unpack_indices(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
 
 
 def _dense(coder: Coder | None) -> Coder:
-    """Return the coder of the k elements, by default `Exact`; raises BadInput for a sparsifying one."""
+    """Return the coder of the k elements, by default `Exact`; raises BadInput for a sparsifying coder."""
     if isinstance(coder, TopK | RandomK):
         raise check.refuse("coder", coder, _DENSE)
     return without_memory(Exact() if coder is None else coder)
@@ -159,22 +159,23 @@ def _elements(vector: ArrayLike) -> Vector:
 
 
 class TopK(Coder):
-    """Send the k elements of largest absolute value, the first among equals; ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
+    """Send the k elements of largest absolute value; among equal elements the first are sent.
 
-    Biased. A message takes k·⌈log₂ n⌉ bits for the indices, plus the bits of the k elements in their coder.
+    The coder C is biased, with ‖x − C(x)‖² ≤ (1 − k/n)‖x‖². A message takes k·⌈log₂ n⌉ bits for the indices, plus the
+    bits of the k elements.
 
     Parameters
     ----------
     k : int
         The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Encodes the k elements; default: `Exact`, for which the inequality holds.
+        The coder of the k elements. Default: `Exact`, for which the inequality holds.
 
     Raises
     ------
     BadInput
-        If ``k`` < 1, or ``coder`` is not a coder, has a memory, or is itself sparsifying; in `encode` if an element is
-        not finite, there are more than 2²⁴, or ``coder`` refuses the k elements.
+        If ``k`` < 1, or ``coder`` is not a coder, has a memory, or is itself sparsifying. In `encode`, if an element is
+        not finite, there are more than 2²⁴ elements, or ``coder`` refuses the k elements.
     """
 
     def __init__(self, k: int, coder: Coder | None = None) -> None:
@@ -190,7 +191,7 @@ class TopK(Coder):
 
 
 def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
-    """Return the indices of the ``count`` largest elements, in increasing order; the first among equals win."""
+    """Return the indices of the ``count`` largest elements, in increasing order; the first of equal elements win."""
     if count >= len(sizes):
         return np.arange(len(sizes))
     # argpartition may order equal elements differently on other machines; the k-th largest value is the same on all.
@@ -202,22 +203,23 @@ def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
 class RandomK(Coder):
     """Send k random elements, with all sets of k equally likely; the others are 0.
 
-    Unscaled, E‖x − C(x)‖² = (1 − k/n)‖x‖². ``unbiased`` scales by n/k: E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
-    A message takes k·⌈log₂ n⌉ bits for the indices, plus the bits of the k elements in their coder.
+    Without scaling, the coder C has E‖x − C(x)‖² = (1 − k/n)‖x‖². With ``unbiased``, the elements are multiplied by
+    n/k, so that E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖². A message takes k·⌈log₂ n⌉ bits for the indices, plus the
+    bits of the k elements.
 
     Parameters
     ----------
     k : int
         The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Encodes the k elements; default: `Exact`. The result is unbiased only if ``coder`` is.
+        The coder of the k elements; default: `Exact`. The result is unbiased only if this coder is unbiased.
     unbiased : bool
         Whether the elements are multiplied by n/k.
 
     Raises
     ------
     BadInput
-        As `TopK`, and in `encode` if scaling by n/k makes an element infinite.
+        As for `TopK`, and in `encode` if scaling by n/k makes an element infinite.
     """
 
     def __init__(self, k: int, coder: Coder | None = None, *, unbiased: bool = False) -> None:

@@ -1,6 +1,6 @@
 """An unbiased coder that rounds to three levels, −s, 0 and s.
 
-Wen et al., "TernGrad: ternary gradients to reduce communication in distributed deep learning", 2017.
+Source: Wen et al., "TernGrad: ternary gradients to reduce communication in distributed deep learning", 2017.
 """
 
 import itertools
@@ -26,8 +26,8 @@ _DIGITS = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
 class Trits(Scaled):
     """A vector or matrix with elements −s, 0 or s, five per byte, since 3⁵ = 243 ≤ 256.
 
-    ``scale`` is s. Five elements make the byte Σ_i (1 + x_i/s)·3^(4 − i); elements of 0 fill up the last byte. The
-    type number on the wire is 9.
+    ``scale`` is s. Five elements x_0 … x_4 make the byte Σ_i (1 + x_i/s)·3^(4 − i); the last byte is padded with
+    elements of 0. The type number on the wire is 9.
     """
 
     def check(self) -> None:
@@ -60,7 +60,8 @@ def _pack_digits(digits: NDArray[np.uint8]) -> bytes:
 class Ternary(Coder):
     """Round each x_i at random: to s·sign(x_i) with probability |x_i|/s, else to 0, where s = max|x|.
 
-    Unbiased, with E‖C(x) − x‖² = s‖x‖₁ − ‖x‖². A message takes 8⌈n/5⌉ + 32 bits; s is rounded up to float32.
+    The coder C is unbiased, with E‖C(x) − x‖² = s‖x‖₁ − ‖x‖². A message takes 8⌈n/5⌉ + 32 bits. The scale s is rounded
+    up to float32.
 
     Raises
     ------

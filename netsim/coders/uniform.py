@@ -1,4 +1,8 @@
-"""The b-bit uniform quantizer of the dissertation (P. Xu, ch. 3): on [u, v) with Δ = (v − u)/2ᵇ."""
+"""The b-bit uniform quantizer on a range [u, v), with cells of width Δ = (v − u)/2ᵇ.
+
+Source: P. Xu, "Communication-efficient optimization and learning for distributed multi-agent systems", PhD
+dissertation, chapter 3.
+"""
 
 import math
 
@@ -15,12 +19,15 @@ from netsim.wire.packing import cells, largest, middles
 
 
 class FixedRange(Quantized, method="fixed", code=0):
-    """Cell numbers in a range [u, v) that all agents know: ``scale`` is (u, v), and costs no payload bits."""
+    """The number of each element's cell in a range [u, v) that all agents know.
+
+    ``scale`` is (u, v), and costs no payload bits.
+    """
 
     side = "d"
 
     def fits(self) -> bool:
-        """Return whether the scale is a range: two ordered numbers."""
+        """Return whether the scale is a range: two numbers in increasing order, at a finite distance."""
         scale = self.scale
         return list(map(type, scale)) == [float, float] and 0.0 <= scale[1] - scale[0] < math.inf
 
@@ -35,7 +42,10 @@ class FixedRange(Quantized, method="fixed", code=0):
 
 
 class MessageRange(Quantized, method="range", code=1):
-    """Cell numbers in the message's own range [−r, r): ``scale`` is (r,), or holds an r for each row."""
+    """The number of each element's cell in the message's own range [−r, r).
+
+    ``scale`` is (r,), or holds an r for each row.
+    """
 
     def decode(self) -> Vector:
         """Return the middle of each element's cell."""
@@ -43,19 +53,20 @@ class MessageRange(Quantized, method="range", code=1):
 
 
 class Uniform(Coder):
-    """The b-bit uniform quantizer: ⌊(h − u)/Δ⌋ is sent, and decoded as u + (integer + ½)Δ.
+    """The b-bit uniform quantizer: sends an element h as the cell number i = ⌊(h − u)/Δ⌋, decoded as u + (i + ½)Δ.
 
-    With ``low`` and ``high`` the range [u, v) is fixed, and not sent; values outside saturate and are counted. With
-    ``saturate=False``, as in equation 3.21, Δ stays constant, and a message with values outside [u, v) takes more bits
-    per element, up to 16; its payload bits include them. Without ``low`` and ``high``, each message has the range
-    ±max|h|, sent as a float32; a vector of zeros decodes to zeros. Within the range the error is at most Δ/2
-    (dissertation ch. 3). With ``by_row`` each row of a matrix has its own range.
+    With ``low`` and ``high``, the range [u, v) is fixed and not sent; values outside the range saturate and are
+    counted. With ``saturate=False``, as in equation 3.21 of the dissertation, Δ stays constant, and a message with
+    values outside [u, v) takes more bits per element, up to 16; its payload bits include them. Without ``low`` and
+    ``high``, each message has the range ±max|h|, sent as a float32; a vector of zeros decodes to zeros. Within the
+    range the error is at most Δ/2. With ``by_row`` each row of a matrix has its own range.
 
     Raises
     ------
     BadInput
         If ``bits`` is not in 1…16, only one of ``low`` and ``high`` is given, ``low`` ≥ ``high``, or ``saturate`` is
-        False without them; in `encode` if an element is not finite or, without a fixed range, beyond float32's range.
+        False without ``low`` and ``high``. In `encode`, if an element is not finite or, without a fixed range, beyond
+        float32's range.
     """
 
     def __init__(
@@ -89,12 +100,12 @@ class Uniform(Coder):
 
     @property
     def low(self) -> float | None:
-        """The lower end of the fixed range; None if each message has its own."""
+        """The lower end of the fixed range; None if each message has its own range."""
         return None if self.fixed is None else self.fixed[0]
 
     @property
     def high(self) -> float | None:
-        """The upper end of the fixed range; None if each message has its own."""
+        """The upper end of the fixed range; None if each message has its own range."""
         return None if self.fixed is None else self.fixed[1]
 
     @property
@@ -114,7 +125,10 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return bits and range: while ``h`` exceeds the fixed range, double it and add a bit, up to `MOST_BITS`."""
+        """Return the bits and the range: double the fixed range and add a bit until it contains ``h``.
+
+        It stops at `MOST_BITS`, or before the range becomes infinite.
+        """
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed
         smallest, largest = h.min(initial=low), h.max(initial=low)

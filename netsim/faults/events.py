@@ -1,7 +1,7 @@
-"""The kinds of faults, each with its agents or links, and its times in seconds of simulated time.
+"""The kinds of faults, a class for each; all times are in seconds of simulated time.
 
-A new kind is one class here, which defines its fields and their checks, the effects of its beginning and end, and how
-it is drawn at random.
+To add a kind, add one class here. It defines its fields and their checks, what happens when the fault begins and ends,
+and how such a fault is drawn at random.
 """
 
 import math
@@ -42,25 +42,26 @@ Links = tuple[tuple[Hashable, Hashable], ...]
 
 
 def _sort_key(name: Hashable) -> tuple[str, str]:
-    """Return a sort key for names of mixed types; equal names have equal keys."""
+    """Return a sort key for agents' names of mixed types; equal names have equal keys."""
     plain = plain_name(name)
     return type(plain).__name__, repr(plain)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Base class of faults; the other classes of `netsim.faults` are its kinds.
+    """Base class of faults; each kind of fault is a subclass.
 
-    A kind is a frozen dataclass with a field ``at`` (s), and a field ``until`` (s, or None) if it may end.
+    A kind is a frozen dataclass with a field ``at``, the time (s) at which the fault begins. If such a fault may end,
+    it also has a field ``until``, the time (s) of the end, or None.
 
     Attributes
     ----------
     plural : str
-        The kind's parameter of `Faults.draw`.
+        The parameter of `Faults.draw` for the number of faults of this kind; empty if they cannot be drawn.
     once : bool
         Whether an agent can have only one fault of this kind.
     kinds : dict
-        All kinds by class name, which files of faults use.
+        All kinds by the names of their classes, which `Faults.save` writes to files.
     """
 
     plural: ClassVar[str] = ""
@@ -70,7 +71,7 @@ class Fault:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         name = cls.__name__
-        # A user's class must not replace a kind of this module by its name.
+        # A user's class must not replace a kind of this module, even if both have the same name.
         if not name.startswith("_") and (cls.__module__ == __name__ or name not in __all__):
             Fault.kinds[name] = cls
 
@@ -91,7 +92,7 @@ class Fault:
         return until
 
     def prepare(self, injector: "FaultInjector") -> None:
-        """Prepare the fault before the run."""
+        """Prepare for the fault before the run begins, such as by copying an agent's state."""
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         """Apply the fault in a run; ``number`` is its index in the script."""
@@ -101,7 +102,7 @@ class Fault:
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> "Fault":
-        """Draw a fault of this kind at random; raises BadInput if there is no agent or link left for it."""
+        """Draw a fault of this kind at random; raises BadInput if there is no agent or link left for the fault."""
         raise NotImplementedError
 
     def agents(self) -> tuple[Hashable, ...]:
@@ -132,7 +133,7 @@ class _OfAgent(Fault):
     agent: Hashable
 
     def agents(self) -> tuple[Hashable, ...]:
-        """Return the agent."""
+        """Return the fault's agent as a tuple of one."""
         return (self.agent,)
 
 
@@ -140,8 +141,8 @@ class _OfAgent(Fault):
 class Crash(_OfAgent):
     """A node fails: its code stops at once, and frames sent to it end as ``receiver_down``.
 
-    On a `netsim.Radio` the node's radio is off meanwhile: a frame that it is sending is cut short, and it spends no
-    energy.
+    On a `netsim.Radio` the node's radio is off while the node is down: a frame that it was sending is cut short, and
+    the node spends no energy.
 
     When the node returns, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
     the agent's first one, so that the agent ends when the others end.
@@ -155,7 +156,8 @@ class Crash(_OfAgent):
     until : float, optional
         Time of the return, in seconds. None: never.
     keeps_state : bool
-        Whether the agent's attributes survive (in flash memory, say). Otherwise they are reset to those before the run.
+        Whether the agent's attributes survive the crash, as in flash memory. Otherwise they are reset to those before
+        the run.
     """
 
     at: float
@@ -209,7 +211,7 @@ class Leave(_OfAgent):
 
 @dataclass(frozen=True)
 class Join(_OfAgent):
-    """An agent joins at time ``at`` (s); until then it neither sends nor receives. It ends when the others end."""
+    """An agent joins at time ``at`` (s); before, it neither sends nor receives. It ends when the other agents end."""
 
     at: float
     until = None
@@ -218,7 +220,7 @@ class Join(_OfAgent):
 
     @property
     def begins(self) -> float:
-        """0 s: the agent is absent from the beginning of the run."""
+        """The time at which the agent's absence begins: 0 s, the beginning of the run."""
         return 0.0
 
     @property
@@ -255,7 +257,7 @@ class LinkDown(Fault):
     until : float, optional
         Time of the repair, in seconds. None: never.
     one_way : bool
-        Whether only this direction is cut; otherwise the link back is cut, too, if there is one.
+        Whether only this direction is cut. Otherwise the link from receiver to sender, if there is one, is cut, too.
     """
 
     sender: Hashable
@@ -270,7 +272,7 @@ class LinkDown(Fault):
         check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
-        """Return the link, in both directions unless ``one_way``."""
+        """Return the directed links that are cut: this link and, unless ``one_way``, the link back."""
         there = (self.sender, self.receiver)
         return (there,) if self.one_way else (there, there[::-1])
 
@@ -302,16 +304,16 @@ class LinkDown(Fault):
 class Lose(Fault):
     """A link loses the next frame offered to it, which ends as ``lost``.
 
-    The frame may be a broadcast's copy on this link, or a retransmission, but not one that the link rejects because it
-    is cut or its queue is full. On a `netsim.Radio`, the receiver fails to decode the next transmission of a frame or
-    fragment; with acknowledgements it is sent again.
+    The frame may be the copy of a broadcast on this link, or a retransmission. A frame that the link rejects, because
+    the link is cut or its queue is full, does not count. On a `netsim.Radio`, the receiver fails to decode the next
+    transmission of a frame or fragment; with acknowledgements the sender sends it again.
 
     Parameters
     ----------
     link : (Hashable, Hashable)
         Sender and receiver.
     at : float
-        Time in seconds from which the next frame is lost.
+        Time in seconds: the first frame offered to the link from this time on is lost.
     """
 
     link: tuple[Hashable, Hashable]
@@ -326,7 +328,7 @@ class Lose(Fault):
         check.put(self, link=tuple(self.link))
 
     def links(self) -> Links:
-        """Return the link."""
+        """Return the fault's link as a tuple of one."""
         return (self.link,)
 
     def __str__(self) -> str:
@@ -404,7 +406,7 @@ class Partition(Fault):
 
 @dataclass(frozen=True)
 class Straggler(_OfAgent):
-    """An agent is slow: each of its messages is delayed, as if it computed for that long.
+    """An agent is slow: each of its messages is delayed, as if the agent computed for the time ``delay``.
 
     A message sent after its round has closed ends as ``late`` at the receivers. Replies of `Agent.answer` are not
     delayed.
@@ -414,7 +416,7 @@ class Straggler(_OfAgent):
     agent : Hashable
         The agent's name.
     delay : float
-        Seconds before each message.
+        Seconds by which each message is delayed.
     at : float
         Time in seconds at which the delays begin.
     until : float, optional
@@ -462,7 +464,7 @@ class Move(_OfAgent):
     until : float, optional
         Time of arrival, in seconds. None: the node jumps.
     step : float
-        Seconds between the positions on the way.
+        Seconds for which the node stands still at each position on the way.
     """
 
     position: tuple[float, ...]
@@ -480,11 +482,11 @@ class Move(_OfAgent):
 
     @property
     def ends(self) -> None:
-        """None, even with ``until``: a move schedules its own steps, so there is nothing to undo at its end."""
+        """None, even with ``until``: a move schedules its own steps, and its end undoes nothing."""
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:
-        """Yield the time (s) and position (m) of each step of the way from ``start``; the last is the destination."""
+        """Yield the time (s) and position (m) of each step from ``start`` to the destination, the last step."""
         end = (*self.position, *start[len(self.position) :])
         if self.until is not None:
             length = self.until - self.at
@@ -508,19 +510,20 @@ class Move(_OfAgent):
 
 @dataclass(frozen=True)
 class Rewire(Fault):
-    """A time-varying graph: the links present at a time are those of one graph of a sequence, and agents know them.
+    """A time-varying graph: at each time the network has the links of one graph of a sequence, and agents know them.
 
-    From ``at`` on, the links of the first graph are present, ``every`` seconds later those of the second, and so on.
-    The whole sequence is played ``repeat`` times; the last graph stays. `Agent.out_neighbors` and `Agent.in_neighbors`
-    change with it. A broadcast is still offered to all links of the network's graph, and ends as ``link_down`` on an
-    absent one; frames in flight arrive. If a round closes at the instant of a change, agents collect its frames with
-    the new neighbours already in effect. A later `Rewire` ends an earlier one.
+    From ``at`` on, the network has the links of the first graph, ``every`` seconds later those of the second, and so
+    on. The whole sequence is played ``repeat`` times; the last graph stays. `Agent.out_neighbors` and
+    `Agent.in_neighbors` change with the graph. A broadcast is still offered to all links of the network's graph, and
+    ends as ``link_down`` on an absent link; frames in flight arrive. If the graph changes at the instant at which a
+    round closes, agents collect the frames of this round with their new neighbours. A later `Rewire` ends an earlier
+    one.
 
     Parameters
     ----------
     graphs : sequence
-        networkx graphs, or a list of links (sender, receiver) for each. The network's graph must have all of these
-        links; `netsim.topology.union` makes such a graph.
+        The graphs, each as a networkx graph or as a list of links (sender, receiver). The network's graph must have all
+        of these links; `netsim.topology.union` makes such a graph.
     every : float
         Seconds from graph to graph; use the network's ``round_period`` for one graph a round.
     repeat : int
@@ -571,9 +574,9 @@ def _links_in(graph: Any) -> Links:
 class ClockSkew(_OfAgent):
     """A node's clock is wrong for the whole run.
 
-    The node's own clock times `Agent.now`, its rounds, its waiting (`asyncio.sleep`, timeouts, `Agent.request`) and the
-    duty cycle of its radio. The simulation's clock times the run's rows, ledger and trace, `Network.at`, and everything
-    else that links and radios do.
+    The node's own clock gives the times of `Agent.now`, of the node's rounds, of its waiting (`asyncio.sleep`,
+    timeouts, `Agent.request`) and of its radio's duty cycle. The simulation's clock gives the times in the run's
+    results, ledger and trace, of `Network.at`, and of everything else that links and radios do.
 
     Parameters
     ----------
@@ -581,8 +584,8 @@ class ClockSkew(_OfAgent):
         The agent's name.
     offset : float
         The simulation's time (s) at which the clock shows 0 and the node's first round opens; a positive offset means
-        that the clock is behind. A clock that is ahead (negative) shortens the first round; rounds that are over by the
-        clock when the run begins take no time.
+        that the clock is behind. With a negative offset the clock is ahead, and the first round is shorter; rounds that
+        are already over by this clock when the run begins take no time.
     drift : float
         Seconds by which the clock falls further behind in each of its own seconds: 5e-5 is a clock 50 ppm slow.
     """
@@ -619,19 +622,18 @@ class ClockSkew(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        # An offset of up to a tenth of the mean duration, and a drift of up to 100 ppm.
         agent, (offset, drift) = sampler.node_once(), sampler.rng.uniform(-1, 1, 2)
         return cls(agent, float(offset * sampler.mean / 10), float(drift * 1e-4))
 
 
 @dataclass(frozen=True)
 class Jitter(Fault):
-    """A burst of jitter: each frame is delayed by a further amount, drawn uniformly on [0, ``most``).
+    """A burst of jitter: each frame has an additional delay, drawn uniformly on [0, ``most``).
 
     Parameters
     ----------
     most : float
-        Limit of the further delay, in seconds.
+        Limit of the additional delay, in seconds.
     at : float
         Time in seconds at which the burst begins.
     until : float, optional

@@ -28,12 +28,15 @@ __all__ = ["FaultInjector"]
 
 
 class FaultInjector:
-    """Applies the faults of a script to a run; raises BadInput if the state of an agent to restart cannot be copied."""
+    """Applies the faults of a script to a run.
+
+    The constructor raises BadInput if a fault resets an agent's state, and this state cannot be copied.
+    """
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.graph = graph
         self._run = run
-        # The number of faults that hold each link, and each agent, down.
+        # The number of faults that currently hold down each link and each agent.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
         self._down: Counter[Hashable] = Counter()
         # The agents that are down and have lost their state; the agents that never return.
@@ -46,18 +49,18 @@ class FaultInjector:
         # The active rewiring, and the links that it has removed.
         self._rewiring: Rewire | None = None
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # The run's faults, and links cut by the program, for the trace.
+        # The record, for the trace, of the run's faults and of links cut by the user's program.
         self.record = FaultRecord(run.agents)
-        # Functions to call at times (s) at which faults begin and end.
+        # The time (s) of each beginning and end of a fault, and the function to call then.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
             fault.prepare(self)
-            # An agent that joins at time 0 was never absent.
+            # Skip a fault without duration: an agent that joins at time 0 is never absent.
             if fault.ends != fault.begins:
                 self.actions.append((fault.begins, partial(self._begin, fault, number)))
                 if fault.ends is not None:
                     self.actions.append((fault.ends, partial(self._end, fault, number)))
-        # A stable sort: actions of the same time stay in the order of the script.
+        # The sort is stable, so actions at the same time stay in the order of the script.
         self.actions.sort(key=lambda action: action[0])
 
     def _begin(self, fault: "Fault", number: int) -> None:
@@ -168,7 +171,7 @@ class FaultInjector:
                 self._run.set_link(*link, up=True)
 
     def rewire(self, fault: "Rewire", place: int) -> None:
-        """Set up exactly the links of a rewiring's graph number ``place``, unless another rewiring has begun."""
+        """Set the links to those of graph number ``place`` of a rewiring, unless another rewiring has begun."""
         if place == 0:
             self._rewiring = fault
         elif self._rewiring is not fault:
@@ -184,7 +187,7 @@ class FaultInjector:
             self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
-        """Yield, for each of ``links`` (if empty, for all links), its sender's outbox and its index in that outbox."""
+        """Yield the sender's outbox, and the link's index in it, for each of ``links`` (for all links if empty)."""
         for sender, receiver in links or links_of(self.graph):
             # A sender that runs in another process has no outbox here.
             if (outbox := self._run.outboxes.get(sender)) is not None:
@@ -195,7 +198,8 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
     """Return a deep copy of an agent's state, as ``__getstate__`` gives it to pickle."""
     try:
         state = agent.__getstate__()
-        # References to the agent itself (bound methods, say) are not copied: they must point to the same agent.
+        # The memo keeps references to the agent itself, as in bound methods, from being copied: they must point to the
+        # same agent.
         return copy.deepcopy(state, {id(agent): agent})
     except Exception as error:
         why = f"it cannot be copied ({type(error).__name__}: {one_line(error)}); use keeps_state=True"

@@ -1,4 +1,4 @@
-"""Record the faults of a run for its trace, from which the replay page and the figures show them."""
+"""Record the faults of a run in the form in which its trace stores them, for the replay page and the figures."""
 
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ class FaultRecord:
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # The spans that have not ended, by the fault's number in the script or, for a link cut by the program, by link.
+        # The spans that have not ended. The keys are the fault's number in the script, ("link", link) for a link that
+        # the program has cut, and ("empty", agent) for an empty battery.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
@@ -37,7 +38,7 @@ class FaultRecord:
         self._open.pop(number)["end"] = time
 
     def set_links(self, links: "Links", up: bool, time: float) -> None:
-        """Record that the program cuts or restores a link, in one or both directions, at ``time`` (s)."""
+        """Record that the user's program cuts or restores a link, in one or both directions, at ``time`` (s)."""
         for link in links:
             before = self._open.pop(("link", link), None)
             if before is not None:

@@ -27,8 +27,9 @@ class Faults(Sequence[Fault]):
     Parameters
     ----------
     faults : iterable of Fault
-        `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`, `Jitter`, `Move`,
-        `Rewire`. If several hold a link or an agent down, it is up again when the last of them has ended.
+        Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`,
+        `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up again when the last of them
+        has ended.
 
     Raises
     ------
@@ -71,7 +72,7 @@ class Faults(Sequence[Fault]):
         return "\n".join(map(str, self._faults)) or "no faults"
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph lacks an agent or link of a fault, or an agent joins or is skewed twice."""
+        """Raise BadInput if the graph lacks an agent or link of a fault, or an agent has two `Join` or `ClockSkew`."""
         for fault in self:
             fault.must_fit(graph)
         named = [(type(fault), fault.agents()) for fault in self if fault.once]
@@ -99,7 +100,7 @@ class Faults(Sequence[Fault]):
 
     @classmethod
     def load(cls, path: str | Path) -> "Faults":
-        """Read a list that `save` wrote; raises BadInput if the file is missing or holds no such list."""
+        """Read a file in the form that `save` writes; raises BadInput if the file is missing or has another form."""
         try:
             listed = json.loads(used(Path(path)).read_text(encoding="utf-8"))
         except OSError as error:
@@ -128,18 +129,18 @@ class Faults(Sequence[Fault]):
         graph : networkx Graph
             The network's graph.
         until : float
-            Faults begin uniformly on [0, until), in seconds.
+            The faults begin at times drawn uniformly on [0, until), in seconds.
         seed : int
             The seed of all draws.
         mean_duration : float, optional
             Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
         keeps_state : bool, optional
-            Whether nodes that crash keep their state; it does not change which nodes crash, or when. Default: each with
-            probability one half.
+            Whether nodes that crash keep their state. Default: each node keeps its state with probability one half. The
+            value does not change which nodes crash, or when.
         **counts : int
             The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
             way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to
-            ``mean_duration`` / 10), ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
+            ``mean_duration`` / 10), ``skews`` (clock offsets of up to ``mean_duration`` / 10, drifts of up to 100 ppm).
 
         Raises
         ------
@@ -179,7 +180,7 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
 
 
 def _plain(name: Any) -> Any:
-    """Convert a numpy scalar for JSON; raises TypeError for other types, which JSON cannot hold."""
+    """Convert a numpy scalar to a Python number for JSON; raises TypeError for values that JSON cannot hold."""
     if isinstance(name, np.generic):
         return name.item()
     raise TypeError(f"{type(name).__name__} {name!r}")
@@ -222,7 +223,7 @@ class FaultSampler:
         return self._nodes[next(self._shuffled)]
 
     def edge(self) -> tuple[Hashable, Hashable]:
-        """Draw a link: an edge, in a random direction if the graph has both."""
+        """Draw an edge as a link (sender, receiver), in a random direction if the graph has both directions."""
         if not self._edges:
             raise check.refuse(self._name, "> 0", "0: the graph has no edge")
         a, b = self._edges[self.rng.integers(len(self._edges))]
@@ -238,8 +239,8 @@ class FaultSampler:
         return bool(self.rng.random() < 0.5)
 
     def keeps_state(self) -> bool:
-        """Return whether a node keeps its state: by the argument of `Faults.draw` or, without it, by a coin."""
-        # Draw the coin even if the argument decides, so that later draws do not depend on the argument.
+        """Return whether a node keeps its state: the argument of `Faults.draw` or, if it is None, a coin decides."""
+        # Toss the coin even if the argument decides, so that later draws do not depend on the argument.
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 

@@ -1,4 +1,7 @@
-"""Parse faults written in words, such as ``--at "1.2 crash 3 until 2"``, and append them to a network's own faults."""
+"""Parse faults written as text, such as ``--at "1.2 crash 3 until 2"``, and append them to a network's own faults.
+
+Such a text is called an order: it begins a fault, or ends one.
+"""
 
 import dataclasses
 import math
@@ -27,33 +30,33 @@ FORMS = (
     "TIME lose NODE-NODE",
     "TIME partition NODE,NODE,… [until TIME]",
 )
-"""The forms of an order; times are in seconds of simulated time, nodes are named by the text of their names."""
+"""The forms of an order. Times are in seconds of simulated time; NODE is a node's name, converted to text."""
 
 _WORDS = re.compile(
     r"(?P<at>\S+)\s+(?P<what>\S+)\s+(?P<target>\S.*?)(?:\s+by\s+(?P<by>\S+))?(?:\s+until\s+(?P<until>\S+))?"
     r"(?P<keeps>\s+keeping\s+state)?"
 )
 
-# The most names of nodes that an error lists.
+# The maximum number of node names that an error message lists.
 _MOST_SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Order:
-    """One fault in words, or the end of one; node names are looked up later, when the graph is known.
+    """An order after parsing; node names are looked up later, when the graph is known.
 
     Attributes
     ----------
     text : str
-        The order, with single blanks.
+        The text of the order, with single blanks between words.
     at, by, until : float or None
-        The times and the delay in seconds.
+        The time of the order, the delay after "by" and the time after "until", in seconds.
     what : str
         The verb, such as "crash".
     target : str
         The nodes or the link, as text.
     keeps_state : bool
-        Whether a node that returns has kept its state.
+        Whether the node keeps its state until it returns.
     """
 
     text: str
@@ -81,7 +84,7 @@ class Order:
         if keeps and "keeping" not in form:
             raise _refused(text, form)
         if what == "crash" and keeps and until is None:
-            # A node that never returns keeps no state, and a later "restart" says itself whether state is kept.
+            # A node that never returns keeps no state, and a later "restart" order itself says whether state is kept.
             raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
         assert at is not None
         if until is not None and until <= at:
@@ -89,9 +92,9 @@ class Order:
         return cls(text, at, what, found["target"], by, until, keeps)
 
     def onto(self, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-        """Apply the order to faults: append one, or end those that it names.
+        """Return ``faults`` with the order applied: one fault is appended, or faults are ended.
 
-        Raises BadInput if the graph lacks its nodes or link, or there is no fault to end.
+        Raises BadInput if the graph lacks the order's nodes or link, or if there is no fault to end.
         """
         return _MAKERS[self.what](self, faults, graph)
 
@@ -105,7 +108,7 @@ def _refused(text: str, allowed: str) -> BadInput:
 
 
 def _seconds(text: str, name: str, word: str | None) -> float | None:
-    """Parse a word as a number of seconds; None stays None. Raises BadInput for any other word."""
+    """Parse a word as a number of seconds (None stays None); raises BadInput if it is no valid number."""
     if word is None:
         return None
     try:
@@ -122,7 +125,7 @@ def _seconds(text: str, name: str, word: str | None) -> float | None:
 
 
 def _nodes(graph: "nx.Graph[Any]") -> dict[str, Hashable]:
-    """Return the nodes by the text of their names, without nodes that share a text, such as 1 and "1"."""
+    """Return {text of the name: node}, without nodes whose names have the same text, such as 1 and "1"."""
     found: dict[str, Hashable] = {}
     twice = set()
     for node in graph:
@@ -144,7 +147,7 @@ def _node(order: Order, graph: "nx.Graph[Any]") -> Hashable:
 
 
 def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Hashable, Hashable]]:
-    """Return all links that the target may name; there may be several, as node names may contain hyphens."""
+    """Return all links that the order's target may name: there may be several, as node names may contain hyphens."""
     nodes, target = _nodes(graph), order.target
     places = [place for place in range(len(target)) if target.startswith(between, place)]
     parts = [(target[:place].strip(), target[place + len(between) :].strip()) for place in places]
@@ -152,7 +155,7 @@ def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Has
 
 
 def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Hashable, Hashable]:
-    """Return the link that the target names; raises BadInput unless there is exactly one."""
+    """Return the link that the order's target names; raises BadInput unless there is exactly one."""
     found = _links(order, graph, between)
     if len(found) != 1:
         raise order.refused(f"of a link of the graph, NODE{between}NODE, of nodes {_shown(graph)}")
@@ -160,7 +163,7 @@ def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Has
 
 
 def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
-    """Return the nodes that the target lists; at each comma the longest match wins, as names may contain commas."""
+    """Return the nodes that the order's target lists; as names may contain commas, the longest matching name wins."""
     nodes, side = _nodes(graph), []
     words = order.target.split(",")
     while words:
@@ -184,7 +187,7 @@ def _is_active(fault: Fault, time: float) -> bool:
 
 
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
-    """End the active faults that ``concerned`` accepts at the time of the order; drop those that began just then."""
+    """End the active faults that ``concerned`` accepts at the time of the order; drop those that begin at this time."""
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
         raise order.refused(f"of {what} at that time")
@@ -251,7 +254,7 @@ _MAKERS: dict[str, Callable[[Order, Faults, "nx.Graph[Any]"], Faults]] = {
 
 
 def _orders(texts: str | Iterable[str]) -> list[Order]:
-    """Parse texts, each of one or more orders separated by semicolons, and sort the orders by time."""
+    """Parse texts, each with one or more orders separated by semicolons, and return the orders sorted by time."""
     several = [texts] if isinstance(texts, str) else list(texts)
     if not all(isinstance(text, str) for text in several):
         raise BadInput(f"at = {several!r}: must be a text, or a list of texts, such as '1.2 crash 3'")
@@ -261,12 +264,12 @@ def _orders(texts: str | Iterable[str]) -> list[Order]:
 
 
 def joined(texts: str | Sequence[str]) -> str:
-    """Join orders into one text, separated by semicolons; raises BadInput for a text that is no order."""
+    """Join orders into one text, separated by semicolons and sorted by time; raises BadInput for any other text."""
     return "; ".join(order.text for order in _orders(texts))
 
 
 def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
-    """Parse faults written in words, and append them to a network's own faults.
+    """Parse orders, and apply them to a network's own faults.
 
     Parameters
     ----------
@@ -281,7 +284,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     Raises
     ------
     BadInput
-        If a text is no order, or does not fit the graph.
+        If a text is no order, the graph lacks a node or link of an order, or there is no fault to end.
     """
     faults = Faults(own)
     for order in _orders(texts):
@@ -294,9 +297,9 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
 
 
 def as_text(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
-    """Write faults in words, such that `parse` restores them; "" for no faults.
+    """Write faults as a text of orders from which `parse` restores them; "" for no faults.
 
-    Returns None if that is not possible: some kinds of fault have no words, and different nodes' names may have the
+    Returns None if that is not possible: some kinds of fault have no order, and different nodes' names may have the
     same text.
     """
     listed = Faults(faults)
@@ -335,7 +338,7 @@ def _number(value: float) -> str:
 
 
 def _comparable(fault: Fault) -> Fault:
-    """Return a fault for comparison, without ``keeps_state`` if the node never returns: it has no effect then."""
+    """Return a fault for comparison: without ``keeps_state`` if the node never returns, as it has no effect then."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
     return fault
@@ -345,7 +348,7 @@ def _comparable(fault: Fault) -> Fault:
 
 
 class _ContextOrders:
-    """Orders to apply in all runs of a context; an order must fit at least one run."""
+    """The orders that `appending` applies in all runs of its context; each order must fit at least one run."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._orders = orders
@@ -373,9 +376,9 @@ _APPENDED: ContextVar[_ContextOrders | None] = ContextVar("APPENDED", default=No
 
 @contextmanager
 def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
-    """Append faults in words to the networks' own faults, in all runs inside the context whose graphs they fit.
+    """Apply orders to the networks' own faults in all runs inside the context; skip an order where it does not fit.
 
-    Raises BadInput at once for a text that is no order, and at the end for an order that could be applied in no run.
+    Raises BadInput at once for a text that is no order, and at the end of the context for an order that fitted no run.
     """
     if not texts:
         yield
@@ -390,6 +393,6 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
 
 
 def append(faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    """Return a network's faults with those of the context `appending`, if any."""
+    """Return a network's faults with the orders of the enclosing context `appending`, if any, applied."""
     appended = _APPENDED.get()
     return faults if appended is None else appended.to(faults, graph)

@@ -1,7 +1,7 @@
-"""Models of delays: a frame's propagation time, without its transmission time (`rate`), or a node's compute time.
+"""Models of delays: of a frame's propagation time (without its transmission time, see `rate`), or of compute times.
 
-Each model turns arrays of uniform numbers into delays by the inverse of its distribution. Frames in flight overlap: a
-latency never makes the next frame wait.
+A random model turns uniform numbers into delays by the inverse of its distribution function. Several frames can be in
+flight on a link at the same time: a frame's latency never makes the next frame wait.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Latency(Protocol):
         ...
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return delays (s) for uniform numbers ``u``, shape (count, links), of frames ``first``, ``first`` + 1, …"""
+        """Return the delays (s) of frames ``first``, ``first`` + 1, … from uniform numbers, both (count, links)."""
         ...
 
 
@@ -44,13 +44,13 @@ class Constant:
     fixed: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the constant delay for each number."""
+        """Return the constant delay for each element of ``u``."""
         return np.full_like(u, self.fixed)
 
 
 @dataclass(frozen=True)
 class Uniform(_Random):
-    """Uniform on [low, high)."""
+    """A delay that is uniform on [low, high)."""
 
     low: float
     high: float
@@ -62,7 +62,7 @@ class Uniform(_Random):
 
 @dataclass(frozen=True)
 class Normal(_Random):
-    """Normal; negative draws become zero."""
+    """A normal delay; negative draws become zero."""
 
     mean: float
     deviation: float
@@ -77,7 +77,7 @@ class Normal(_Random):
 
 @dataclass(frozen=True)
 class Exponential(_Random):
-    """A minimum plus an exponential part."""
+    """A delay that is the sum of a minimum and an exponential number."""
 
     mean: float
     minimum: float
@@ -89,7 +89,7 @@ class Exponential(_Random):
 
 @dataclass(frozen=True)
 class Pareto(_Random):
-    """Pareto: P(delay > t) = (minimum/t)^shape."""
+    """A delay with a Pareto distribution: P(delay > t) = (minimum/t)^shape."""
 
     minimum: float
     shape: float
@@ -101,7 +101,7 @@ class Pareto(_Random):
 
 @dataclass(frozen=True)
 class LogNormal(_Random):
-    """Log-normal: the logarithm is normal."""
+    """A log-normal delay: its logarithm is normal."""
 
     median: float
     sigma: float
@@ -117,8 +117,9 @@ class LogNormal(_Random):
 class TracedDelays(_Random):
     """Measured delays, replayed in order and cyclically.
 
-    All links begin at index ``start`` of the record. If ``start`` is None, `on_links` gives each link its own index in
-    ``starts``, shape (links,); without ``starts`` (compute times) the record begins at its first delay.
+    All links begin at index ``start`` of the recorded delays. If ``start`` is None, each link begins at its own index,
+    which `on_links` sets in ``starts``, shape (links,). Without ``starts``, as for compute times, replay begins at
+    index 0.
     """
 
     values: Delays
@@ -126,7 +127,7 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model for some links; the uniform numbers ``u``, shape (links,), set where each link begins."""
+        """Return the model for some links; a uniform number ``u`` per link, shape (links,), sets where it begins."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))
@@ -140,7 +141,7 @@ class TracedDelays(_Random):
 
 
 def _bounded(model: Latency, name: str, value: float) -> Latency:
-    """Return the model; raises BadInput if its largest draw would be infinite."""
+    """Return the model; raises BadInput if its largest possible draw is infinite."""
     with np.errstate(over="ignore"):
         most = model.delays(np.full((1, 1), 1 - 2.0**-53), 0)
     if not np.isfinite(most).all():
@@ -172,14 +173,17 @@ def normal(mean: float, deviation: float) -> Latency:
 
 
 def exponential(mean: float, minimum: float = 0.0) -> Latency:
-    """Draw delays of ``minimum`` seconds plus an exponential part; their mean is ``mean`` seconds."""
+    """Draw delays of ``minimum`` seconds plus an exponential number; the mean of the delays is ``mean`` seconds."""
     minimum = check.finite("minimum", minimum, low=0)
     mean = check.at_least("mean", mean, minimum)
     return _bounded(Exponential(mean, minimum), "mean", mean)
 
 
 def lognormal(median: float, sigma: float) -> Latency:
-    """Draw log-normal delays of ``median`` seconds; ``sigma`` is the log's deviation σ, the mean median·e^(σ²/2)."""
+    """Draw log-normal delays with a ``median`` in seconds and a deviation ``sigma`` of the log.
+
+    Their mean is median·e^(sigma²/2).
+    """
     median = check.finite("median", median, low=0)
     return _bounded(LogNormal(median, check.finite("sigma", sigma, low=0)), "sigma", sigma)
 
@@ -198,14 +202,15 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
     seconds : array, shape (n,)
         The delays in seconds.
     offsets : int, optional
-        Index, from 0 to n − 1, at which every link with this model begins, so that the links are slow in step. Default:
-        each link begins at its own index, drawn from the network's seed and the link's two ends. Compute times
-        (``compute`` of `netsim.Network`), where each node may have its own record, begin at 0 by default.
+        Index, from 0 to n − 1, at which every link with this model begins, so that frames with equal numbers have equal
+        delays on all links. Default: each link begins at its own index, drawn from the network's seed and the link's
+        two ends. Compute times (``compute`` of `netsim.Network`), where each node may have its own model, begin at
+        index 0 by default.
 
     Raises
     ------
     BadInput
-        If there is no delay, one is negative or not finite, or ``offsets`` is outside the record.
+        If there is no delay, a delay is negative or not finite, or ``offsets`` is not an index of ``seconds``.
     """
     # `vector` copies, so that later changes to the caller's array do not change the link.
     values = check.vector("seconds", seconds)
@@ -217,7 +222,7 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return the model for links with uniform numbers ``u``, shape (links,); only `TracedDelays` depend on ``u``."""
+    """Return the model for links with uniform numbers ``u``, shape (links,); only `TracedDelays` uses the numbers."""
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)
 

@@ -1,4 +1,4 @@
-"""A link's settings, one for each stage of a frame's path; all stages are off by default."""
+"""The settings of a link (latency, loss, rate, budget, MTU, reliability); a link is ideal by default."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
 from netsim.util import check
 
-# Limit of the header bits of a fragment; it keeps the ledger's sums of bits within 64-bit integers.
+# Limit of the header bits of a fragment, which keeps the ledger's sums of bits within 64-bit integers.
 _MOST_HEADER_BITS = 2**31 - 1
 
 
@@ -27,13 +27,14 @@ class Budget:
     bits : float
         Bits per round, or per second.
     per : {"round", "second"}
-        Per round: each round opens with ``bits`` to send, and unused bits expire. Per second: a token bucket that fills
-        at ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
+        "round": each round allows ``bits`` bits, and unused bits expire. "second": a token bucket gains ``bits`` bits
+        per second, so that at most ``burst`` + ``bits``·t bits are sent in any t seconds.
     over : {"refuse", "wait"}
         Whether a frame that does not fit is refused or waits. A frame larger than the whole budget (or burst) is always
         refused.
     burst : float, optional
-        Per second only: size of the bucket in bits, full at first; default: ``bits`` (one second's worth).
+        Only for "second": the size of the bucket in bits, which is full at first. Default: ``bits``, the bits of one
+        second.
     """
 
     bits: float
@@ -62,16 +63,18 @@ class Link:
     loss : float or Loss
         Probability of an independent loss of each fragment, or a model of `netsim.links.loss`.
     rate : float or Rate, optional
-        Bits per second, or a model of `netsim.links.rate`; frames are sent one at a time, and wait for their turn.
-        None: sending takes no time.
+        Bits per second, or a model of `netsim.links.rate`. Frames are sent one at a time; later frames wait. None:
+        sending takes no time.
     queue : int, optional
-        Limit of frames at the sender's side, including the one being sent; further frames are dropped. None: no limit.
+        Limit of frames that wait at the sender, including the frame being sent; further frames are dropped. None: no
+        limit.
     queue_bits : int, optional
         Limit of the bits of these frames; a frame that would exceed it is dropped. None: no limit.
     budget : float or Budget, optional
-        Bits that may be sent per round, beyond which frames are refused, or a `Budget`.
+        A `Budget`, or the number of bits that may be sent per round; frames beyond it are refused.
     mtu : int, optional
-        Bytes of a frame that fit in a fragment. A frame is lost with any of its fragments. None: no fragmentation.
+        The number of bytes of a frame that fit in a fragment. If a fragment is lost, its frame is lost. None: no
+        fragmentation.
     header_bits : int
         Bits that the link adds to each fragment.
     duplicate : float
@@ -79,10 +82,10 @@ class Link:
     corrupt : float
         Probability that one bit of an arriving frame is flipped.
     crc : bool
-        Whether corrupted frames are detected and dropped. If not, a corrupted frame is delivered unless its bytes no
+        Whether corrupted frames are detected and dropped. If not, a corrupted frame is delivered, unless its bytes no
         longer decode to a frame of this sender.
     fifo : bool
-        Whether frames keep their order: none overtakes an earlier frame of the same link.
+        Whether frames keep their order, so that no frame overtakes an earlier frame of the same link.
     reliability : str or Reliability
         How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). All links of a
         network must agree.
@@ -131,12 +134,12 @@ class Link:
         check.fields(self, check.flag, "crc", "fifo")
 
     def with_loss(self, loss: float | Loss) -> "Link":
-        """Return the same settings with another loss; faster than `dataclasses.replace`, which checks all of them.
+        """Return the same settings with another loss; this is faster than `dataclasses.replace`, which checks them all.
 
         Raises
         ------
         BadInput
-            If ``loss`` is neither a probability nor a model.
+            If ``loss`` is neither a probability nor a loss model.
         """
         check.called("loss", loss)
         loss = losses.of(loss)
@@ -160,24 +163,24 @@ class Link:
 
     @property
     def latency_model(self) -> Latency:
-        """The latency as a model."""
+        """The latency model, into which `__post_init__` has converted a number."""
         assert not isinstance(self.latency, float | int)
         return self.latency
 
     @property
     def loss_model(self) -> Loss:
-        """The loss as a model."""
+        """The loss model, into which `__post_init__` has converted a number."""
         assert not isinstance(self.loss, float | int)
         return self.loss
 
     @property
     def reliability_model(self) -> Reliability:
-        """The reliability as an object."""
+        """The reliability object, into which `__post_init__` has converted a name."""
         assert isinstance(self.reliability, Reliability)
         return self.reliability
 
     @property
     def budget_model(self) -> Budget:
-        """The budget as an object; only for a link that has one."""
+        """The budget object, into which `__post_init__` has converted a number; only for a link that has a budget."""
         assert isinstance(self.budget, Budget)
         return self.budget

@@ -1,6 +1,6 @@
 """Loss models, which decide which frames never arrive.
 
-A memoryless model (`Bernoulli`) is drawn for many frames at once; a model with memory keeps a state for each link.
+Losses of the memoryless model `Bernoulli` are drawn for many frames at once; other models keep a state for each link.
 """
 
 import bisect
@@ -36,9 +36,9 @@ class Loss(Protocol):
         ...
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides on one link's frames in turn: it maps a uniform number to True if lost.
+        """Return a function that decides one link's losses in order: given a uniform number, whether a frame is lost.
 
-        The link's own uniform number ``u`` sets the initial state.
+        ``u`` is a uniform number of the link, which sets the initial state.
         """
         ...
 
@@ -50,12 +50,12 @@ class Bernoulli:
     mean: float
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that maps u to u < p; it keeps no state."""
+        """Return a function that maps a uniform number u to u < ``mean``; it keeps no state."""
         return float(self.mean).__gt__
 
 
 class Clocked:
-    """Base class of loss decisions that depend on time; callers set `time` before each call.
+    """Base class of `on_link` functions that depend on time; callers set `time` before each call.
 
     Attributes
     ----------
@@ -77,13 +77,14 @@ class Clocked:
 class GilbertElliott:
     """A chain with a good and a bad state (Gilbert 1960): frames sent in the bad state are lost.
 
-    Each step moves from good to bad with probability p, and back with probability r: mean loss p/(p + r), mean burst
-    1/r, lag-1 correlation 1 − p − r. A link starts in its stationary distribution. The chain takes a step with each
-    frame sent or, if ``slot`` is given, every ``slot`` seconds, whether anything is sent or not.
+    Each step moves from good to bad with probability p, and from bad to good with probability r. So the mean loss is
+    p/(p + r), the mean burst 1/r and the lag-1 correlation 1 − p − r. A link starts in the stationary distribution. The
+    chain takes a step with each frame sent or, if ``slot`` is given, every ``slot`` seconds, even if nothing is sent.
 
-    One uniform number u decides a step: the next state is bad if u is below the threshold 1 − r (from bad) or p (from
-    good). If two models have the same r, and p ≤ 1 − r, the one with the smaller p is bad only when the other is: by
-    induction, its threshold never exceeds the other's. With p = 1 − r the losses are independent, as in `Bernoulli`.
+    One uniform number u decides a step: the next state is bad if u is below a threshold, which is p in the good state
+    and 1 − r in the bad state. Let two models have the same r and use the same u, both with p ≤ 1 − r. Then the model
+    with the smaller p is bad only when the other model is bad: by induction, its threshold never exceeds the other's.
+    With p = 1 − r the losses are independent, as in `Bernoulli`.
     """
 
     p: float
@@ -111,16 +112,16 @@ class GilbertElliott:
 
 
 def slots_key(u: float) -> int:
-    """Return the key of the uniform numbers that move a chain from slot to slot, from a link's initial number ``u``."""
+    """Return the key of the uniform numbers that decide a chain's steps, given the initial number ``u`` of its link."""
     return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
 
 
 class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
-    A uniform number below both thresholds makes the state bad, one above both makes it good, whatever the state was.
-    So a slot's state follows from the last such number and those after it: 1/(1 − |1 − p − r|) numbers on average,
-    however long nothing was sent.
+    A uniform number below both thresholds makes the state bad, and a number above both makes it good, whatever the
+    state was before. So a slot's state follows from the last such number and those after it: on average
+    1/(1 − |1 − p − r|) numbers, however long nothing was sent.
     """
 
     __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
@@ -146,10 +147,11 @@ class _SlottedLosses(Clocked):
             self._states.append(bad)
 
     def _state_at(self, number: int) -> bool:
-        """Return the state of a slot later than those known; uniform number n leads from slot n to slot n + 1."""
+        """Return the state of a slot later than the known slots; uniform number n leads from slot n to slot n + 1."""
         low, high = sorted((self._to_bad, self._stay_bad))
         known = self._first + len(self._states) - 1
-        # Count the numbers between the thresholds: each keeps the state if p < 1 − r, and flips it if p > 1 − r.
+        # Count the uniform numbers between the thresholds: each keeps the state if p < 1 − r, and flips it if
+        # p > 1 − r.
         between, after, count = 0, number, _SLOTS_AHEAD
         state = self._states[-1]
         while after > known:
@@ -167,9 +169,9 @@ class _SlottedLosses(Clocked):
 
 @dataclass(frozen=True, eq=False)
 class TracedLosses:
-    """Recorded outcomes, replayed in order and cyclically.
+    """Recorded outcomes of frames (True: lost), replayed in order and cyclically.
 
-    All links begin at index ``start`` of the record; if ``start`` is None, each link begins at its own index.
+    All links begin at index ``start`` of ``outcomes``; if ``start`` is None, each link begins at its own index.
     """
 
     outcomes: tuple[bool, ...]
@@ -177,11 +179,11 @@ class TracedLosses:
 
     @property
     def mean(self) -> float:
-        """The share of losses in the record."""
+        """The share of losses in ``outcomes``."""
         return sum(self.outcomes) / len(self.outcomes)
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that reads the record from the link's index on."""
+        """Return a function that returns the outcomes in order, from the link's first index on."""
         count = int(u * len(self.outcomes)) if self.start is None else self.start
 
         def lost(u: float) -> bool:
@@ -200,14 +202,14 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last start ends the last interval, and is the period.
+        # The last element of ``starts`` is the end of the last interval, and so the period.
         self._starts, self._losses = starts, losses
 
     def __call__(self, u: float) -> bool:
-        """Return whether u is below the loss probability at `time`."""
+        """Return whether ``u`` is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # Just before the period's end, ``place`` may round up to the number of intervals, which means the first.
+        # Just before the end of a period, the tolerance makes ``place`` the number of intervals, which stands for 0.
         return bool(u < self._losses[place % len(self._losses)])
 
 
@@ -236,17 +238,17 @@ def bernoulli(probability: float) -> Loss:
 def gilbert_elliott(
     mean: float, burst: float, *, slot: float | None = None, names: tuple[str, str] = ("mean", "burst")
 ) -> Loss:
-    """Lose frames in bursts: ``mean`` loss in [0, 1), and ``burst`` ≥ 1 frames or slots in a row on average.
+    """Lose frames in bursts (see `GilbertElliott`).
 
     Draws are nested: on one link, with the same seed and a ``burst`` of at least 1/(1 − mean) (that of independent
-    losses), each frame lost at some mean loss is also lost at every higher one.
+    losses), each frame lost at some mean loss is also lost at every higher mean loss.
 
     Parameters
     ----------
     mean : float
-        The share of frames that are lost.
+        The share of frames that are lost, in [0, 1).
     burst : float
-        The mean number of frames lost in a row or, with ``slot``, of bad slots in a row.
+        The mean number of frames lost in a row or, with ``slot``, of bad slots in a row; at least 1.
     slot : float, optional
         Length of a slot in seconds: the channel loses all frames sent in a bad slot, and none in a good one. Set it to
         the round period to lose whole rounds. Default: the state changes with each frame or fragment sent, and stays
@@ -257,14 +259,14 @@ def gilbert_elliott(
     Raises
     ------
     BadInput
-        If an argument is outside its range, or ``burst`` is less than mean/(1 − mean): the good state would last less
-        than a frame, and the mean loss would be lower than asked.
+        If an argument is outside its range, or ``burst`` is less than mean/(1 − mean), for which the good state would
+        have to last for less than one frame.
     """
     name, burst_name = names
     mean = check.probability(name, mean)
     burst = check.at_least(burst_name, burst, 1)
     slot = None if slot is None else check.finite("slot", slot, low=SHORTEST_SLOT)
-    # Tolerant of rounding: mean 0.8 and burst 4 are consistent, though 0.8/(1 − 0.8) exceeds 4 in floating point.
+    # Allow for rounding: mean 0.8 and burst 4 are consistent, though 0.8/(1 − 0.8) exceeds 4 in floating point.
     if mean == 1 or mean > burst / (1 + burst) * (1 + check.ROUNDING):
         most = f"{burst_name}/(1 + {burst_name}) = {burst / (1 + burst):g} for {burst_name} = {burst:g}"
         raise BadInput(f"{name} = {mean:g}: must be at most {most}")
@@ -280,8 +282,9 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
     lost : array, shape (n,)
         True or 1 for each frame that was lost.
     offsets : int, optional
-        Index, from 0 to n − 1, at which every link with this model begins, so that the links lose in step. Default:
-        each link begins at its own index, drawn from the network's seed and the link's two ends.
+        Index, from 0 to n − 1, at which every link with this model begins, so that frames with equal numbers have equal
+        outcomes on all links. Default: each link begins at its own index, drawn from the network's seed and the link's
+        two ends.
     """
     allowed = "a sequence of at least one 0 (arrived) or 1 (lost)"
     try:
@@ -297,7 +300,7 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
 def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
     """Lose frames with a probability that depends on the time at which they are sent.
 
-    Probabilities of 0 and 1 replay a record by time, however many frames are sent.
+    With probabilities of 0 and 1, this model replays recorded outcomes by time, however many frames are sent.
 
     Parameters
     ----------

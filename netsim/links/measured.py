@@ -1,7 +1,7 @@
 """Networks from measured links: tables of reception, and loaders for published measurements.
 
-Each function returns the graph and the settings of its links, for ``Network(graph, link, links=links, ...)``. It finds
-its files in the folder that the environment variable NETSIM_DATA names, or by a path.
+Each function but `cellular` returns a graph and the settings of its links, for ``Network(graph, link, links=links)``.
+The loaders read files in the folder that the environment variable NETSIM_DATA names, or from a given path.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -30,12 +30,12 @@ Pair = tuple[Any, Any]
 
 
 class Measured(NamedTuple):
-    """A measured network.
+    """A network made from measurements: its graph and the settings of its links.
 
     Attributes
     ----------
     graph : Graph
-        The linked pairs; nodes have ``pos`` (m) if positions are known.
+        The graph, with an edge for each linked pair; nodes have ``pos`` (m) if positions are known.
     links : dict
         The settings of each directed link: {(sender, receiver): Link}.
     """
@@ -57,7 +57,7 @@ def from_table(
     bits: int | None = None,
     coherence: float | None = None,
 ) -> Measured:
-    """Return the network of a table of reception probabilities.
+    """Return the network that a table of reception probabilities describes.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def from_table(
         A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
         directed pair. The reception of a pair without a row is 0; the two directions may differ.
     link : Link, optional
-        Other settings of all links; the loss is replaced.
+        The settings of all links, except the loss, which the table gives.
     least : float
-        Least reception of a linked pair; a pair with reception 0 is never linked.
+        The minimum reception probability of a linked pair; a pair with reception 0 is never linked.
     both : bool
-        Whether a pair needs this reception in both directions; otherwise one direction suffices, and the other has the
-        loss that was measured.
+        Whether a linked pair must reach ``least`` in both directions. Otherwise one direction suffices, and the other
+        direction has its measured loss.
     positions : mapping, optional
         {node: (x, y)} in metres, for all nodes that have a link.
     bits : int, optional
@@ -83,7 +83,7 @@ def from_table(
     Raises
     ------
     BadInput
-        If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no link is left.
+        If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
     """
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
@@ -112,15 +112,15 @@ def from_reception(
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
 ) -> Measured:
-    """Return the network of reception probabilities {(sender, receiver): p}; see `from_table`.
+    """Return the network that reception probabilities {(sender, receiver): p} describe; see `from_table`.
 
-    ``nodes`` are in the graph even without a link.
+    The graph has all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
 def _for_bits(link: Link | None, bits: int | None) -> Link | None:
-    """Return a link whose loss holds for frames of ``bits`` bits; the link itself if ``bits`` is None."""
+    """Return a copy of ``link`` whose loss holds for frames of ``bits`` bits; ``link`` itself if ``bits`` is None."""
     return link if bits is None else replace(Link() if link is None else link, loss_bits=bits)
 
 
@@ -138,7 +138,8 @@ def _of_reception(
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
     reception = {
-        # `check` gets only suspect values: formatting names for millions of links would take seconds.
+        # Call `check.probability` only for suspect values: formatting its first argument for millions of links would
+        # take seconds.
         pair: value
         if type(value) is float and 0.0 <= value <= 1.0
         else check.probability(f"reception[{pair!r}]", value)
@@ -157,7 +158,7 @@ def _of_reception(
 
 
 def _loss_model(mean: float, coherence: float | None) -> Loss:
-    """Return a loss model with this mean: frames are independent or, with ``coherence``, lost in whole blocks."""
+    """Return a loss model with this mean: losses are independent or, with ``coherence``, come in whole blocks."""
     if coherence is None or not 0.0 < mean < 1.0:
         return losses.bernoulli(mean)
     return losses.gilbert_elliott(mean, 1.0 / (1.0 - mean), slot=coherence)
@@ -202,13 +203,13 @@ def _network(
 
 
 def _sort_key(node: Hashable) -> tuple[bool, float, str]:
-    """Return a sort key: numbers first, by value, then names."""
+    """Return a sort key that puts numbers first, by value, and then other names."""
     is_number = isinstance(node, int | float)
     return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
 
 
 def _place_of_row(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
-    """Return the place of a row for messages: the file and line or, in a DataFrame, the row's number."""
+    """Return a text that names a row in error messages: by file and line or, in a DataFrame, by the row's number."""
     if not isinstance(table, str | Path):
         return f"table, row {place + 1}"
     return f"{Path(table).name}, line {tables.line_of(Path(table), int(frame.index[place]))}"
@@ -261,7 +262,7 @@ def intel_lab(
     Parameters
     ----------
     folder : path, optional
-        The folder of the two files; default: NETSIM_DATA.
+        The folder of the two tables; default: the folder NETSIM_DATA.
     link, least, both, bits, coherence
         As for `from_table`; the length of the measured frames is unknown.
     """
@@ -292,21 +293,21 @@ def grenoble(
     Parameters
     ----------
     file : path, optional
-        The table; default: in NETSIM_DATA.
+        The path of the table; default: in the folder NETSIM_DATA.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
     link, least, both, bits
         As for `from_table`; ``least`` applies to the mean over time. The length of the measured frames is unknown.
     step : float, optional
-        Seconds over which reception is averaged, so that it varies from step to step. None: one mean over the whole
-        time.
+        The length of a step in seconds: reception is averaged over each step, and varies from step to step. None:
+        reception is averaged over all 48 hours.
     coherence : float, optional
         As for `from_table`; not with ``step``.
 
     Raises
     ------
     BadInput
-        As `from_table`, or for another channel.
+        As for `from_table`, or if ``channel`` is another number, or ``coherence`` is given with ``step``.
     """
     import pandas as pd
 
@@ -329,13 +330,14 @@ def grenoble(
     loss_of: dict[Pair, Loss] = {}
     for ends, part in table.assign(step=(since // width).astype(int)).groupby(["src", "dst"], sort=False):
         each = part.groupby("step")["pdr"].mean().reindex(range(count))
-        # A step without measurements takes the last earlier value; steps before the first take the first value.
+        # A step without measurements takes the value of the last earlier step that has one; steps before the first
+        # measurement take the first value.
         loss_of[_node_pair(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
-    """Return a network of 19 motes, which replays what they received in a library in each of 1,596 minutes.
+    """Return a network of 19 motes in a library that replays which of them heard each other in each of 1,596 minutes.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
     "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was heard, and none in
@@ -345,9 +347,9 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
     Parameters
     ----------
     file : path, optional
-        The table; default: in NETSIM_DATA.
+        The path of the table; default: in the folder NETSIM_DATA.
     link : Link, optional
-        Other settings of all links; the loss is replaced.
+        The settings of all links, except the loss, which the table gives.
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
@@ -382,7 +384,7 @@ def rutgers(
     Parameters
     ----------
     file : path, optional
-        The table; default: in NETSIM_DATA.
+        The path of the table; default: in the folder NETSIM_DATA.
     noise : int
         The power of the generator in dBm: −20, −15, −10, −5 or 0.
     link, least, both, coherence
@@ -391,7 +393,7 @@ def rutgers(
     Raises
     ------
     BadInput
-        As `from_table`, or for another power.
+        As for `from_table`, or if ``noise`` is another power.
     """
     place = _data_path(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
@@ -431,7 +433,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
 
 
 def _node_pair(key: Any) -> tuple[int, int]:
-    """Convert a pandas group's key, of numpy integers, to a pair of nodes."""
+    """Convert the key of a pandas group, a pair of numpy integers, to a pair of nodes."""
     sender, receiver = key
     return int(sender), int(receiver)
 

@@ -1,6 +1,6 @@
 """Time-varying rates: when the last bit of a fragment leaves the sender.
 
-Links share a model; the function that `Rate.on_port` returns keeps the state of one sender's side of a link.
+Several links may share a model; the function that `Rate.on_port` returns keeps the state of one link's sender.
 """
 
 import bisect
@@ -32,13 +32,13 @@ class Rate(Protocol):
         ...
 
     def on_port(self) -> Leave:
-        """Return a function that computes one sender's departures; its calls must be in order of time."""
+        """Return a function that computes when one sender's bits leave; its calls must be in order of time."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Opportunities:
-    """Times at each of which up to ``bits`` bits may leave, repeated cyclically."""
+    """A rate by opportunities: up to ``bits`` bits may leave at each of ``times`` (s), which repeat cyclically."""
 
     times: Vector
     bits: float
@@ -50,11 +50,11 @@ class Opportunities:
 
     @cached_property
     def _numbers(self) -> list[float]:
-        # All links share this list: indexing a list is faster than indexing an array.
+        # A list, because indexing a list is faster than indexing an array. It is cached, so all links share one.
         return [float(each) for each in self.times]
 
     def on_port(self) -> Leave:
-        """Return a function that computes one sender's departures, and tracks the unused bits of an opportunity."""
+        """Return a function that computes when one sender's bits leave, and tracks an opportunity's unused bits."""
         times, bits, last = self._numbers, self.bits, float(self.times[-1])
         number, left = -1, 0.0
 
@@ -78,16 +78,16 @@ class Opportunities:
         return leave
 
 
-# Rounding tolerance (s): a start this little after an opportunity still meets it.
+# Rounding tolerance (s): a frame that starts this little after an opportunity may still use it.
 _TOLERANCE = 1e-9
 
 
 def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
-    """Send up to ``bits`` at each of the times ``seconds``, shape (n,), repeated with the last time as period.
+    """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), repeated with the last time as period.
 
-    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits; if a frame
-    needs only part of it, the next frame may use the rest if it already waits. Source: Netravali et al., "Mahimahi:
-    accurate record-and-replay for HTTP", USENIX ATC 2015.
+    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits. If a frame
+    needs only a share of the bits, the next frame may use the others if it already waits. Source: Netravali et al.,
+    "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015.
     """
     times = check.vector("seconds", seconds)
     if not len(times) or times[0] < 0 or times[-1] <= 0 or (np.diff(times) < 0).any():

@@ -13,22 +13,23 @@ Way = Literal["none", "ack", "nack", "keyframe"]
 WAYS: tuple[Way, ...] = ("none", "ack", "nack", "keyframe")
 
 ACK, NACK, RESENT = "ack", "nack", "resent"
-"""The kinds of message that a reliable channel itself sends."""
+"""The kinds of message that a reliable channel sends in addition to the agents' messages."""
 
 
 @dataclass(frozen=True)
 class Reliability:
     """How a channel recovers lost frames.
 
-    Control frames are counted under the kinds ``ack``, ``nack`` and ``resent``, and may be lost like all others.
+    The channel's own frames are counted under the kinds ``ack``, ``nack`` and ``resent``, and may be lost like others.
 
     Parameters
     ----------
     way : {"none", "ack", "nack", "keyframe"}
-        "ack": receivers acknowledge each frame; within the round, the sender repeats it to those that have not.
-        "nack": a receiver that misses a sequence number requests that frame, which may then arrive in a later round.
-        "keyframe": the channel does nothing; agents that share states broadcast a whole state every ``every`` rounds
-        (`netsim.agents.Sharing`), so that copies agree again.
+        "ack": receivers acknowledge each frame; within the round, the sender repeats the frame to receivers that have
+        not acknowledged it. "nack": a receiver that misses a sequence number requests that frame, which may then arrive
+        in a later round. "keyframe": the channel recovers nothing, but agents that share states
+        (`netsim.agents.Sharing`) broadcast the whole state every ``every`` rounds, so that the receivers' copies of it
+        are right again.
     timeout : float, optional
         "ack": seconds until a frame is sent again; default: a twentieth of a round, or 1.5 round trips if longer.
     tries : int
@@ -57,7 +58,7 @@ class Reliability:
 
     @property
     def numbers(self) -> bool:
-        """Whether frames are numbered."""
+        """Whether frames have sequence numbers."""
         return self.way in ("ack", "nack")
 
     def resend_after(self, latency: Latency, period: float) -> float:
@@ -78,7 +79,7 @@ class Reliability:
 
 
 def of(value: "Reliability | str") -> Reliability:
-    """Return a reliability, given as an object or by its ``way``; raises BadInput for an unknown way."""
+    """Return a `Reliability`, given as an object or by its ``way``; raises BadInput for an unknown way."""
     if isinstance(value, Reliability):
         return value
     return Reliability(check.one_of("reliability", value, WAYS))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A shared radio medium: access to the channel, reception, and the energy that nodes spend.
 
-``Network(graph, link, medium=netsim.Radio(...))``; docs/radio.md shows it.
+``Network(graph, link, medium=netsim.Radio(...))`` uses it; docs/radio.md explains how.
 """
 
 import lazy_loader

@@ -70,12 +70,13 @@ cdef class Event:
     # The node's `flush_count` when the event was scheduled: if it has changed, the node was switched off since, and the
     # event is dropped. −1: the event is never dropped.
     cdef int64_t flushed
-    # The arguments, of which each kind of event uses some: the frame; the turn at which the fragment was sent (for
-    # ASSESSED, the number of busy assessments) and its index; the signals that end; the node that awaits an
-    # acknowledgement.
+    # The arguments of the event, of which each kind of event uses some. The frame:
     cdef PendingFrame pending
+    # The turn at which the fragment was sent (for ASSESSED, the number of busy assessments), and the fragment's index.
     cdef int64_t turn, index
+    # The signals that end.
     cdef list signals
+    # The node that awaits an acknowledgement.
     cdef Mac sender
 
 
@@ -89,7 +90,7 @@ cdef class EventQueue:
 
     cdef object loop, clock, context, timer
     cdef double timer_at
-    # A binary heap in the order of `before`.
+    # A binary heap, ordered by `before`.
     cdef list events
     cdef int64_t count
     cdef readonly int64_t done
@@ -159,7 +160,7 @@ cdef class EventQueue:
         return 0
 
     def start(self, timer):
-        """Run the due events: at once if nothing else acts at this instant, else after callbacks that are ready."""
+        """Run the due events: at once if nothing else is due at this instant, else after the loop's ready callbacks."""
         if timer is not self.timer:
             return
         if not self.clock.is_alone():
@@ -174,7 +175,7 @@ cdef class EventQueue:
             self.loop.call_exception_handler(context)
 
     def due(self, timer):
-        """Run the due events, and later ones as long as only the medium acts."""
+        """Run the due events, and later events as long as no agent acts."""
         cdef double now
         if timer is not self.timer:
             return
@@ -205,7 +206,8 @@ cdef class EventQueue:
 cdef class Signal:
     """One transmission at one receiver; see `netsim.radio.signals.Signal`."""
 
-    # The sender's `RadioLink`: a borrowed reference, so that signals need no garbage collection; the link lives longer.
+    # The sender's `RadioLink`, which outlives the signal. The reference is borrowed, so that signals need no garbage
+    # collection.
     cdef void* link
     cdef public double start, end
     cdef double power, noise, draw, floor, joined
@@ -227,7 +229,7 @@ cdef class Signal:
 
 
 cdef int rank(int cause) noexcept:
-    """Return the rank of a drop reason: of several reasons the one with the lowest rank counts."""
+    """Return the rank of a drop reason; if a signal has several, the one with the lowest rank counts."""
     if cause == RECEIVER_DOWN:
         return 0
     if cause == LINK_DOWN:
@@ -328,7 +330,7 @@ cdef class Receiver:
         return False
 
     cdef list drop(self, double now, int cause):
-        """Drop the signals that are arriving at ``now`` (s), for ``cause``, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
         cdef Signal each
         cdef int64_t i
         cdef list missed = []
@@ -353,7 +355,7 @@ cdef class Receiver:
             self.carrier_end = end
 
     def senses_until(self, double end):
-        """Set the end (s) of the sensed carriers, after one was cut short or the channel was changed."""
+        """Set the end (s) of the sensed carriers after a carrier was cut short or the channel was changed."""
         self.carrier_end = end
         self.earlier_until = min(self.earlier_until, end)
 
@@ -429,7 +431,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef int begin(self, Signal signal, double width) except -1:
-        """Lock on a signal that begins if the receiver can; else record why not."""
+        """Lock the receiver on a signal that begins, if it can; otherwise set the signal's drop reason ``missed``."""
         cdef Signal each
         cdef int64_t i
         cdef double begin = signal.start, power = signal.power, others = 0.0
@@ -462,7 +464,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef bint joins(self, Signal other, Signal signal) except -1:
-        """Return whether two signals add up: copies of one fragment that began within `Phy.concurrent_s`."""
+        """Return whether two signals' powers add up: copies of one fragment that began within `Phy.concurrent_s`."""
         if signal.content is None or other.content != signal.content:
             return False
         return abs(other.start - signal.start) <= self.concurrent
@@ -586,7 +588,7 @@ cdef class SinrReceiver(Receiver):
 
 
 cdef bint outranks(Signal one, Signal other) noexcept:
-    """Return whether a signal ranks above another: a neighbour's above another node's, then the stronger one."""
+    """Return whether a signal ranks above another: neighbours' signals rank first, then stronger signals."""
     cdef bint is_neighbour = (<RadioLink>one.link).index >= 0
     if is_neighbour != ((<RadioLink>other.link).index >= 0):
         return is_neighbour
@@ -616,7 +618,7 @@ cdef class PendingFrame:
     cdef object outcome
     cdef double late_at, since, not_before, energy
     cdef list fragments
-    # By link index: whether the outcome is unknown; the cause of the first failure, 0: none.
+    # By link index: whether the outcome is still unknown (1 or 0), and the cause of the first failure (0: none).
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
@@ -647,8 +649,8 @@ cdef class PendingFrame:
 
 
 cdef struct Draws:
-    # One link's draws of losses and delays, equal to those of `netsim.transport.path.Path`, for the models that
-    # `Mac.draw` compiles. A width below 0 marks a fixed delay.
+    # The draws of losses and delays on one link, equal to those of `netsim.transport.path.Path`, for the models that
+    # `Mac.draw` supports. A width below 0 marks a fixed delay.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
@@ -660,22 +662,23 @@ cdef class RadioLink:
     cdef Mac mac
     cdef int index
     cdef double power, delay
-    # The key that selects the fading of this link.
+    # The key that identifies the link in the draws of fading.
     cdef object key
 
 
 @cython.final
 cdef class NeighbourLink(RadioLink):
-    """A link to a neighbour, which may receive. Links that only interfere, perhaps thousands, lack these fields."""
+    """A link to a neighbour, which may receive frames. To save memory, links that only interfere lack these fields."""
 
-    # A cache: power and noise floor of the last signal without interference, and ln(1 − BER) for them.
+    # A cache: the power and noise floor of the last signal without interference, and the ln(1 − BER) that follows.
     cdef double clear_power, clear_floor, clear_success
-    # For frames and for acknowledgements: the keys of the draws that decide reception, and the numbers drawn so far.
+    # For frames and for acknowledgements: the keys of the draws that decide reception, and how many were drawn so far.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # The neighbour's arrival queue; for frames and for acknowledgements, the draws of losses and delays, or a `Path` if
-    # `Mac.draw` does not compile the models.
+    # The neighbour's arrival queue.
     cdef ArrivalQueue arrivals
+    # For frames and for acknowledgements: the draws of losses and delays, or a `Path` if `Mac.draw` does not support
+    # the link's models.
     cdef Draws draws, ack_draws
     cdef object path, ack_path
 
@@ -688,7 +691,7 @@ cdef class NeighbourLink(RadioLink):
         return uniform(self.chance_key, self.chances - 1)
 
     cdef double cross(self, double end, int64_t bits, bint is_ack, bint* lost) except? -1.0:
-        """Return the arrival time (s) of a transmission that ends at ``end`` (s), lost or not, and set ``lost``."""
+        """Return when a transmission that ends at ``end`` (s) arrives (s); set ``lost`` to whether it is lost."""
         cdef Draws* draws = &self.ack_draws if is_ack else &self.draws
         cdef double delay = draws.low
         path = self.ack_path if is_ack else self.path
@@ -777,7 +780,7 @@ cdef class Reception:
 
 
 cdef struct Spent:
-    # Seconds in each state, and the joules of bits.
+    # The seconds in each of the `STATES`, and the joules of bits.
     double sent, received, listened, slept, bits
 
 
@@ -877,7 +880,7 @@ class CompiledMeter(FastMeter, Meter):
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 ACCESS = ("aloha", "slotted_aloha", "csma")
-"""The channel access methods that are compiled here, in the order of `Access`."""
+"""The channel access methods of this module, in the order of the enum `Access`."""
 
 cdef enum Access:
     ALOHA
@@ -915,16 +918,16 @@ cdef class Mac:
     # Whether there is a `Phy`, whether the powers of copies of one fragment may add up, and the phy's fading.
     cdef bint has_phy, concurs
     cdef object fading
-    # For each stream of draws, by its name, the keys of the node's links.
+    # By the name of a stream of draws, such as "loss": the keys of the node's links.
     cdef dict keys
-    # The settings of the radio and of the transmitter.
+    # The node's `Radio`, the `Link` of its transmitter, and its `Transmitter`.
     cdef object radio, link, transmitter
     cdef Access access
     cdef readonly bint acknowledges
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
     cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, transmit_share, most_queued, most_queued_bits
-    # The key of the draws of back-offs, and their number so far.
+    # The key of the draws of back-offs, and the number of draws so far.
     cdef uint64_t stream
     cdef int64_t drawn
     # As in `netsim.radio.mac.Mac`.
@@ -976,7 +979,7 @@ cdef class Mac:
         self.unit_backoff, self.cca, self.turnaround = radio.unit_backoff, radio.cca, radio.turnaround
         self.lifs, self.sifs, self.max_sifs_bits = radio.lifs, radio.sifs, radio.max_sifs_bits
         self.transmit_share = radio.transmit_share or 0.0
-        # 0 if there is a model of airtime: `seconds` then calls `Radio.seconds`.
+        # The rate is 0 with a ``Radio.airtime`` model: `seconds` then calls `Radio.seconds`.
         self.rate = link.rate if radio.airtime is None else 0.0
         self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
         key = np.array([draws.name_key(name)], dtype=np.uint64)
@@ -984,18 +987,18 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that transmissions reach; ``index`` is that of the link to it, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is the index of the link to it, −1 if they only interfere."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
             self.reached[mac.number] = link
 
     def reach_deaf(self, Mac mac, int index):
-        """Add a neighbour whose link loses everything."""
+        """Add a neighbour to which the link loses every frame."""
         self.deaf.append(self.link_to(mac, index, 0.0, 0.0))
 
     def set_power(self, Mac mac, double power):
-        """Set the power (mW) at which later transmissions reach a node; 0: too weak to count."""
+        """Set the power (mW) at which later transmissions reach a node; at 0 they do not reach it."""
         cdef RadioLink link
         if self.reached is None:
             self.reached = {(<RadioLink>each).mac.number: each for each in self.links}
@@ -1013,7 +1016,7 @@ cdef class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, int channel, double now):
-        """Change the channel after all frames in the queue, or at ``now`` (s) if the queue is empty."""
+        """Change the channel after all frames in the queue have ended, or at ``now`` (s) if the queue is empty."""
         self.events.catch_up(now)
         self.channel = channel
         if self.queue:
@@ -1028,7 +1031,7 @@ cdef class Mac:
         return 0
 
     def listen(self, bint on, double now):
-        """Switch the receiver on or off for the agent at ``now`` (s); off, it loses the frames being received."""
+        """Switch the receiver on or off at ``now`` (s) for the agent; frames being received at switch-off are lost."""
         self.events.catch_up(now)
         if self.listening and not on:
             self.miss(self.receiver.drop(now, ASLEEP), now)
@@ -1065,7 +1068,7 @@ cdef class Mac:
         cdef RadioLink link = NeighbourLink.__new__(NeighbourLink) if index >= 0 else RadioLink.__new__(RadioLink)
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if self.fading is not None:
-            # One key for both directions, so that they fade alike.
+            # Both directions of a link have the same key, so that they have the same fading.
             ends = sorted([draws.name_key(each) for each in (self.name, mac.name)])
             link.key = int(draws.link_keys(*[np.array([each], dtype=np.uint64) for each in ends])[0])
         if index >= 0:
@@ -1086,9 +1089,9 @@ cdef class Mac:
         return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
-        """Set up a link's draws and return None, or return a `Path` if the link's models are not compiled.
+        """Set up a link's draws and return None, or return a `Path` if this class does not support the link's models.
 
-        Compiled are Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
+        It supports Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
         """
         link = self.wiring.links[index]
         loss, latency = link.loss_model, link.latency_model
@@ -1104,14 +1107,14 @@ cdef class Mac:
 
     @property
     def counts(self):
-        """The counts so far."""
+        """The node's counts so far."""
         return Counts(self.frames, self.retries, self.acks, self.duplicates, self.no_ack, self.busy,
                       self.access_failures, self.airtime_s, self.ack_airtime_s, self.queueing_s, self.access_s)
 
     # --- taking frames ------------------------------------------------------------------------------------------------
 
     def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at):
-        """Queue a frame at time ``now`` (s); return 0, or the cause of its rejection."""
+        """Queue a frame at ``now`` (s); return 0, or the cause of its rejection."""
         cdef PendingFrame pending
         cdef Py_ssize_t n_links = len(self.wiring.links)
         cdef int64_t bits
@@ -1182,7 +1185,7 @@ cdef class Mac:
         return event
 
     cdef int at(self, double time, Event event) except -1:
-        """Schedule an event of this node at ``time`` (s); it is dropped if the node is switched off before."""
+        """Schedule an event of this node at ``time`` (s); it is dropped if the node is switched off before then."""
         event.flushed = self.flush_count
         return self.events.at(time, event)
 
@@ -1262,11 +1265,11 @@ cdef class Mac:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     cdef double seconds(self, int64_t bits) except -1.0:
-        """Return the time on the air (s) of ``bits``."""
+        """Return the time on the air (s) of ``bits`` bits."""
         return bits / self.rate if self.rate > 0.0 else self.radio.seconds(bits, self.link)
 
     cdef int start(self, double now) except -1:
-        """Send the current fragment."""
+        """Send the current fragment, unless the radio is off, its battery is empty, or it is still sending."""
         cdef PendingFrame pending = self.queue[0]
         cdef double seconds
         if self.is_battery_empty(now) or self.waits_until_on():
@@ -1298,8 +1301,9 @@ cdef class Mac:
         return self.meter is not None and self.meter.dies_at <= now
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
-        """Wait for an acknowledgement, or move on, after a fragment has been sent."""
-        # An emission that is not over is a later one: an acknowledgement that began within the tolerance of times.
+        """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
+        # An emission that is not over is a later one: an acknowledgement that began at this instant, within the
+        # tolerance of times.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self.is_present(pending):
@@ -1311,7 +1315,7 @@ cdef class Mac:
         return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
 
     cdef int acknowledged(self, Event event, double now) except -1:
-        """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
+        """Handle an acknowledgement: go on to the next fragment or frame if it is received and is for this turn."""
         if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.up:
             return 0
         if self.is_present(event.pending) and event.turn == self.turn and self.on:
@@ -1386,7 +1390,7 @@ cdef class Mac:
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals on it by arrival time (s)."""
+        """Emit from ``now`` to ``end`` (s) on link ``to``, −1 for all; return {arrival time (s): emitted signals}."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
         cdef double gain = self.gain if is_ack else pending.gain
@@ -1464,7 +1468,7 @@ cdef class Mac:
         return joules
 
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
-        """Start to receive a signal if this node is awake or expects the signal; if a neighbour sent it, meter the energy."""
+        """Start to receive a signal if this node is awake or ``awaits`` it; meter the energy if a neighbour sent it."""
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
         elif signal.channel != self.receiver.channel or not (awaits or self.is_awake(now)):
@@ -1487,7 +1491,7 @@ cdef class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     cdef int arrive(self, Event event, double now) except -1:
-        """Decide the outcome of a fragment at the neighbours at which the event's signals end at ``now`` (s)."""
+        """Decide the outcome of a fragment where the event's signals end at ``now`` (s)."""
         cdef Signal signal
         cdef NeighbourLink link
         self.in_burst = self.bursts.matter
@@ -1585,7 +1589,7 @@ cdef class Mac:
                 pending.fail(link_index, RECEIVER_DOWN)
 
     def flush(self, double now):
-        """Drop all queued frames; one already on the air with unknown outcome counts as lost."""
+        """Drop all queued frames: a frame that has been on the air counts as lost, any other as refused."""
         cdef PendingFrame pending
         self.flush_count += 1
         self.waits = False

@@ -1,4 +1,4 @@
-"""The log of a shared medium: each node's airtime and waiting, and with a trace every frame's start and end."""
+"""Records of a shared medium: each node's airtime and waiting times and, if a trace is kept, every transmission."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -24,13 +24,13 @@ class Counts:
     Attributes
     ----------
     frames : int
-        Fragments that were sent, repetitions included; a frame that fits the MTU is one fragment.
+        The number of fragments sent, repetitions included; a frame that fits the MTU is one fragment.
     retries : int
         How many of these fragments were repetitions.
     acks : int
-        Acknowledgements that the node sent.
+        The number of acknowledgements sent.
     duplicates : int
-        Fragments received again, because an acknowledgement was lost; the node drops them.
+        The number of fragments received again because an acknowledgement was lost; the node drops them.
     no_ack : int
         How often no acknowledgement arrived in time.
     busy : int
@@ -44,7 +44,7 @@ class Counts:
     queueing_s : float
         Time that frames waited for earlier frames, for budget, or for their node to wake.
     access_s : float
-        Time that frames then waited for access: back-off, assessment and turnaround.
+        Time that frames waited for access after that: back-off, assessment and turnaround.
     """
 
     frames: int = 0
@@ -61,24 +61,27 @@ class Counts:
 
 
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]
-"""A fragment or acknowledgement: start and end (s), the numbers of its sender, link (−1: a broadcast), kind, message
-and fragment, how often it was sent before, its bits, the channel, the power (mW) at its receiver (0: unknown, or a
-broadcast), its part of the message's bytes, and whether it was sent to its end."""
+"""One transmission of a fragment or acknowledgement. The elements are its start and end (s); the numbers of the sender,
+link (−1: a broadcast), kind, message and fragment; how often the fragment was sent before; the number of bits; the
+channel; the power (mW) at the receiver (0: unknown, or a broadcast); the bytes of the message that it carries; and
+whether it was sent to its end."""
 
 
 @dataclass
 class AirtimeLog:
-    """The radio's records of a run, besides the ledger.
+    """A radio medium's records of a run, in addition to the ledger.
 
     Attributes
     ----------
+    agents : sequence
+        The names of the nodes.
     counts : list of Counts
-        By node.
+        The counts of each node.
     log : list of OnAir, or None
-        Every fragment and acknowledgement on the air, if the trace is kept.
-    spent : list, or None
-        By node, at the end: seconds in each state, joules used and left, when it died, and the further columns of
-        `energy`; None without energy.
+        Every transmission of a fragment or acknowledgement, if a trace is kept.
+    spent : list
+        For each node, at the end of the run: the seconds in each state, the joules used and left, the time (s) at which
+        the battery ran out, and the other columns of `energy`. None for a node without an energy model.
     events : int
         The number of events that the medium processed.
     """
@@ -90,7 +93,7 @@ class AirtimeLog:
     events: int = 0
 
     def airtime(self) -> "pd.DataFrame":
-        """Return a row for each node: agent, and the attributes of `Counts`."""
+        """Return a table with a row for each node; the columns are agent and the attributes of `Counts`."""
         import pandas as pd
 
         table = pd.DataFrame(self.counts)
@@ -98,12 +101,13 @@ class AirtimeLog:
         return table
 
     def energy(self) -> "pd.DataFrame":
-        """Return a row for each node whose energy was metered.
+        """Return a table with a row for each node whose energy was metered.
 
-        Columns: agent, seconds in each state (transmit_s, receive_s, listen_s, sleep_s), used_j, left_j (infinite on
-        mains), died_at_s (infinite if it survived). Then the seconds in each state of other parts (mcu_active_s), and
-        the joules of each state of the radio (transmit_j), of bits (bits_j), of each state of other parts
-        (mcu_active_j) and of single expenses (adc_j); parts that a node lacks have 0. The joules add up to used_j.
+        The first columns are agent, the seconds in each state (transmit_s, receive_s, listen_s, sleep_s), used_j,
+        left_j (infinite on mains) and died_at_s (infinite if the battery lasted). Then follow the seconds in each state
+        of other parts of the node, such as mcu_active_s, and the joules: of each state of the radio (transmit_j), of
+        bits (bits_j), of each state of other parts (mcu_active_j) and of single expenses (adc_j). Columns of parts that
+        a node lacks are 0. The joules add up to used_j.
         """
         import pandas as pd
 
@@ -118,10 +122,10 @@ class AirtimeLog:
         return pd.DataFrame(rows, columns=[*columns, *more]).fillna(dict.fromkeys(more, 0.0))
 
     def table(self, kinds: Sequence[str], receivers: Sequence[int]) -> "pd.DataFrame":
-        """Return a row for each fragment and acknowledgement on the air, in order of its start.
+        """Return a table with a row for each fragment and acknowledgement on the air, in order of their starts.
 
-        Columns: start_s, end_s, sender, receiver (empty for a broadcast), kind, message (its number at the sender, from
-        0), fragment, retry, bits.
+        Columns: start_s, end_s, sender, receiver (empty for a broadcast), kind, message (the sender's number of the
+        message, from 0), fragment, retry, bits.
         """
         import pandas as pd
 
@@ -134,9 +138,9 @@ class AirtimeLog:
         return pd.DataFrame(rows, columns=columns)
 
     def records(self) -> "dict[str, NDArray[Any]]":
-        """Return the log as a trace keeps it: `ON_AIR` records in order of their starts, and the joined contents.
+        """Return the log in the form of a trace: `ON_AIR` records in order of their starts, and their joined bytes.
 
-        The result is empty if the log was not kept.
+        The result is empty if no log was kept.
         """
         if self.log is None:
             return {}

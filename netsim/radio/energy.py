@@ -1,11 +1,13 @@
 """Duty cycles and energy of radios: power × time in each state, plus joules per bit.
 
-A duty cycle is arithmetic on times: no timer wakes a radio, so a schedule does not keep a run going. A meter sums
-durations up to the last change, and computes the energy spent until any later time on request, without side effects.
+A schedule computes from a time whether a radio is awake. No timer wakes a radio, because pending timers would keep a
+run going. A meter sums the durations of each state up to the latest change of a state, and computes the energy used
+until any later time on request, without changing its sums.
 
-No timer waits for an empty battery either: it would keep a deadlocked run going for years. `BatteryWatch` looks at a
-node when half of its remaining energy may have been spent, so about forty looks precede its death. Once the frames
-under way, or the next few nanoseconds, will spend the rest, the watch computes the exact time.
+No timer waits for an empty battery either, because it would keep a deadlocked run going for years of simulated time.
+Instead `BatteryWatch` looks at a node when half of the node's remaining energy may have been spent, so about forty
+looks precede an empty battery. Once frames under way, or the next few nanoseconds, will spend the rest, the watch
+computes the exact time at which the battery is empty.
 """
 
 import heapq
@@ -28,56 +30,60 @@ if TYPE_CHECKING:
 __all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
 
 STATES = ("transmit", "receive", "listen", "sleep")
-"""States of a radio: sending; receiving a frame, whomever it is for; on and idle; off."""
+"""The states of a radio: sending a frame; receiving a frame, whatever its address; on and idle; off."""
 
 Spent = tuple[float, float, float, float]
 
-# Radios of sensor nodes take milliwatts, those of laptops a watt or two: a larger power was probably meant in
-# milliwatts, a larger current in milliamperes.
+# Radios of sensor nodes draw milliwatts, those of laptops a watt or two. A power or current above these limits was
+# probably meant in milliwatts or milliamperes.
 _MANY_WATTS = 5.0
 _MANY_AMPERES = 1.0
 # Limit of transmit powers, ±200 dBm, far beyond any radio.
 _MOST_DBM = 200.0
 
-# Columns of `netsim.Run.energy`, whose names must not be those of parts' states or of expenses.
+# Columns that `netsim.Run.energy` always has. The columns of ``Energy.states`` and of `Agent.spend` must have other
+# names.
 _COLUMNS = (*STATES, "bits", "used", "left", "died_at")
 
-# Sums of periods are rounded: a time this share of a period before its end counts as the next period's start. The
-# second share limits that tolerance to a part of the shortest window, however long the period.
+# Sums of periods have rounding errors, so a time slightly before the end of a period counts as the start of the next.
+# The tolerance is _ROUNDING times the period, but at most _OF_WINDOW times the shortest window.
 _ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 
 
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """The powers of one node's radio and other parts, and the energy in its battery.
+    """The powers that one node's radio and other components draw, and the energy in the node's battery.
 
     The energy used is Σ power × time over the states, plus a cost per bit, spread evenly over the frame's time on the
-    air. Each frame that a node hears costs receiving, even one that is for others or arrives damaged. A node that
-    sleeps or sends when a frame begins, or begins to send at that instant, does not hear the frame; a node that begins
-    to send later hears the rest afterwards. A node that is down spends nothing. Other parts of the node (a processor, a
-    sensor) draw the powers in ``states``: an agent changes a part's state with ``self.energy.enter``, and spends joules
-    at once with ``self.spend``.
+    air. A node spends energy on each frame that it hears, even if the frame is addressed to others or arrives damaged.
+    A node that sleeps or sends when a frame begins, or begins to send at that instant, does not hear the frame. A node
+    that begins to send while it hears a frame hears the rest of the frame afterwards. A node that is down spends
+    nothing. Other parts of the node (a processor, a sensor) draw the powers in ``states``: an agent changes a part's
+    state with ``self.energy.enter``, and spends joules at once with ``self.spend``.
 
     Parameters
     ----------
     transmit, receive, listen, sleep : float
-        Power in each state, in watts; ``transmit`` at the transmit power to which ``Radio.powers`` refer.
+        Power drawn in each state, in watts. ``transmit`` is drawn at the transmit power to which ``Radio.powers``
+        refer.
     transmit_at : mapping, optional
-        {dBm: watts}: power drawn if an agent sets another transmit power (``self.radio.power_dbm``), interpolated
-        linearly; a transmit power outside the range of the given dBm is refused. Default: always ``transmit``.
+        {dBm: watts}: power drawn at other transmit powers, which an agent sets by ``self.radio.power_dbm``. Between the
+        given dBm, watts are interpolated linearly; a transmit power outside their range is refused. Default:
+        ``transmit`` is drawn at every transmit power.
     transmit_bit, receive_bit : float
         Joules per bit sent or heard, as in the first-order model.
     amplifier : float
-        Joules per bit sent and metre^``exponent``, for the distance to the receiver or, in a broadcast, to the farthest
-        neighbour; the nodes then need positions ``pos``.
+        Further joules per bit sent and per metre^``exponent`` of distance: to the receiver or, in a broadcast, to the
+        farthest neighbour. The nodes then need positions ``pos``.
     exponent : float
         Exponent of the distance.
     battery : float, optional
-        Joules in the battery; once they are spent the node stays off, even in the middle of a frame. None: mains.
+        Joules in the battery. Once they are spent the node is off for good, even in the middle of a frame. None: the
+        node is on mains power.
     states : mapping, optional
-        {part: {state: watts}}, such as {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. A part is in its first state when
-        its node is switched on.
+        Powers of other parts of the node, {part: {state: watts}}, such as
+        {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. When a node is switched on, each part is in its first state.
 
     Raises
     ------
@@ -136,11 +142,11 @@ class Energy:
         transmit, receive, listen, sleep : float
             The radio's current in each state, in amperes, at most 1: 17.4e-3 for 17.4 mA.
         battery_mah : float, optional
-            The battery's charge in mAh, all of it at ``volts``; None: mains.
+            The battery's charge in mAh, which it delivers at the constant voltage ``volts``. None: mains power.
         states : mapping, optional
-            {part: {state: amperes}} of other parts.
+            The currents of other parts of the node, {part: {state: amperes}}.
         transmit_at : mapping, optional
-            {dBm: amperes} at other transmit powers: {0: 17.4e-3, -10: 11.2e-3, -25: 8.5e-3}.
+            The currents at other transmit powers, {dBm: amperes}, such as {0: 17.4e-3, -10: 11.2e-3, -25: 8.5e-3}.
 
         Raises
         ------
@@ -174,7 +180,7 @@ class Energy:
         exponent: float = 2.0,
         battery: float | None = None,
     ) -> "Energy":
-        """Return the first-order radio model: E_elec·k + ε_amp·k·dⁿ to send k bits, E_elec·k to hear them.
+        """Return the first-order radio model: E_elec·k + ε_amp·k·dⁿ to send k bits by d metres, E_elec·k to hear them.
 
         Source: Heinzelman, Chandrakasan, Balakrishnan, "Energy-efficient communication protocol for wireless
         microsensor networks", HICSS 2000: E_elec = 50 nJ/bit, ε_amp = 100 pJ/bit/m², n = 2.
@@ -214,7 +220,7 @@ class Energy:
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
         """Return the energy (J) of a frame sent for ``seconds`` at the power ``transmit`` over ``distance`` metres."""
-        # Without an amplifier do not compute dⁿ, which may overflow.
+        # Without an amplifier, do not compute dⁿ: it may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
 
@@ -226,7 +232,7 @@ class Energy:
             return False
 
     def to_hear(self, bits: int, seconds: float) -> float:
-        """Return the energy (J) that a frame costs each node that hears it."""
+        """Return the energy (J) that a node spends to hear a frame of ``bits`` bits for ``seconds``."""
         return self.receive * seconds + self.receive_bit * bits
 
 
@@ -271,14 +277,14 @@ class DutyCycle:
     Parameters
     ----------
     period : float
-        Seconds from waking to waking.
+        The length of a period in seconds.
     awake : float, optional
-        Seconds at the beginning of each period that the radio is on, in (0, ``period``].
+        The seconds for which the radio is on at the beginning of each period, in (0, ``period``].
     offsets : mapping, optional
-        By node, the time (s) at which its first period begins, in [0, ``period``); default: 0.
+        {node: time (s) at which the node's first period begins}, in [0, ``period``); 0 for all other nodes.
     windows : sequence of (start, seconds), optional
-        Instead of ``awake``: the start (s) of each time awake, from the beginning of a period, and its length (s).
-        Windows must not overlap.
+        Instead of ``awake``, the windows of a period in which the radio is on: the start of each window, in seconds
+        from the beginning of the period, and its length in seconds. Windows must not overlap.
 
     Raises
     ------
@@ -349,10 +355,11 @@ class DutyCycle:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One node's times awake and asleep, from its `DutyCycle`; a period begins at ``offset`` (s).
+    """The times at which one node's radio is on and off, computed from its `DutyCycle`.
 
-    The methods that run for each frame are compiled in `_mac.pyx`. ``windows`` are the start (s) of each time awake in
-    a period, and its length (s), in order.
+    ``offset`` is the time (s) at which a period begins. ``windows`` are the windows of a period in which the radio is
+    on, in order, each with its start and length (s). `_mac.pyx` has compiled twins of the methods that run for each
+    frame.
     """
 
     period: float
@@ -398,13 +405,13 @@ class Schedule:
     def when_spent(self, start: float, energy: float, awake: float, asleep: float, spare: float = 0.0) -> float:
         """Return the time (s) at which an idle radio has spent ``energy`` (J) since ``start``; infinite if never.
 
-        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is the tolerance for rounding.
+        ``awake`` and ``asleep`` are the radio's powers (W) in the two states; ``spare`` (J) is the rounding tolerance.
         """
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # Skip whole periods except the last: a radio that spends nothing asleep must be found empty when a window ends,
-        # not when the radio next wakes.
+        # Skip all whole periods but the last: if the energy ends with a window, and the radio spends nothing asleep,
+        # return the end of that window, not the time at which the radio next wakes.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -417,7 +424,7 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield, for two periods, the end of each state (s from the first period's start) and its power (W)."""
+        """Yield, for two periods, when each time awake or asleep ends (s from the first start), and its power (W)."""
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
                 yield begins + start, asleep
@@ -436,7 +443,7 @@ class Schedule:
 
     def _until(self, time: float) -> float:
         number, phase = self._place(time)
-        # Not sum(), which compensates for rounding since Python 3.12: the compiled twin does not.
+        # Add in a loop, as the compiled twin does: since Python 3.12, sum() compensates for rounding.
         total = 0.0
         for start, seconds in self.windows:
             total += min(max(phase - start, 0.0), seconds)
@@ -448,7 +455,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False)
 class Reception:
-    """A frame that a node hears: its start and end (s), and the cost of its bits as a power (W)."""
+    """A frame that a node hears: its start and end (s), and the energy of its bits as a power (W) over this time."""
 
     start: float
     end: float
@@ -456,57 +463,60 @@ class Reception:
 
 
 class Meter:
-    """Meters the energy of one node; between changes its power is constant, the bits' cost included.
+    """Meters the energy of one node.
 
-    `_mac.pyx` has a compiled twin of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
+    `_mac.pyx` has compiled twins of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
     """
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
         self._schedule = schedule
-        # Seconds in each state, and joules of bits, until the last change; the time (s) of that change.
+        # The seconds in each of the `STATES` and the joules of bits, both until the last change, and its time (s).
         self._seconds: Spent = 0.0, 0.0, 0.0, 0.0
         self._bit_energy = 0.0
         self._since = 0.0
         self._on = True
         # Whether the agent has switched the receiver on.
         self._listening = True
-        # Each part's state; the seconds by (part, state) until the last change; the total power of the parts (W); the
-        # joules spent at once, by name.
+        # The current state of each other part of the node, and the seconds in each (part, state) until the last change.
         self._states: dict[str, str] = {}
         self._part_seconds = {(part, state): 0.0 for part, each in energy.states.items() for state in each}
+        # The total power (W) of these parts, and the joules spent at once, by the name of the expense.
         self._part_watts = 0.0
         self._at_once: dict[str, float] = {}
         self._reset_states()
-        # The ends (s) of the frames that it sends and hears.
+        # The times (s) at which the last frames that the node sends and hears end.
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
-        # The power (W) drawn while sending at the current transmit power; by how much the current frame's power exceeds
-        # ``energy.transmit`` (W), and the energy of such excesses until the last change (J).
+        # The power (W) drawn while sending at the transmit power that the agent has set.
         self.transmit_watts = energy.transmit
+        # The power (W) by which the current frame's power exceeds ``energy.transmit``, and the energy (J) of the excess
+        # over all frames until the last change.
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
-        # The time (s) at which the battery ran out; the time at which it will, once the watch has computed it.
+        # The time (s) at which the battery ran out (infinite: it did not), and the time (s) at which it will run out
+        # (infinite: `BatteryWatch` has not computed it).
         self.died_at = self.dies_at = math.inf
-        # An upper bound of the energy of all frames so far (J), because frames under way count in full. If it exceeds
-        # ``allowance`` (J), the battery watch must plan again.
+        # The energy (J) of all frames so far, with frames under way counted in full. When it exceeds ``allowance`` (J),
+        # `BatteryWatch` must plan again.
         self.committed, self.allowance = 0.0, math.inf
         # The energy (J) of the last frame that was sent or given up.
         self.last_frame = 0.0
 
     @property
     def busy_until(self) -> float:
-        """The end (s) of all frames that it sends or hears."""
+        """The time (s) at which all frames that the node sends or hears have ended."""
         return max(self.sends_until, self._hears_until)
 
     def transmit(self, start: float, end: float, bits: int, distance: float, watts: float) -> float:
         """Count a frame sent from ``start`` to ``end`` (s) over ``distance`` metres at ``watts``; return its joules.
 
-        The node hears nothing meanwhile.
+        The node hears no other frame from ``start`` to ``end``.
         """
-        # A frame that begins at the same instant is not heard at all, whichever of the two is counted first. The
-        # time-out of an acknowledgement is late by `time_tolerance`, so an instant must be wider here: otherwise
-        # rounding would decide whether a node that retransmits has heard a frame that began at the time-out.
+        # A node that begins to send does not hear a frame that begins at the same instant, whichever of the two is
+        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`, because
+        # the time-out of an acknowledgement is already late by once `time_tolerance`: otherwise rounding would decide
+        # whether a node that retransmits at the time-out has heard a frame that began then.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -562,17 +572,17 @@ class Meter:
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def spend(self, what: str, joules: float, now: float) -> None:
-        """Count joules spent at once at the time ``now`` (s), limited to the energy left in the battery."""
+        """Count an expense of ``joules`` at the time ``now`` (s), limited to the energy left in the battery."""
         joules = min(joules, self.left(now)) if self._on else 0.0
         self._at_once[what] = self._at_once.get(what, 0.0) + joules
 
     def seconds(self, now: float) -> Spent:
-        """Return the seconds in each of the `STATES` until a time (s)."""
+        """Return the seconds in each of the `STATES` until the time ``now`` (s)."""
         (sent, received, listened, slept), more = self._seconds, self._lately(now)
         return sent + more[0], received + more[1], listened + more[2], slept + more[3]
 
     def used(self, now: float) -> float:
-        """Return the energy (J) used until a time (s)."""
+        """Return the energy (J) used until the time ``now`` (s)."""
         energy, more = self.energy, self._lately(now)
         powers = energy.transmit, energy.receive, energy.listen, energy.sleep
         seconds = map(float.__add__, self._seconds, more)
@@ -584,7 +594,7 @@ class Meter:
         return radio + sum(parts) + sum(self._at_once.values())
 
     def part_seconds(self, now: float) -> dict[tuple[str, str], float]:
-        """Return the seconds by (part, state) until a time (s)."""
+        """Return the seconds in each (part, state) until the time ``now`` (s)."""
         seconds = self._part_seconds.copy()
         if self._on and now > self._since:
             for each in self._states.items():
@@ -592,7 +602,7 @@ class Meter:
         return seconds
 
     def columns(self, now: float) -> dict[str, float]:
-        """Return the columns of `netsim.Run.energy` with seconds and joules by state and part, until a time (s).
+        """Return the columns of `netsim.Run.energy` with seconds and joules by state and part, until ``now`` (s).
 
         The joules add up to `used`.
         """
@@ -611,7 +621,7 @@ class Meter:
         return math.inf if self.energy.battery is None else max(0.0, self.energy.battery - self.used(now))
 
     def uncommitted(self, now: float) -> float:
-        """Return the energy (J) left in the battery when all frames under way have ended."""
+        """Return the energy (J) that will be left in the battery when all frames under way have ended."""
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
@@ -649,19 +659,19 @@ class Meter:
         return time if left <= spare else self.idle_until(time, left)
 
     def _hear_only(self, heard: list[Reception]) -> None:
-        """Set the frames that are being heard, and the end of the last one."""
+        """Replace the list of frames that the node is hearing, and update the end of the last one."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
 
     def _watts(self, start: float, end: float, joules: float) -> float:
-        """Return the power (W) of a frame's bit energy; the energy of a frame without duration is counted at once."""
+        """Return the ``joules`` of a frame's bits as a power (W); count them at once if the frame has no duration."""
         if end > start:
             return joules / (end - start)
         self._bit_energy += joules
         return 0.0
 
     def _advance(self, now: float) -> None:
-        """Extend the sums to a time (s) at which something changes."""
+        """Extend the sums to the time ``now`` (s), as each method does before it changes a state."""
         if now > self._since:
             more, (sent, received, listened, slept) = self._lately(now), self._seconds
             self._seconds = sent + more[0], received + more[1], listened + more[2], slept + more[3]
@@ -677,7 +687,7 @@ class Meter:
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def _lately(self, now: float) -> tuple[float, float, float, float, float]:
-        """Return the seconds in each state, and the joules of bits, from the last change to a time (s)."""
+        """Return the seconds in each of the `STATES` and the joules of bits from the last change to ``now`` (s)."""
         since = self._since
         if not self._on or now <= since:
             return 0.0, 0.0, 0.0, 0.0, 0.0
@@ -718,7 +728,7 @@ class EnergyAccount:
         return self._meter.last_frame
 
     def enter(self, part: str, state: str) -> None:
-        """Put a part of the node, such as ``"mcu"``, into another of its states.
+        """Put a part of the node, such as ``"mcu"``, into another of its states in ``Energy.states``.
 
         Raises
         ------
@@ -735,7 +745,7 @@ class EnergyAccount:
         self._mac.medium.watch.plan(self._mac, now)
 
     def spend(self, what: str, joules: float) -> None:
-        """Spend joules at once, as `netsim.Agent.spend` does."""
+        """Count ``joules`` under the name ``what``; `netsim.Agent.spend` calls this method."""
         taken = [f"{part}_{state}" for part, each in self._meter.energy.states.items() for state in each]
         if not isinstance(what, str) or what in ("", *_COLUMNS, *taken):
             raise check.refuse("what", what, "a name that is not a state's or a column's of Run.energy")
@@ -748,14 +758,17 @@ class EnergyAccount:
 
 
 class BatteryWatch:
-    """Onlooker of the loop that calls ``on_death`` with each node whose battery runs out, and the time (s)."""
+    """Calls ``on_death(mac, time)`` for each node whose battery runs out.
+
+    It is an `Onlooker` of the clock: the clock calls `look` at the planned times, but does not keep a run going for it.
+    """
 
     def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
         self._loop = loop
         self._on_death = on_death
         self._looks: list[tuple[float, int, Mac]] = []
         self._order = itertools.count()
-        # By node, the number of its latest planned look; earlier plans are void.
+        # By node, the number of the latest plan of a look; earlier plans are void.
         self._planned: dict[int, int] = {}
 
     @property
@@ -769,19 +782,19 @@ class BatteryWatch:
     until = time
 
     def start(self, macs: "list[Mac]") -> None:
-        """Observe from now on, if any node has a battery."""
+        """Begin to watch, if any node has a battery."""
         for mac in macs:
             self.plan(mac, 0.0)
         if any(mac.meter is not None and mac.meter.energy.battery is not None for mac in macs):
             self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
-        """Stop observing."""
+        """Stop watching, at the end of the run."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
-        """Look at the nodes whose planned time has come."""
+        """Look at the nodes whose planned time has come: each has an empty battery, or gets a new plan."""
         now = self.time
         while self.time <= now:
             mac = heapq.heappop(self._looks)[2]
@@ -812,7 +825,7 @@ class BatteryWatch:
             heapq.heappush(self._looks, (when, number, mac))
 
     def forget(self, mac: "Mac") -> None:
-        """Cancel the planned look at a node that is off, and so spends nothing."""
+        """Cancel the planned look at a node that was switched off, because it spends nothing."""
         meter = mac.meter
         assert meter is not None
         self._planned.pop(mac.number, None)

@@ -15,14 +15,14 @@ __all__ = ["EventQueue"]
 class EventQueue:
     """The medium's events in order of time, driven by a single timer of the event loop.
 
-    Events run before the agents act at the same instant, so an agent sees everything that ended at that instant.
-    The timer exists only while events are pending, so it neither hides a standstill nor outlives the run. While only
-    the medium acts, its events run one after another without a pass of the event loop.
+    Events run before the agents act at the same instant, so an agent sees everything that ended at that instant. The
+    timer exists only while events are pending, so it neither hides a deadlock of the agents nor outlives the run. As
+    long as no agent acts, events run one after another without a return to the event loop.
     """
 
     def __init__(self, loop: Loop) -> None:
         self._loop, self._clock = loop, loop.clock
-        # The run's context, because the medium's events belong to no agent.
+        # Events run in the run's context, because they belong to no agent.
         self._context = copy_context()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
@@ -57,7 +57,7 @@ class EventQueue:
         self._clock.set_timer(time, timer, partial(self._start, timer), first=True)
 
     def _start(self, timer: FirstTimer) -> None:
-        """Run the due events: at once if nothing else acts at this instant, else after callbacks that are ready."""
+        """Run the due events: at once if nothing else is due at this instant, else after the loop's ready callbacks."""
         if timer is not self._timer:
             return
         if not self._clock.is_alone():

@@ -1,7 +1,8 @@
-"""Bursts of losses: block fading, noise that continues a measured trace, and a measure of burstiness.
+"""Bursts of losses: block fading, noise that resembles a measured trace, and a measure of burstiness.
 
-A frame that is repeated within milliseconds meets the same channel that lost it. Both models are functions of (seed,
-link or node, time) alone, so times may be queried in any order; the stored state only saves recomputation.
+Real losses come in bursts: a frame that is repeated within milliseconds meets the same channel that lost it. The two
+models here depend on (seed, link or node, time) alone, so times may be queried in any order; what `PatternNoise` stores
+only saves recomputation.
 """
 
 import math
@@ -15,12 +16,12 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# With a K-factor above _MOST_K, fading is below 0.01 dB. _LEAST_POWER, −200 dB, stands for a complete fade.
+# Limit of K-factors: above _MOST_K, fading is below 0.01 dB. _LEAST_POWER, −200 dB, stands for a power gain of 0.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
-# Replaces a draw of 0 before its logarithm is taken: half the step 2^−53 of draws.
+# Replaces a draw of 0, which has no logarithm: half of the step 2^−53 between draws.
 _LEAST_DRAW = 2.0**-54
-# Seconds. _SHORTEST is the least length of a block or sample; times up to _INSTANT before a sample belong to it,
-# because of rounding.
+# _SHORTEST is the minimum length (s) of a block or sample. _INSTANT is a rounding tolerance, in samples: a time this
+# little before a sample belongs to the sample.
 _SHORTEST, _INSTANT = 1e-9, 1e-9
 # Up to this many numbers, drawing one by one is faster than numpy.
 _FEW = 8
@@ -30,17 +31,18 @@ _FEW = 8
 class BlockFading:
     """Rayleigh or Rician fading that is constant for a coherence time: ``Phy(fading=BlockFading(coherence=0.1))``.
 
-    The channel is a direct path and many scattered ones that add up to a complex normal number. Its power gain has mean
-    1, so the mean of the received power stays the one given; without a direct path (K = 0, Rayleigh) it is exponential.
-    Each link draws a new gain every ``coherence`` seconds, independent of the last one. Both directions of a
-    link fade alike, as a channel does; different links fade independently, and their blocks begin at different times.
+    The channel consists of a direct path and of many scattered paths, which add up to a complex normal number. The
+    power gain has mean 1, so the mean received power stays the one given. Without a direct path (K = 0, Rayleigh), the
+    gain is exponentially distributed. Each link draws a new gain every ``coherence`` seconds, independent of the last
+    one. Both directions of a link have the same gain; different links fade independently, and their blocks begin at
+    different times.
     Source: Rappaport, "Wireless Communications", 2nd ed. 2002, sections 5.4 and 5.6.
 
     Parameters
     ----------
     coherence : float
-        Seconds for which a link's gain stays constant. For a mote that moves with speed v about 0.42·c/(f·v): 52 ms
-        at 1 m/s and 2.44 GHz.
+        Seconds for which a link's gain stays constant. For a node that moves with speed v, at frequency f, this is
+        about 0.42·c/(f·v): 52 ms at 1 m/s and 2.44 GHz.
     k_factor : float
         K: the power of the direct path over that of the scattered ones, as a ratio, not in dB. 0: Rayleigh.
 
@@ -58,7 +60,7 @@ class BlockFading:
         check.fields(self, check.finite, "k_factor", low=0, high=_MOST_K)
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
-        """Return the gain of a link in dB at a time (s); both directions share it if they share a key."""
+        """Return the power gain (dB) of the link with this key at ``time`` (s)."""
         key = draws.stream_key(seed, link_key, "fading")
         block = int(time / self.coherence + draws.uniform(key, 0))
         scattered = -math.log(max(draws.uniform(key, 2 * block + 1), _LEAST_DRAW))
@@ -72,19 +74,20 @@ class BlockFading:
 class PatternNoise:
     """Noise whose next sample follows the last ones as in a measured trace: ``Phy(noise=PatternNoise(trace))``.
 
-    The model is closest-fit pattern matching (CPM): the next sample is drawn from those that follow the last
-    ``history`` samples wherever these stand in the trace. Here a state is a place in the trace. From each place the
-    chain moves to a place drawn among those that have the same ``history`` samples before them, rounded to
-    ``resolution``. The trace is a ring, so each pattern has a successor. The uniform distribution over places is
-    stationary, so each sample has exactly the trace's distribution, and so do up to ``history`` + 1 in a row.
+    The model is closest-fit pattern matching (CPM): the last ``history`` samples form a pattern, and the next sample is
+    drawn from all samples of the trace that follow the same pattern. Samples are compared after rounding to
+    ``resolution``. This is a Markov chain whose state is an index of the trace. The trace is a ring, so each pattern
+    has a successor. The uniform distribution over indices is stationary, so each sample has exactly the trace's
+    distribution, and so do up to ``history`` + 1 samples in a row.
 
-    Time is divided into stretches of ``restart`` seconds. Each stretch begins at a place drawn from (seed, node, number
-    of the stretch), and its samples follow from draws with the same key. So the noise at any time costs at most
-    restart/interval steps, and only each node's last place is stored. In return the correlation over a lag τ is
-    smaller than the model's own by the factor 1 − τ/restart. Nodes have independent noise, even neighbours.
+    Time is divided into stretches of ``restart`` seconds. Each stretch begins at an index drawn from (seed, node,
+    number of the stretch). So the noise at any time costs at most restart/interval steps of the chain, and only each
+    node's last index is stored. The price is a smaller correlation: over a lag τ, it is the chain's correlation times
+    1 − τ/restart. Nodes have independent noise, even neighbours.
 
-    Source: Lee, Cerpa, Levis, "Improving wireless simulation through noise modeling", IPSN 2007, where k = 20 samples
-    of 1 ms. There a pattern that is not in the trace is replaced by the most common one; here every pattern is in it.
+    Source: Lee, Cerpa, Levis, "Improving wireless simulation through noise modeling", IPSN 2007, with patterns of 20
+    samples of 1 ms. The paper replaces a pattern that is not in the trace by the most common one; here every pattern is
+    in the trace.
 
     Parameters
     ----------
@@ -123,8 +126,8 @@ class PatternNoise:
         resolution = check.finite("resolution", resolution, above=0)
         self._steps = max(round(check.at_least("restart", restart, self._interval) / self._interval), 1)
         patterns = _patterns(np.round(samples / resolution), history)
-        # ``order`` has the places sorted by the pattern before each. `_firsts` and `_counts` have, for each place,
-        # where the places that may follow it begin in ``order``, and how many they are.
+        # ``order`` has the trace's indices, sorted by the pattern before each. The indices that may follow index i are
+        # the `_counts`[i] elements of ``order`` from position `_firsts`[i] on.
         order = np.argsort(patterns, kind="stable")
         counts = np.bincount(patterns)
         firsts = np.cumsum(counts) - counts
@@ -132,14 +135,14 @@ class PatternNoise:
         self._samples, self._order = array("d", samples.tolist()), array("i", order.tolist())
         self._firsts, self._counts = array("i", firsts[ends].tolist()), array("i", counts[ends].tolist())
         self._seed = -1
-        # By node, the last sample that was queried and its place. Cleared when another seed is queried.
+        # By node, the number of the sample that was queried last, and its index in the trace. Cleared for another seed.
         self._last: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{len(self._samples)} samples>, interval={self._interval:g})"
 
     def noise_dbm(self, seed: int, node_key: int, time: float) -> float:
-        """Return the noise at a node in dBm at a time (s)."""
+        """Return the noise (dBm) at the node with this key at ``time`` (s)."""
         number = int(time / self._interval + _INSTANT)
         if seed != self._seed:
             self._seed, self._last = seed, {}
@@ -154,7 +157,7 @@ class PatternNoise:
         return float(self._samples[place])
 
     def _walk(self, key: int, at: int, place: int, number: int) -> int:
-        """Return the place of sample ``number``, reached step by step from ``place``, that of the sample ``at``."""
+        """Return the trace index of sample ``number``, by steps from ``place``, the trace index of sample ``at``."""
         if number - at <= _FEW:
             drawn = [draws.uniform(key, each) for each in range(at + 1, number + 1)]
         else:
@@ -166,11 +169,11 @@ class PatternNoise:
 
 
 def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
-    """Return, for each place of a ring, an id of the ``length`` values before it; equal values have equal ids."""
+    """Return, for each index of a ring, an id of the ``length`` values before it; equal sequences have equal ids."""
     if not length:
         return np.zeros(len(values), dtype=np.int64)
-    # ``found`` has, for each place, the id of the ``known`` values from there on; a step doubles ``known``, at most to
-    # ``length``.
+    # ``found`` has, for each index, an id of the ``known`` values from this index on. Each step of the loop doubles
+    # ``known``, up to ``length``.
     _, found = np.unique(values, return_inverse=True)
     known = 1
     while known < length:
@@ -183,10 +186,11 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
 def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     """Return β of a link, the burstiness of its losses: 0 for independent losses, 1 for a link either up or down.
 
-    The conditional delivery function is, for each n, the share of frames received after n received in a row, and after
-    n lost in a row. β is 1 − d/d₀ with d its mean distance to that of the ideal bursty link (1 after any received, 0
-    after any lost), and d₀ the distance that an independent link with the same reception has. It is negative where a
-    loss makes a reception more likely. With few frames β is slightly too low: compare only sequences of equal length.
+    The conditional delivery function is, for each n, the share of frames received after n received frames in a row, and
+    after n lost frames in a row. Let d be its mean distance to the function of an ideal bursty link (1 after received
+    frames, 0 after lost frames), and d₀ the same distance for a link with independent losses and the same reception.
+    Then β = 1 − d/d₀, which is negative if a loss makes a reception more likely. With few frames β is slightly too low:
+    compare only sequences of equal length.
     Source: Srinivasan, Kazandjieva, Agarwal, Levis, "The β-factor: measuring wireless link burstiness", SenSys 2008.
 
     Parameters
@@ -194,12 +198,12 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     received : array, shape (n,)
         True or 1 for each frame that was received, in the order in which they were sent at equal intervals.
     least : int
-        An n enters the mean if at least this many frames followed n equal ones in a row.
+        The mean includes each n for which at least this many frames followed n equal outcomes in a row.
 
     Returns
     -------
     float
-        Not a number if no n counts, or if all frames were received, or none.
+        β; not a number if the mean includes no n, or if all frames were received, or none.
     """
     values = np.asarray(received)
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
@@ -207,13 +211,14 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     least = check.integer("least", least, low=1)
     good = values.astype(bool)
     mean = float(good.mean())
-    # Starts and lengths of runs of equal frames. The last run does not count as ended: the frame after it is unknown.
+    # The starts and lengths of runs of equal outcomes. The last run does not count as ended, because the frame after it
+    # is unknown.
     starts = np.flatnonzero(np.diff(good, prepend=~good[:1]))
     lengths = np.diff(starts, append=len(good))
     distance = independent = 0.0
     for state in (True, False):
         runs = lengths[good[starts] == state]
-        # After n equal frames in a row, n = 1 …: how many next frames were equal, and how many were not.
+        # For n = 1, 2, …: how many frames had the same outcome as the n frames before them, and how many had not.
         alike = np.cumsum(np.cumsum(np.bincount(runs)[::-1]))[::-1][2:] if len(runs) else runs
         ended = np.cumsum(np.bincount(lengths[:-1][good[starts[:-1]] == state])[::-1])[::-1][1:]
         alike, ended = (np.pad(each, (0, len(good) - len(each))) for each in (alike, ended))

@@ -1,4 +1,4 @@
-"""An agent's control of its radio (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
+"""The control of an agent's radio (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
 
 The handle passes each call to the node's MAC layer (`netsim.radio.mac`).
 """
@@ -24,32 +24,34 @@ __all__ = ["MOST_CHANNEL", "RadioHandle"]
 State = Literal["off", "listen", "receive", "transmit", "sleep"]
 
 MOST_CHANNEL = 1000
-"""The highest channel number; IEEE 802.15.4's first page has 27 channels, LoRa somewhat more."""
+"""Limit of channel numbers, far above real radios: IEEE 802.15.4 has 27 channels on its first page."""
 
 
 class RadioHandle:
-    """Switches, reads and tunes the radio of one agent.
+    """Lets one agent control its radio.
 
-    A node without a `netsim.radio.DutyCycle` has its radio on until its agent switches it off. When a node returns
-    after a crash, its radio is on, on channel 0, with the transmit power to which ``Radio.powers`` refer.
+    Without a `netsim.radio.DutyCycle`, a radio is on until its agent switches it off. When a node returns after a
+    crash, its radio is on, uses channel 0, and sends with the transmit power to which ``Radio.powers`` refer.
     """
 
-    # Slots make a misspelt assignment, radio.chanel = 1, an error.
+    # With slots, a misspelt assignment such as ``radio.chanel = 1`` raises an error.
     __slots__ = ("_listens", "_loop", "_mac", "_reference")
 
     def __init__(self, mac: "Mac", loop: Loop) -> None:
         self._mac, self._loop = mac, loop
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
-        # The number of running calls of `listen` that keep the radio on although the agent had switched it off.
+        # The number of calls of `listen` in progress for which the radio is on although the agent had switched it off.
+        # The last of them switches it off again.
         self._listens = 0
 
     @property
     def state(self) -> State:
-        """The state of the radio at this instant.
+        """The current state of the radio.
 
-        "off": switched off by the agent. "sleep": asleep by its duty cycle. "transmit": sending, even if it is to be
-        off or asleep. "receive": receiving a frame that may still succeed. "listen": on, and none of these.
+        "off": the agent has switched the radio off. "sleep": the duty cycle has put the radio to sleep. "transmit": the
+        radio is sending, perhaps to the end of a frame that it began before it went off or asleep. "receive": the radio
+        is receiving a frame that may still succeed. "listen": the radio is on, but neither sends nor receives.
         """
         mac, now = self._mac, self._loop.now()
         if mac.receiver.sends_until > now:
@@ -67,10 +69,11 @@ class RadioHandle:
 
     @property
     def channel(self) -> int:
-        """The channel, from 0, on which the radio works; frames on other channels neither arrive nor disturb.
+        """The channel on which the radio works, 0 or higher; frames on other channels neither arrive nor disturb.
 
-        A message is sent on the channel that was set when the agent asked for it: the radio changes channel once all
-        earlier messages are acknowledged, given up or off the air. A frame that it receives then ends as ``asleep``.
+        A message is sent on the channel that was set when the agent sent it: the radio changes its channel only when
+        all earlier messages have been sent, and acknowledged or given up. A frame that the radio is receiving at that
+        time ends as ``asleep``.
         """
         return self._mac.channel
 
@@ -80,7 +83,7 @@ class RadioHandle:
 
     @property
     def access(self) -> Access:
-        """The medium's ``Radio.access``."""
+        """The channel access method, ``Radio.access``."""
         return self._mac.medium.radio.access
 
     @property
@@ -90,12 +93,13 @@ class RadioHandle:
 
     @property
     def power_dbm(self) -> float:
-        """The power (dBm) with which the radio sends.
+        """The transmit power of the radio in dBm.
 
-        ``Radio.powers`` refer to ``Phy.transmit_dbm``, without a phy to 0 dBm: each dB more or less here is a dB more
-        or less at each receiver. A message is sent with the power that was set when the agent asked for it. With
-        ``Energy.transmit_at``, which gives watts by dBm, the energy of frames follows the power, and a power outside
-        its range is refused; else frames cost ``Energy.transmit``.
+        ``Radio.powers`` are received powers for a transmit power of ``Phy.transmit_dbm`` (without a phy, 0 dBm): each
+        dB more here is a dB more at each receiver. A message is sent with the power that was set when the agent sent
+        it. If ``Energy.transmit_at`` gives the watts for several transmit powers, the energy of frames depends on the
+        transmit power, and powers outside that mapping's range are refused. Otherwise sending draws
+        ``Energy.transmit`` at any transmit power.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 
@@ -121,20 +125,21 @@ class RadioHandle:
         Raises
         ------
         AgentError
-            If the node has a duty cycle, which switches the radio.
+            If the node has a duty cycle, because then only the duty cycle switches the radio.
         """
         self._switch(True)
 
     def off(self) -> None:
-        """Switch the radio off: it draws the power of sleep, and arriving frames end as ``asleep``.
+        """Switch the radio off: it then draws the power of sleep, and frames that arrive end as ``asleep``.
 
-        A frame that is being received is lost. A frame on the air is sent to its end, and its acknowledgement is
-        received. A frame that the agent sends, or that has not begun, waits until the radio is on.
+        A frame that the radio is receiving is lost. A frame that the radio is sending is sent to its end, and its
+        acknowledgement is still received. All other frames in the queue, and frames that the agent sends later, wait
+        until the radio is on.
 
         Raises
         ------
         AgentError
-            If the node has a duty cycle, which switches the radio.
+            If the node has a duty cycle, because then only the duty cycle switches the radio.
         """
         self._switch(False)
 
@@ -153,7 +158,7 @@ class RadioHandle:
             mac.medium.watch.plan(mac, now)
 
     def airtime(self, frame: Frame) -> float:
-        """Return how many seconds a frame that fits into one fragment occupies the air."""
+        """Return the time on the air (s) of a frame that fits into one fragment."""
         if not isinstance(frame, Frame):
             raise check.refuse("frame", frame, "a netsim.Frame")
         radio, link = self._mac.medium.radio, self._mac.wiring.radio
@@ -163,8 +168,8 @@ class RadioHandle:
     def busy(self) -> bool:
         """Return whether a clear channel assessment that ends now finds the channel busy.
 
-        The assessment covers the last ``Radio.cca`` seconds (128 us), and the call itself takes no time: if the radio
-        was off, sleep for that long first.
+        The assessment covers the last ``Radio.cca`` seconds (128 us by default), and the call itself takes no simulated
+        time. After switching the radio on, the agent must therefore sleep for ``Radio.cca`` seconds before the call.
 
         Raises
         ------
@@ -189,15 +194,15 @@ class RadioHandle:
         Parameters
         ----------
         seconds : float
-            For how long, by the agent's own clock.
+            The time for which to listen, by the agent's own clock.
         until : callable, optional
-            Stop at the first frame for which ``until(frame)`` is true. Not a coroutine function.
+            Stop at the first frame for which ``until(frame)`` is true. A coroutine function is refused.
 
         Returns
         -------
         list of Frame, or Frame, or None
-            Without ``until`` all frames that were read, in order. With it the frame that was found, or None; the
-            frames before it are read, too, and not returned.
+            Without ``until``: all frames that were read, in order. With ``until``: the first frame for which it is
+            true, or None; frames that arrive before this frame are read, but not returned.
 
         Notes
         -----

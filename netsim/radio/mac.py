@@ -1,9 +1,9 @@
 """The MAC layer of one node: its queue, channel access, acknowledgements and retransmissions.
 
-In agent → outbox → link → inbox → agent this is the sender's radio. The node contends for the channel and sends one
-fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is acknowledged or the
-retries are exhausted. This module handles a frame up to its outcome at each neighbour; its compiled twin is `_mac.pyx`.
-`netsim.radio.medium` builds the nodes and switches them on and off.
+In the path agent → outbox → link → inbox → agent the MAC layer is the sender's radio. The node contends for the channel
+and sends one fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is
+acknowledged or the retries are exhausted. This module handles a frame up to its outcome at each neighbour; `_mac.pyx`
+is its compiled twin. `netsim.radio.medium` builds the nodes and switches them on and off.
 """
 
 import math
@@ -64,7 +64,7 @@ class SlottedAloha(Aloha):
     """Send at the next slot; a retransmission waits a random number of additional slots."""
 
     def contend(self, at: float, retries: int) -> None:
-        """See `Aloha.contend`."""
+        """Contend for a slot from the time ``at`` (s) on; see `Aloha.contend`."""
         slot = self._radio.slot
         assert slot is not None
         at = self._mac.awake_from(at)
@@ -78,12 +78,13 @@ class Csma(Aloha):
     """Unslotted CSMA-CA: back off, assess the channel, send if it is clear, else back off for longer."""
 
     def contend(self, at: float, retries: int) -> None:
-        """See `Aloha.contend`; each retransmission starts again with the shortest back-off."""
+        """Contend from the time ``at`` (s) on; each retransmission starts again with the smallest back-off exponent."""
         self._back_off(at, 0)
 
     def _back_off(self, at: float, busy: int) -> None:
         wait = self._units(busy) * self._radio.unit_backoff
-        # If the back-off ends asleep, back off again after waking: nodes that wake together would all assess at once.
+        # If the radio is asleep when the back-off ends, back off again after it wakes: nodes that wake together would
+        # otherwise all assess the channel at the same time.
         begin = self._mac.awake_from(at) + wait
         awake = self._mac.awake_from(begin)
         begin = begin if awake == begin else awake + wait
@@ -122,46 +123,48 @@ class Emission:
 class PendingFrame:
     """A frame that the MAC layer accepted and whose outcome is not yet known on every link."""
 
-    # As in `netsim.core.records.Transmission`.
+    # The transmission's ``number`` and ``kind`` in `netsim.core.records.Transmission`.
     number: int
     kind: int
     frame: Frame
     # The index of the link to the receiver, which may acknowledge the frame; −1: a broadcast over all links.
     to: int
-    # The future through which the agent awaits the frame's outcome; None if it does not.
+    # The future through which the agent awaits the frame's outcome; None if the agent does not await it.
     outcome: "asyncio.Future[Delivery] | None"
-    # The time (s) from which on receivers may count it as late.
+    # The time (s) from which on receivers may count the frame as late.
     late_at: float
     # The bits of each fragment, headers included.
     fragments: list[int]
-    # The time (s) at which its current wait began, and the earliest time (s) at which its budget allows sending.
+    # The time (s) at which the frame's current wait began, and the earliest time (s) at which the link's budget allows
+    # sending the frame.
     since: float
     not_before: float
-    # The links on which its outcome is still unknown.
+    # The indices of the links on which the frame's outcome is still unknown.
     open: set[int]
     # The index of the current fragment and the number of its retransmissions.
     index: int = 0
     retries: int = 0
-    # Whether any part of it has been on the air.
+    # Whether any fragment of the frame has been on the air.
     begun: bool = False
-    # With acknowledgements: the number of fragments the neighbour received, and the cause of the current fragment's
-    # last failure (0: none).
+    # With acknowledgements: the number of fragments that the neighbour received, and the cause of the current
+    # fragment's last failure (0: none).
     received: int = 0
     cause: int = 0
-    # Energy (J) that the sender has spent on it so far, if energy is modelled; how many fragments it sent, how many
-    # back-offs it drew, and the cause of the last failed link (0: none).
+    # The energy (J) that the sender has spent on the frame so far, if energy is modelled.
     energy: float = 0.0
+    # The number of fragments sent so far, retransmissions included, and the number of back-offs.
     attempts: int = 0
     backoffs: int = 0
+    # The cause of the last failure to deliver the frame on a link (0: none).
     ended: int = 0
-    # Fixed when the frame is queued: the ratio of its transmit power to that to which `Radio.powers` refer, and the
-    # power (W) that sending draws.
+    # The frame's transmit power, as a ratio to the one to which `Radio.powers` refer, and the power (W) that sending
+    # draws. Both are fixed when the frame is queued.
     gain: float = 1.0
     watts: float = 0.0
-    # The channel to tune to after this frame; −1: none.
+    # The channel to which the radio tunes after this frame; −1: the radio keeps its channel.
     then: int = -1
-    # By link index, why the first of the failed fragments failed; with acknowledgements, set only where a neighbour
-    # lost the fragments it had received.
+    # By link index, the cause of the first failure of a fragment. With acknowledgements, it is set only for a neighbour
+    # that was switched off, and so lost the fragments that it had received.
     failed: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -188,9 +191,10 @@ class PendingFrame:
 
 @dataclass(slots=True, eq=False)
 class RadioLink:
-    """A node that a sender's transmissions reach, and their power (mW) and delay (s) there.
+    """A node that a sender's transmissions reach, with their received power (mW) and delay (s).
 
-    ``index`` is the sender's link index, −1 if the transmissions only interfere there; ``key`` selects the fading.
+    ``index`` is the sender's index of the link, −1 if the transmissions only interfere at the node. ``key`` identifies
+    the link in the draws of fading.
     """
 
     mac: "Mac"
@@ -216,10 +220,10 @@ class Mac:
         clock: LocalClock | None = None,
     ) -> None:
         assert wiring.radio is not None
-        # ``link`` holds the transmitter's settings.
+        # ``link`` has the settings of the node's transmitter (rate, MTU, queue, budget).
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
-        # Paths by link index; acknowledgements have separate paths with random streams of their own.
+        # The paths of all links, by link index. Acknowledgements have separate paths with their own random streams.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.receiver: Receiver = Receiver(self._radio.captures_above)
@@ -227,54 +231,56 @@ class Mac:
         self._phy = phy = self._radio.phy
         if phy is not None:
             self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key)
-        # By link index, the streams of draws that decide the reception of frames and of acknowledgements.
+        # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # The node's transmit power relative to the one that `Radio.powers` assumes, and whether the node's agent has
-        # switched the receiver on.
+        # The node's transmit power, as a ratio to the one to which `Radio.powers` refer, and whether the agent has the
+        # receiver switched on.
         self.gain, self.listening = 1.0, True
-        # The channel set by the agent; the radio tunes to it after all frames queued before.
+        # The channel set by the agent; the radio tunes to it after all frames that were queued before.
         self.channel = 0
-        # Whether received frames carry their power; whether a frame waits for the agent to switch the receiver on.
+        # Whether received frames carry their power, and whether a frame waits until the agent switches the receiver on.
         self._tells_power = phy is not None or self._radio.powers is not None
         self._waits = False
         self.counts = Counts()
-        # The minimum power (mW), without fading, at which hearing a neighbour's signal costs energy. A neighbour may be
-        # weaker, because it has moved away.
+        # The minimum power (mW), without fading, at which hearing a neighbour's signal costs energy. The signals of a
+        # neighbour that has moved away may be weaker.
         self._heard_from = 10.0 ** (self._radio.weakest_dbm / 10.0)
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # Shared with the outbox, which changes them: indices of cut links (the radio cannot detect a cut), inboxes that
-        # watch arrivals, links with faults that change single frames.
+        # Shared with the outbox, which changes them: the indices of cut links (the radio cannot detect a cut), the
+        # inboxes to notify of arrivals, by link index, and the faults that lose or delay single frames.
         self.down: set[int] = set()
         self.subscribers: dict[int, Any] = {}
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
-        # The node's last emission, kept at least until its end.
+        # The node's latest emission, kept at least until it ends.
         self.emission: Emission | None = None
-        # The nodes that its transmissions reach; by number, those that they reach or once reached; neighbours on links
-        # that lose everything; receivers that sense its carrier; link index by neighbour number; distances (m) to
-        # neighbours, if energy depends on them.
+        # The nodes that this node's transmissions reach, and by number the nodes that they reach or once reached.
         self.links: list[RadioLink] = []
         self._reached: dict[int, RadioLink] = {}
+        # The neighbours to which the link loses every frame.
         self.deaf: list[RadioLink] = []
+        # The receivers that sense this node's carrier.
         self.sensers: list[Receiver] = []
+        # The index of the link to each neighbour, by the neighbour's number.
         self.link_index_of: dict[int, int] = {}
+        # The distance (m) to each neighbour, by link index, if the energy of a transmission depends on it; else empty.
         self.distances: list[float] = []
         key = np.array([self._name_key], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
         self._access = ACCESS[self._radio.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
-        # The first frame is the current one.
+        # The frames to send, in order; the first is called the current frame.
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
-        # Incremented at each send and at each end of a wait for an acknowledgement; events with an older number are
-        # ignored.
+        # A number that grows whenever a fragment is sent and whenever a wait for an acknowledgement ends. An event that
+        # carries an older number is ignored.
         self.turn = 0
         self._flush_count = 0
 
@@ -287,23 +293,23 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that transmissions reach; ``index`` is that of the link to it, −1 if they only interfere there."""
+        """Add a node that transmissions reach; ``index`` is the index of the link to it, −1 if they only interfere."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
             self.link_index_of[mac.number] = index
         if self._phy is not None and self._phy.fading is not None:
-            # One key for both directions, so that they fade alike.
+            # Both directions of a link have the same key, so that they have the same fading.
             ends = sorted(draws.name_key(each) for each in (self.name, mac.name))
             link.key = int(draws.link_keys(*(np.array([each], dtype=np.uint64) for each in ends))[0])
 
     def reach_deaf(self, mac: "Mac", index: int) -> None:
-        """Add a neighbour whose link loses everything."""
+        """Add a neighbour to which the link loses every frame."""
         self.deaf.append(RadioLink(mac, index, 0.0, 0.0))
         self.link_index_of[mac.number] = index
 
     def set_power(self, mac: "Mac", power: float) -> None:
-        """Set the power (mW) at which later transmissions reach a node; 0: too weak to count."""
+        """Set the power (mW) at which later transmissions reach a node; at 0 they do not reach it."""
         link = self._reached.get(mac.number)
         if link is None:
             if power > 0.0:
@@ -315,10 +321,10 @@ class Mac:
                 self.links.append(link)
         link.power = power
 
-    # --- in the agent's hand ------------------------------------------------------------------------------------------
+    # --- control by the agent -----------------------------------------------------------------------------------------
 
     def tune(self, channel: int, now: float) -> None:
-        """Change the channel after all frames in the queue, or at ``now`` (s) if the queue is empty."""
+        """Change the channel after all frames in the queue have ended, or at ``now`` (s) if the queue is empty."""
         self.medium.events.catch_up(now)
         self.channel = channel
         if self._queue:
@@ -332,7 +338,7 @@ class Mac:
             self._miss(self.receiver.tune(channel, now), now)
 
     def listen(self, on: bool, now: float) -> None:
-        """Switch the receiver on or off for the agent at ``now`` (s); off, it loses the frames being received."""
+        """Switch the receiver on or off at ``now`` (s) for the agent; frames being received at switch-off are lost."""
         self.medium.events.catch_up(now)
         if self.listening and not on:
             self._miss(self.receiver.deafen(now, ASLEEP), now)
@@ -342,7 +348,7 @@ class Mac:
             self._contend(now)
 
     def waits_until_on(self) -> bool:
-        """Return whether the agent has switched the receiver off, so that the current frame must wait."""
+        """Return whether the current frame must wait because the agent has switched the receiver off; remember it."""
         self._waits = not self.listening
         return self._waits
 
@@ -379,7 +385,7 @@ class Mac:
         outcome: "asyncio.Future[Delivery] | None",
         late_at: float,
     ) -> int:
-        """Queue a frame (see `PendingFrame`) at time ``now`` (s); return 0, or the cause of its rejection."""
+        """Queue a frame at ``now`` (s); return 0, or the cause of its rejection. For parameters see `PendingFrame`."""
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
@@ -409,7 +415,7 @@ class Mac:
                 yield self._key(link_index, pending), pending.kind
 
     def _key(self, link_index: int, pending: PendingFrame) -> int:
-        """Return the key of a link message."""
+        """Return the key under which the ledger counts a frame on one link."""
         return (self.wiring.first + link_index << self.medium.tally.shift) + pending.number
 
     def _is_present(self, pending: PendingFrame) -> bool:
@@ -439,7 +445,7 @@ class Mac:
         self._access.contend(begin, pending.retries)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before."""
+        """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before then."""
         self.medium.events.at(time, partial(self._call, call, self._flush_count))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
@@ -468,7 +474,7 @@ class Mac:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Send the current fragment."""
+        """Send the current fragment, unless the radio is off, its battery is empty, or it is still sending."""
         pending = self._queue[0]
         if self.is_battery_empty(now) or self.waits_until_on():
             return
@@ -500,13 +506,13 @@ class Mac:
             self._silent_until -= seconds / self._radio.transmit_share
 
     def is_battery_empty(self, now: float) -> bool:
-        """Return whether the battery is empty at a time (s), even if the battery watch has not run yet."""
+        """Return whether the battery is empty at ``now`` (s), even if `BatteryWatch` has not run yet."""
         return self.meter is not None and self.meter.dies_at <= now
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
-        """Wait for an acknowledgement, or move on, after a fragment has been sent."""
+        """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
         # Free an emission that is over, because it may hold a signal for every other node. An emission that is not over
-        # is a later one: an acknowledgement that began within the tolerance of times.
+        # is a later one: an acknowledgement that began at this instant, within the tolerance of times.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self._is_present(pending):
@@ -516,11 +522,11 @@ class Mac:
             self._fragment_done(now)
             return
         wait = self._radio.wait_for_ack(self.link)
-        # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
+        # The tolerance lets an acknowledgement that arrives exactly at the time-out count as in time despite rounding.
         self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
-        """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
+        """Handle an acknowledgement: go on to the next fragment or frame if it is received and is for this turn."""
         if self.receiver.fate(signal, now) or not self.inbox.up:
             return
         if self._is_present(pending) and turn == self.turn and self.on:
@@ -639,7 +645,7 @@ class Mac:
         return arrivals
 
     def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return a key that is equal for copies of one fragment, whose powers may add up; None if they never do."""
+        """Return a key that is equal for copies of one fragment, whose powers may add up; None if powers never do."""
         if self._phy is None or not self._phy.concurrent_s or is_ack:
             return None
         return without_sender(pending.frame.data), pending.index
@@ -651,7 +657,7 @@ class Mac:
         return self._phy.gain(self.medium.seed, key_on(channel, key), time)
 
     def _log(self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int, power: float) -> None:
-        """Log an emission; ``power`` (mW) is the power at its receiver on link ``to``."""
+        """Log an emission on link ``to`` (−1: all); ``power`` (mW) is the received power on that link."""
         assert self.medium.airtime.log is not None
         row = (kind, pending.number, pending.index, pending.retries, bits, self.receiver.channel)
         power = power if to >= 0 and self._radio.powers is not None else 0.0
@@ -676,7 +682,7 @@ class Mac:
         return joules
 
     def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
-        """Start to receive a signal if this node is awake or awaits it; meter the reception of a neighbour's signal."""
+        """Start to receive a signal if this node is awake or ``awaits`` it; meter the energy if a neighbour sent it."""
         meter = self.meter
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
@@ -699,7 +705,7 @@ class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
-        """Decide the outcome of a fragment, sent at ``turn``, at neighbours where ``signals`` end at ``now`` (s)."""
+        """Decide the outcome of a fragment, sent at ``turn``, where its ``signals`` end at ``now`` (s)."""
         for signal in signals:
             cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.up else RECEIVER_DOWN
             self._arrived(pending, index, turn, signal, cause, now)
@@ -743,7 +749,7 @@ class Mac:
             received = None if link.crc else damaged(frame, path.damaged_share(), self.medium.names, self.medium.kinds)
             if received is None:
                 return CORRUPTED
-            # The damaged frame may carry another round, so the receiver must check whether it is late.
+            # The round number in the frame may be damaged, so the receiver must check whether the frame is late.
             frame, late_at = received, -math.inf
         if self._tells_power:
             frame = frame.received((signal.power + signal.joined, signal.floor, signal.noise))
@@ -778,7 +784,7 @@ class Mac:
                     pending.failed.setdefault(link_index, RECEIVER_DOWN)
 
     def flush(self, now: float) -> None:
-        """Drop all queued frames; one already on the air with unknown outcome counts as lost."""
+        """Drop all queued frames: a frame that has been on the air counts as lost, any other as refused."""
         self._flush_count += 1
         self._waits = False
         self._queued_bits = 0

@@ -1,7 +1,7 @@
-"""The shared radio medium: which nodes each transmission reaches; it builds the nodes and switches them on and off.
+"""The shared radio medium, which builds the nodes' MAC layers, connects them, and switches nodes on and off.
 
-In agent → outbox → link → inbox → agent this is the link. A frame's outcome is decided when its transmission ends;
-until then other transmissions may interfere with it. `netsim.radio.mac` handles each frame.
+In the path agent → outbox → link → inbox → agent the medium is the link. The outcome of a frame is decided when its
+transmission ends, because until then other transmissions may interfere. `netsim.radio.mac` handles each frame.
 """
 
 import math
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 COMPILED = compiled("radio._mac")
-"""The compiled twin of events, signals and MAC layer; None if it is not built, or disabled."""
+"""The module `_mac`, which has compiled twins of events, signals and MAC layer; None if it is not built or disabled."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
 
 
 class Medium:
-    """The medium shared by the nodes of a run; ``on_death`` is called with each node whose battery runs out."""
+    """The medium shared by the nodes of a run; ``on_death`` gets the name of each node whose battery runs out."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Medium:
     ) -> None:
         self.radio, self.tally, self.names, self.seed = radio, shared.tally, names, seed
         self.round_period, self.kinds = shared.rounds.period, shared.encoder.kinds
-        # An access method that the compiled twin lacks runs in Python.
+        # Use the Python classes if the compiled module does not have this access method.
         twins = COMPILED if COMPILED is not None and radio.access in COMPILED.ACCESS else None
         self.events: EventQueue = EventQueue(shared.loop) if twins is None else twins.EventQueue(shared.loop)
         self._mac: type[Mac] = Mac if twins is None else twins.Mac
@@ -58,7 +58,7 @@ class Medium:
         self._on_death = on_death
         self.watch = BatteryWatch(shared.loop, self._died)
         self._macs: dict[Hashable, Mac] = {}
-        # Whether the energy of a transmission depends on its distance.
+        # Whether any node spends energy on a transmission that depends on the distance to the receiver.
         self._has_distances = False
         self.airtime = AirtimeLog(names, [], [] if log else None)
 
@@ -82,11 +82,11 @@ class Medium:
                     understand[name] = other
                 else:
                     mac.reach_deaf(other, link_index)
-            # With a `Phy` and without a ``sensing`` graph, receivers sense carriers by power, so they need no list.
+            # With a `Phy` and without a ``sensing`` graph, nodes sense the received power, so this list stays empty.
             by_edges = list(understand) if radio.phy is None else []
             sensers = by_edges if radio.sensing is None else _neighbours_of(radio.sensing, mac.name)
             mac.sensers = [by_name[name].receiver for name in sensers]
-            # `pop` frees the powers while links are built from them, because there may be a million of each.
+            # `pop` frees a node's powers once its links are built: a network may have a million powers and links.
             for name, power in disturbed.pop(mac.name, ()):
                 if name not in understand:
                     mac.reach(by_name[name], -1, power, 0.0)
@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return, by sender, the nodes at which it interferes (some may be neighbours), and the power (mW) there."""
+        """Return {sender: [(node, power in mW)]}: where each sender interferes; neighbours may be among the nodes."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:
@@ -107,7 +107,7 @@ class Medium:
         for (sender, receiver), level in radio.powers.items():
             if level >= weakest and sender != receiver:
                 found.setdefault(sender, []).append((receiver, 10.0 ** (level / 10.0)))
-        # Sorted by number, so that the order in which powers are given does not matter.
+        # Sort by node number, so that a run does not depend on the order of ``Radio.powers``.
         numbers = {name: mac.number for name, mac in self._macs.items()}
         for others in found.values():
             others.sort(key=lambda each: numbers[each[0]])
@@ -116,13 +116,14 @@ class Medium:
     def set_powers(self, powers: Mapping[tuple[Hashable, Hashable], float], now: float) -> None:
         """Set the received powers {(sender, receiver): dBm} of signals that begin at ``now`` (s) or later.
 
-        With a `Phy`, a sender is heard from ``Radio.weakest_dbm`` on, and by its neighbours at any power. Without one,
-        the powers only decide which frame is captured, if ``Radio.powers`` were given.
+        With a `Phy`, neighbours hear a sender at any power, other nodes if the power is at least ``Radio.weakest_dbm``.
+        Without a `Phy`, the powers only decide which frame is captured.
         """
         self.events.catch_up(now)
         weakest = self.radio.weakest_dbm
         for (sender, receiver), level in powers.items():
-            # Moving a node sets many powers, and `check.number` is slow, because its name must be formatted: avoid it.
+            # Call `check.number` only for suspect values: a moving node sets many powers, and formatting the first
+            # argument for each would be slow.
             if type(level) is not float or not level <= MOST_DBM:
                 level = check.number(f"powers[{sender!r}, {receiver!r}]", level, high=MOST_DBM)
             mac, other = self._macs.get(sender), self._macs.get(receiver)
@@ -132,7 +133,7 @@ class Medium:
             mac.set_power(other, 10.0 ** (level / 10.0) if strong else 0.0)
 
     def set_distances(self, name: Hashable, places: Mapping[Hashable, tuple[float, ...]]) -> None:
-        """Set the distances (m) from and to a node that has moved, which determine the energy of later signals."""
+        """Set the distances (m) between a moved node and its neighbours, which determine transmissions' energy."""
         mac = self._macs[name]
         for link_index, other in enumerate(mac.wiring.neighbors) if self._has_distances else ():
             distance, back = math.dist(places[name], places[other]), self._macs[other]
@@ -165,13 +166,13 @@ class Medium:
         self.airtime.events = self.events.done
 
     def switch(self, name: Hashable, on: bool) -> None:
-        """Switch a node on, or off in the middle of whatever it is doing."""
+        """Switch a node on or off; switching off aborts the node's transmission and receptions."""
         mac, now = self._macs[name], self._loop.now()
         if mac.on == on:
             return
         if on:
             mac.on = True
-            # After a crash the radio has the network's settings again, not those that its agent had set.
+            # After a crash the radio starts with the network's settings, not with those that its agent had set.
             mac.listen(True, now)
             mac.tune(0, now)
             mac.gain = 1.0
@@ -213,7 +214,7 @@ class Medium:
             receiver.senses_until(max(ends, default=now))
 
     def _count_until(self, sender: Mac, now: float) -> None:
-        """Shorten a node's current emission to the part sent by ``now`` (s), in its counts and in the log."""
+        """Correct a node's counts and the log for a current emission that ends early, at ``now`` (s)."""
         sender.leave_unsent(sender.receiver.sends_until - now)
         if self.airtime.log is not None:
             log = self.airtime.log
@@ -231,5 +232,5 @@ class Medium:
 
 
 def _neighbours_of(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
-    """Return the node's neighbours (successors) in a graph, or an empty list without graph or node."""
+    """Return a node's neighbours (successors) in a graph; an empty list without a graph, or if it lacks the node."""
     return list(graph[node]) if graph is not None and node in graph else []

@@ -1,9 +1,9 @@
-"""From positions to reception: log-distance path loss with shadowing.
+"""Log-distance path loss with shadowing: received powers and reception probabilities from nodes' positions.
 
-P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0), W the loss of the walls between the nodes, and X the
-shadowing, normal and drawn once per link. A frame is received if P plus its fading reaches the sensitivity θ: with
-probability Φ((P − θ)/σ). Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; for walls,
-`netsim.radio.walls`.
+The received power is P = P_t − PL(d) − W − X, with PL(d) = PL(d_0) + 10·n·log10(d/d_0). W is the loss of the walls
+between the nodes, and X is the shadowing, a normal number drawn once per link. A frame is received if P plus the
+frame's fading, a normal number of standard deviation σ, reaches the sensitivity θ: with probability Φ((P − θ)/σ).
+Source: Rappaport, "Wireless Communications", 2nd ed. 2002, section 4.9; for walls, `netsim.radio.walls`.
 """
 
 import math
@@ -26,26 +26,26 @@ from netsim.util.typing import Array
 
 __all__ = ["LogDistance", "within"]
 
-# Far steeper than any real path loss.
+# Limit of the path loss exponent, far steeper than any real path loss.
 _MOST_EXPONENT = 100.0
 
 # An upper bound of the normal numbers that `_normals` can return.
 _MOST_SHADOW = 8.5
 # Squares of numbers above _FAR, and powers of ten with exponents above _MOST_DECADES, may overflow.
 _FAR, _MOST_DECADES = 1e150, 300.0
-# The number of pairs compared at once.
+# The number of pairs of points that `_near` compares at once, to limit its memory.
 _BLOCK = 2**20
 
 _Numbers = NDArray[np.int64]
 _Places = dict[Any, tuple[float, ...]]
 
 Positions = Mapping[Any, Any]
-"""{node: (x, y)} in metres."""
+"""The positions of nodes in metres, {node: (x, y)}."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogDistance:
-    """Log-distance path loss.
+    """A model of log-distance path loss with shadowing, fading and walls.
 
     Parameters
     ----------
@@ -56,15 +56,15 @@ class LogDistance:
     reference_distance : float
         d_0 in metres; shorter distances count as d_0.
     shadowing : float
-        Standard deviation of X in dB: the effect of obstacles on a link, for the whole run.
+        Standard deviation of X in dB. X is the effect of obstacles on a link, and stays the same for the whole run.
     symmetric : bool
         Whether X is the same in both directions.
     fading : float
         σ in dB: the standard deviation of the power from frame to frame. 0: a link receives all frames or none.
     transmit_power : float
-        P_t in dBm.
+        P_t, the transmit power in dBm.
     sensitivity : float
-        θ in dBm; −95 is typical of the CC2420.
+        θ, the receivers' sensitivity in dBm; −95 is typical of the CC2420.
     walls : Walls, optional
         The floor plan, in the coordinates of the positions; `path_loss` ignores it.
 
@@ -102,17 +102,17 @@ class LogDistance:
     def powers(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> Mapping[tuple[Any, Any], float]:
         """Return the received power of each ordered pair of nodes: {(sender, receiver): dBm}.
 
-        Shadowing is a function of the seed and the names of the two ends. The mapping is read-only (`Powers`).
+        Shadowing depends only on the seed and the names of the two nodes. The mapping is read-only (`Powers`).
         """
         return self._powers(_places(positions), check.integer("seed", seed, low=0))
 
     def powers_above(
         self, positions: "Positions | nx.Graph[Any]", level: float, *, seed: int = 0
     ) -> dict[tuple[Any, Any], float]:
-        """Return `powers`, in both directions, of the pairs with at least ``level`` dBm in one direction.
+        """Return the received powers, in both directions, of the pairs of nodes that reach ``level`` dBm in one.
 
-        Time and memory grow with these pairs. A pair that is below the level only by a rounding error may be
-        included.
+        Time and memory grow with the number of these pairs. A pair that misses the level only by a rounding error may
+        be included.
         """
         level, seed = check.finite("level", level), check.integer("seed", seed, low=0)
         return dict(self._powers(_places(positions), seed, level).items())
@@ -130,9 +130,10 @@ class LogDistance:
         return dict(zip(pairs, self._exactly(at, np.array(at), i, j, shadows)[0].tolist(), strict=True))
 
     def powers_of(self, node: int, places: Sequence[tuple[float, ...]], keys: draws.Keys, *, seed: int) -> Array:
-        """Return the powers (dBm) from one node to all nodes, itself included, and back: shape (2, nodes).
+        """Return the received powers (dBm) from one node to all nodes, itself included, and back: shape (2, nodes).
 
-        ``places`` (m) has all nodes, ``keys`` their `name_keys`; ``node`` is the index of the one node.
+        ``node`` is the index of the one node. ``places`` are the positions (m) of all nodes, and ``keys`` are the
+        `name_keys` of all nodes.
         """
         points, j = np.array(places), np.arange(len(places))
         i = np.full(len(places), node)
@@ -141,9 +142,10 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return the ``others`` that receive a node, or are received by it, with at least ``level`` dBm (± rounding).
+        """Return the ``others`` that receive a node, or that it receives, with at least ``level`` dBm (± rounding).
 
-        ``points`` (m) are the places of all nodes, shape (nodes, 2 or 3), ``keys`` their `name_keys`.
+        ``node`` and ``others`` are indices of nodes. ``points`` are the positions (m) of all nodes, shape
+        (nodes, 2 or 3), and ``keys`` are the `name_keys` of all nodes.
         """
         here, level = np.full(len(others), node), level - self._slack(level)
         distances = np.sqrt(((points[others] - points[node]) ** 2).sum(axis=1))
@@ -173,11 +175,11 @@ class LogDistance:
         connected: bool = True,
         coherence: float | None = None,
     ) -> Measured:
-        """Return the graph of nodes that hear each other, and its links, as `netsim.links.from_table` does.
+        """Return the graph of nodes that hear each other, and the settings of its links.
 
-        ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter. With
-        ``coherence`` losses come in blocks of that many seconds, as in `netsim.links.from_table`.
-        With ``connected`` an error names the nodes without a path to the others; otherwise the graph contains them.
+        ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph do not
+        matter. ``link``, ``least``, ``both`` and ``coherence`` are those of `netsim.links.from_table`. With
+        ``connected``, a graph that is not connected raises BadInput, which names the nodes cut off.
         """
         places, least = _places(positions), check.probability("least", least)
         check.integer("seed", seed, low=0)
@@ -196,7 +198,7 @@ class LogDistance:
         return found
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
-        """Return a graph of the pairs received with at least ``threshold`` dBm, for example for `Radio.sensing`."""
+        """Return a graph of the pairs received with at least ``threshold`` dBm, such as for `Radio.sensing`."""
         level = check.finite("threshold", threshold)
         places = _places(positions)
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -208,14 +210,14 @@ class LogDistance:
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
     def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
-        """Return the powers, both ways, of pairs with at least ``level`` dBm one way, in the order of the nodes."""
+        """Return the powers, in both directions, of pairs that reach ``level`` dBm in one, in the order of nodes."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # Compute all pairs if there is no reach: `_reach` does not know a subclass's path loss, and far away from the
-        # origin squares of distances overflow.
+        # Compute all pairs where `_reach` is of no use: it does not know a subclass's path loss, and squares of very
+        # large coordinates overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -223,7 +225,8 @@ class LogDistance:
         for i, j, distances in _near(points, self._reach(level - slack)):
             shadows = self._shadows(keys[i], keys[j], seed)
             if level > -math.inf:
-                # Select pairs by numpy's powers, which are fast but differ in rounding; compute only these exactly.
+                # Select pairs by powers from numpy's log10, which is fast but rounds differently from math.log10. Only
+                # for the selected pairs does `_exactly` use math.log10.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
                 roughly = self.transmit_power - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):
@@ -241,27 +244,27 @@ class LogDistance:
         return 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
-        """Return the exact powers (dBm) of pairs of places, given by index, in both directions: shape (2, pairs)."""
+        """Return the powers (dBm) between the places i and j in both directions, shape (2, pairs), as `powers` does."""
         distances = map(math.dist, map(at.__getitem__, i.tolist()), map(at.__getitem__, j.tolist()))
         powers = self.transmit_power - self._path_losses(list(distances)) - shadows
         return powers if self.walls is None else powers - self._behind_walls(points[i], points[j])
 
     def _behind_walls(self, first: Array, second: Array) -> Array:
-        """Return the loss in dB of the walls between places, shape (pairs,)."""
+        """Return the loss (dB) of the walls between pairs of places, shape (pairs,)."""
         assert self.walls is not None
         if first.shape[1] < 2:
             raise BadInput("walls: must go with positions of two or three coordinates, not of one")
         return self.walls.loss_between(first, second)
 
     def _path_losses(self, distances: list[float]) -> Array:
-        """Return PL(d) in dB for distances in metres, bit for bit as `path_loss`; numpy's log10 would differ."""
+        """Return PL(d) in dB for distances in metres, equal to `path_loss` to the last bit; numpy's log10 is not."""
         if type(self).path_loss is not LogDistance.path_loss:
             return np.array(list(map(self.path_loss, distances)), dtype=float)
         ratios = np.maximum(np.array(distances) / self.reference_distance, 1.0)
         return self.reference_loss + 10.0 * self.exponent * np.array(list(map(math.log10, ratios.tolist())))
 
     def _shadows(self, a: draws.Keys, b: draws.Keys, seed: int) -> Array:
-        """Return X in dB of links in both directions, shape (2, links), from the keys of their ends."""
+        """Return the shadowing X (dB) of links in both directions, shape (2, links), from the keys of their ends."""
         if not self.shadowing:
             return np.zeros((2, len(a)))
         ways = [(np.minimum(a, b), np.maximum(a, b))] if self.symmetric else [(a, b), (b, a)]
@@ -276,7 +279,7 @@ class LogDistance:
         return self.reference_distance * 10.0 ** max(decades, 0.0) if decades < _MOST_DECADES else math.inf
 
     def _received(self, powers: Mapping[tuple[Any, Any], float]) -> dict[tuple[Any, Any], float]:
-        """Return the reception probabilities at these powers (dBm)."""
+        """Return the reception probability of each pair from its received power (dBm)."""
         power = np.array([each for _, each in powers.items()])
         if self.fading:
             from scipy.special import ndtr
@@ -292,7 +295,7 @@ class LogDistance:
             return self.sensitivity
         from scipy.special import ndtri
 
-        # The quantile is infinite for 0 and 1; in float64, Φ is 0 below −39 and 1 above 8.3, so limit it to this range.
+        # The quantile is infinite for 0 and 1. Limit it to −39 … 8, beyond which Φ is 0 or 1 in float64 (up to 8.3).
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -314,7 +317,7 @@ class LogDistance:
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
-    """Return a graph of the pairs within ``distance``, in the positions' unit, for example for `Radio.sensing`."""
+    """Return a graph of the nodes at most ``distance`` apart, in the positions' unit, such as for `Radio.sensing`."""
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)
@@ -326,7 +329,7 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
 
 
 def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, ...]]) -> None:
-    """Raise BadInput unless a graph is connected; the error names nodes cut off, and the distance (m) to the others."""
+    """Raise BadInput, with the nodes cut off and their distance (m) to the others, unless a graph is connected."""
     if nx.is_connected(graph):
         return
     parts = sorted(nx.connected_components(graph), key=len, reverse=True)
@@ -336,7 +339,7 @@ def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, 
 
 
 def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> str:
-    """Return a text that names the nodes of a component, and the distance of the nearest node outside."""
+    """Return a text that names the nodes of a component, and the distance to the nearest node outside it."""
     inside = [name for name in places if name in part]
     outside = [name for name in places if name not in part]
     squares = [((np.array(list(map(places.__getitem__, outside))) - places[name]) ** 2).sum(axis=1) for name in inside]
@@ -352,18 +355,18 @@ def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> 
 
 
 def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Array]]:
-    """Yield, in blocks, the indices i < j and distances of points within ``reach``, with a margin for rounding."""
+    """Yield, in blocks, the indices i < j and distances of points at most ``reach`` apart (plus a rounding margin)."""
     with np.errstate(over="ignore"):
         axis = int(np.ptp(points, axis=0).argmax())
     order = np.argsort(points[:, axis], kind="stable")
     points = points[order]
     reach = reach * (1.0 + 1e-9) if reach < _FAR else math.inf
-    # Sorted along one axis, the points that may be within reach of a point form a contiguous range.
+    # The points are sorted along one axis, so those that may be within reach of a point form a contiguous range.
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # The columns of a block are all points that may be near any of its rows, so more rows need more columns, too:
-        # the limit allows for twice the number of the first row.
+        # A block compares its rows, points from ``start`` on, with its columns, all points that may be near a row. More
+        # rows need more columns: the limit on rows allows for twice as many columns as the first row needs.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]
@@ -382,7 +385,7 @@ def _best(values: Mapping[tuple[Any, Any], float], both: bool) -> float:
 
 
 def name_keys(names: Iterable[Any]) -> draws.Keys:
-    """Return the keys of nodes' names, shape (nodes,)."""
+    """Return the keys that identify nodes in random draws, shape (nodes,), from their names."""
     return np.array([draws.name_key(name) for name in names], dtype=np.uint64)
 
 

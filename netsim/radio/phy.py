@@ -1,4 +1,4 @@
-"""The physical layer by signal to interference and noise: noise floor, bit errors, lock, energy detection.
+"""The physical layer, by the signal to interference and noise ratio (SINR): noise, bit errors, lock, energy detection.
 
 Received powers add up, in mW. A receiver locks on the first frame whose SINR exceeds a threshold. Each stretch of that
 frame with constant interference has its own bit error rate, and the frame is received if no bit is wrong: with
@@ -22,10 +22,10 @@ DEFAULT_LOSS = 60.0
 """The path loss in dB between neighbours if no powers are given."""
 
 WEAKEST = 20.0
-"""Signals this many dB below the noise floor are ignored: each changes a SINR by less than 0.05 dB."""
+"""Signals more than this many dB below the noise floor are ignored: each changes an SINR by less than 0.05 dB."""
 
 USUAL_DBM, USUAL_RECEIVED_DBM = 60.0, 30.0
-"""Highest plausible powers sent and received: a kilowatt and a watt."""
+"""The highest plausible transmit power and received power in dBm: a kilowatt and a watt."""
 
 # Thermal noise at 290 K, in dBm per Hz.
 _THERMAL = -174.0
@@ -33,12 +33,12 @@ _THERMAL = -174.0
 _MOST_DBM, _MOST_DB = 200.0, 200.0
 # The largest ratio (dB) of two powers within ±_MOST_DBM.
 _MOST_GAIN = 2 * _MOST_DBM
-# (−1)^k C(16, k) for k = 2 … 16.
+# The coefficients (−1)^k C(16, k) of the sum in `oqpsk`, for k = 2 … 16.
 _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
 
 
 def doubt_power(name: str, dbm: float, usual: float = USUAL_DBM) -> None:
-    """Warn of an implausible power: its sign or its unit is probably wrong."""
+    """Warn if a power exceeds ``usual`` (dBm), because its sign or its unit is probably wrong."""
     if dbm > usual:
         check.doubt(
             f"{name} = {dbm:g} dBm: is {10.0 ** (dbm / 10.0 - 3.0):.2g} W; was {-dbm:g} dBm meant, or milliwatts?"
@@ -51,8 +51,8 @@ def doubt_power(name: str, dbm: float, usual: float = USUAL_DBM) -> None:
 def oqpsk(sinr_db: float) -> float:
     """Return the bit error rate of IEEE 802.15.4's O-QPSK at 2.4 GHz, 250 kbit/s in 2 MHz.
 
-    8/15 · 1/16 · Σ_{k=2}^{16} (−1)^k C(16, k) exp(20·SINR·(1/k − 1)): sixteen quasi-orthogonal sequences of 32 chips,
-    detected without the carrier's phase. Source: IEEE Std 802.15.4-2006, E.4.1.8.
+    The rate is 8/15 · 1/16 · Σ_{k=2}^{16} (−1)^k C(16, k) exp(20·SINR·(1/k − 1)), for sixteen quasi-orthogonal
+    sequences of 32 chips, detected without the carrier's phase. Source: IEEE Std 802.15.4-2006, E.4.1.8.
     """
     sinr = 10.0 ** (sinr_db / 10.0)
     total = 0.0
@@ -100,7 +100,7 @@ class Fading(Protocol):
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
         """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains.
 
-        A link has one key for both directions, and another on each channel.
+        Both directions of a link have the same key; on each channel the link has another key.
         """
         ...
 
@@ -122,8 +122,9 @@ class Noise(Protocol):
 class Phy:
     """Reception by signal to interference and noise: ``Radio(phy=Phy(...), powers=...)``.
 
-    The defaults are a CC2420's. The noise figure is such that 1 % of frames with a PSDU of 20 bytes are lost at its
-    sensitivity of −95 dBm, which is how IEEE 802.15.4 defines sensitivity; so it includes the demodulator's losses.
+    The defaults are those of the CC2420 radio. The default noise figure is such that 1 % of frames with a PSDU of 20
+    bytes are lost at the CC2420's sensitivity of −95 dBm, as IEEE 802.15.4 defines sensitivity; so the noise figure
+    includes the demodulator's losses.
 
     Parameters
     ----------
@@ -131,33 +132,37 @@ class Phy:
         ``error_rate(sinr_db)`` returns the bit error rate, in [0, 1], and always the same for the same SINR: `oqpsk`,
         `fsk`, ``lora(sf)`` or your own.
     bandwidth : float
-        In Hz, 1 or more.
+        The bandwidth in Hz, 1 or more.
     noise_figure : float
-        In dB: the noise floor is −174 dBm/Hz + 10·log10(bandwidth) + noise figure.
+        The noise figure in dB: the noise floor is −174 dBm/Hz + 10·log10(bandwidth) + noise figure.
     lock_db : float
         An idle receiver locks on a frame whose SINR (dB) exceeds this as the frame begins.
     sense_dbm : float
-        Energy detection: a clear channel assessment finds the channel busy from this total power (dBm) on.
+        Energy detection: a clear channel assessment finds the channel busy if the total power reaches this (dBm).
     cca : {"any", "ns3"}
-        Which powers count: any during the assessment; or, as ns-3's lr-wpan (3.37) has it, only those at moments at
-        which a signal begins, and at the assessment's end.
+        At which times of an assessment the total power counts. "any": at all times. "ns3": as in ns-3's lr-wpan (3.37),
+        only when a signal begins, and at the end of the assessment.
     chunks : {"any", "ns3"}
-        When the interference that a frame suffers changes: whenever a signal begins or ends; or, as ns-3's lr-wpan has
-        it, only when one begins: between two beginnings, and from the last one to the frame's end, a signal counts only
-        if it lasts throughout.
+        At which times the interference with a frame may change. "any": whenever another signal begins or ends. "ns3":
+        as in ns-3's lr-wpan, only when another signal begins; between two such beginnings, and from the last one to the
+        frame's end, a signal counts only if it lasts throughout.
     interference_db : float
-        How many dB more interference harms than noise of equal power: above 0 if the interferer's spectrum is not
-        noise-like.
+        By how many dB interference is more harmful than noise of equal power: above 0 if the interferer's spectrum is
+        not noise-like.
     concurrent_s : float
-        Frames with equal kind and payload add up instead of interfering if they begin within this time (s): 0.5e-6, a
-        chip, for O-QPSK at 2.4 GHz. 0: all frames interfere. The sender's number in a frame is not compared.
+        Frames with equal kind and payload add their powers, instead of interfering, if they begin within this time (s);
+        for O-QPSK at 2.4 GHz use 0.5e-6, one chip. 0: all frames interfere. The number of the sender, which a frame
+        contains, is not compared.
     transmit_dbm : float
-        The transmit power to which ``Radio.powers`` refer; without powers, each node is received 60 dB below it.
+        The transmit power to which ``Radio.powers`` refer; without ``Radio.powers``, every node is received 60 dB below
+        this power.
     fading : object, optional
-        An object with a method ``gain_db(seed, link_key, time)``: the signal's gain in dB, queried once per signal.
+        An object whose method ``gain_db(seed, link_key, time)`` returns a signal's gain in dB; it is called once per
+        signal.
     noise : object, optional
-        An object with a method ``noise_dbm(seed, node_key, time)``: the noise (dBm) instead of the floor, queried when
-        a frame begins and when a channel assessment ends; in an assessment it adds to the other powers.
+        An object whose method ``noise_dbm(seed, node_key, time)`` returns the noise in dBm, which replaces the constant
+        noise floor. It is called when a frame begins and when a channel assessment ends; in an assessment the noise
+        adds to the received powers.
 
     Raises
     ------
@@ -202,17 +207,17 @@ class Phy:
 
     @property
     def default_dbm(self) -> float:
-        """The received power (dBm) where no powers are given."""
+        """The received power (dBm) of all nodes if ``Radio.powers`` is not given."""
         return self.transmit_dbm - DEFAULT_LOSS
 
     def gain(self, seed: int, link_key: int, time: float) -> float:
-        """Return the factor of `fading` on a link's power at a time (s)."""
+        """Return the factor by which ``fading`` multiplies a link's power at ``time`` (s)."""
         assert self.fading is not None
         gain = self.fading.gain_db(seed, link_key, time)
         return float(10.0 ** (check.number(f"fading.gain_db at {time:g} s", gain, high=_MOST_GAIN) / 10.0))
 
     def floor(self, seed: int, node_key: int, time: float) -> float:
-        """Return the power (mW) of `noise` at a node at a time (s)."""
+        """Return the power (mW) of the model ``noise`` at a node at ``time`` (s)."""
         assert self.noise is not None
         noise = self.noise.noise_dbm(seed, node_key, time)
         name = f"noise.noise_dbm at {time:g} s"
@@ -227,5 +232,5 @@ class Phy:
         return math.log1p(-rate) if rate < 1.0 else -math.inf
 
     def success(self, sinr_db: float, bits: float) -> float:
-        """Return the probability that a frame of ``bits`` bits, headers included, is received at one SINR (dB)."""
+        """Return the probability that a frame of ``bits`` bits, headers included, is received at a fixed SINR (dB)."""
         return math.exp(bits * self.log_success(10.0 ** (sinr_db / 10.0)))

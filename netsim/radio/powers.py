@@ -1,4 +1,4 @@
-"""Received powers of many pairs of nodes: as arrays, since a thousand nodes have a million pairs."""
+"""Received powers of pairs of nodes, stored in arrays because a thousand nodes have a million pairs."""
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,16 +14,16 @@ Numbers = NDArray[np.int64]
 
 
 class Powers(Mapping[tuple[Any, Any], float]):
-    """Received powers {(sender, receiver): dBm} in 16 bytes a pair, as n nodes have n² pairs; the mapping is read-only.
+    """A read-only mapping {(sender, receiver): received power in dBm} that takes 16 bytes per pair.
 
     Parameters
     ----------
     names : sequence
-        The nodes.
+        The names of the nodes.
     senders, receivers : int array, shape (pairs,)
-        Each pair's nodes, as their numbers among ``names``; pairs are in order of senders, then of receivers.
+        Each pair's nodes, as indices into ``names``; pairs are sorted by sender, then by receiver.
     dbm : array, shape (pairs,)
-        Each pair's power.
+        Each pair's received power in dBm.
     """
 
     __slots__ = ("_keys", "_numbers", "dbm", "names")
@@ -36,7 +36,7 @@ class Powers(Mapping[tuple[Any, Any], float]):
 
     @property
     def ends(self) -> tuple[Numbers, Numbers]:
-        """Each pair's sender and receiver, by their numbers among ``names``."""
+        """Each pair's sender and receiver, as indices into ``names``."""
         return self._keys // len(self.names), self._keys % len(self.names)
 
     def __getitem__(self, pair: tuple[Any, Any]) -> float:
@@ -63,7 +63,7 @@ class Powers(Mapping[tuple[Any, Any], float]):
 
 
 class _Items(ItemsView[tuple[Any, Any], float]):
-    """The pairs with their powers in stored order; the inherited iterator would search for the power of each pair."""
+    """The pairs with their powers, in stored order; the inherited ``__iter__`` would search for each pair's power."""
 
     _mapping: Powers
 

@@ -1,7 +1,7 @@
 """Links, radios and energies of real networks, each with its source.
 
-``preset = netsim.presets.ieee802154()``, then ``Network(graph, preset.link, medium=preset.medium)``. Change fields
-with `dataclasses.replace`. Powers are those of data sheets; real boards differ.
+Use ``preset = netsim.presets.ieee802154()`` and ``Network(graph, preset.link, medium=preset.medium)``. To change fields
+of a preset's link or radio, use `dataclasses.replace`. Powers are those of data sheets; real boards differ.
 """
 
 import math
@@ -19,13 +19,14 @@ from netsim.util import check
 
 __all__ = ["Preset", "bluetooth_low_energy", "ethernet", "ieee802154", "lora", "lora_budget", "satellite", "wifi"]
 
-# CC2420 data sheet (Texas Instruments SWRS041), table 9: current by output power, in mA and dBm.
+# {output power in dBm: supply current in mA}, from the CC2420 data sheet (Texas Instruments SWRS041), table 9.
 _CC2420 = {0: 17.4, -1: 16.5, -3: 15.2, -5: 13.9, -7: 12.5, -10: 11.2, -15: 9.9, -25: 8.5}
-# SX1276 data sheet (Semtech, rev. 7), supply currents: current by output power, in mA and dBm.
+# {output power in dBm: supply current in mA}, from the SX1276 data sheet (Semtech, rev. 7).
 _SX1276 = {20: 120.0, 17: 87.0, 13: 29.0, 7: 20.0}
-# SX1276 data sheet, table 13: the least SNR (dB) at which each spreading factor is received.
+# {spreading factor: least SNR in dB at which it is received}, from the SX1276 data sheet, table 13.
 _LORA_SNR = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
-# LoRaWAN Regional Parameters RP002-1.0.4, EU863-870: the maximum application payload in bytes, without options.
+# {spreading factor: maximum application payload in bytes, without MAC options}, from LoRaWAN Regional Parameters
+# RP002-1.0.4, EU863-870.
 _LORA_MOST = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
 
 
@@ -39,7 +40,7 @@ class Preset(NamedTuple):
     radio : Radio or None
         The shared medium with its energy; None for wires.
     energy : Energy or None
-        The power that the network's radios draw.
+        The energy model of the network's radios.
     """
 
     link: Link
@@ -48,7 +49,7 @@ class Preset(NamedTuple):
 
     @property
     def medium(self) -> "Radio | Literal['wires']":
-        """The medium, for `netsim.Network`."""
+        """The argument ``medium`` of `netsim.Network`."""
         return "wires" if self.radio is None else self.radio
 
 
@@ -85,15 +86,15 @@ def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> 
 
 
 def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
-    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, without carrier sense.
+    """Return Bluetooth Low Energy at 1 Mbit/s as a broadcast medium: advertisements without carrier sense.
 
-    A legacy advertisement carries 31 bytes behind 16 of preamble, access address, header, address and CRC; here it is a
-    broadcast in pure ALOHA on one channel (the three of a real device, and connections with their schedule, are not
-    modelled). Sources: Bluetooth Core Specification 5.4, vol. 6, part B, 2.1 and 2.3.1; nRF52832 product specification
-    1.4 (Nordic Semiconductor), with DC/DC at 3 V: 5.3 mA to send at 0 dBm, 5.4 mA to receive, 1.9 µA asleep, and a
-    sensitivity of −96 dBm at a bit error rate of 0.1 %. The noise figure is such that `netsim.radio.fsk`, which
-    needs 10.9 dB for this error rate, has it at −96 dBm. A receiver locks from 8 dB on, where half of all access
-    addresses (32 bits) are right. The radio turns around in T_IFS, 150 µs.
+    A legacy advertisement carries 31 bytes, plus 16 bytes of preamble, access address, header, address and CRC. Here it
+    is a broadcast in pure ALOHA on one channel; the three channels of a real device, and connections with their
+    schedule, are not modelled. Sources: Bluetooth Core Specification 5.4, vol. 6, part B, 2.1 and 2.3.1; nRF52832
+    product specification 1.4 (Nordic Semiconductor), with DC/DC at 3 V: 5.3 mA to send at 0 dBm, 5.4 mA to receive,
+    1.9 µA asleep, and a sensitivity of −96 dBm at a bit error rate of 0.1 %. For this bit error rate `netsim.radio.fsk`
+    needs an SNR of 10.9 dB, and the noise figure is such that a signal of −96 dBm has this SNR. A receiver locks from
+    8 dB on, where half of all access addresses (32 bits) are right. The radio turns around in T_IFS, 150 µs.
     """
     phy = Phy(error_rate=fsk, bandwidth=1e6, noise_figure=7.1, lock_db=8.0)
     currents = {"transmit": 5.3, "receive": 5.4, "listen": 5.4, "sleep": 1.9e-3}
@@ -106,17 +107,17 @@ def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
 def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) -> Preset:
     """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, at most 1 % of the time on the air.
 
-    The time on the air is that of `netsim.radio.LoRaAirtime`, with 13 bytes of LoRaWAN header after the PHY's.
-    After each frame its node is silent for 99 times as long. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
+    The time on the air is that of `netsim.radio.LoRaAirtime`, with 13 bytes of LoRaWAN header in each frame. After a
+    frame the node is silent for 99 times the frame's duration. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
     RP002-1.0.4 for the sizes; ETSI EN 300 220-2 for the 1 %; SX1276 data sheet (rev. 7) for the currents: 20 to 120 mA
-    to send, 10.8 mA to receive, 0.2 µA asleep. A class A device listens only after it has sent: see `lora_budget` for a
-    budget in bits, and give it a duty cycle if it is not to listen.
+    to send, 10.8 mA to receive, 0.2 µA asleep. A real class A device listens only after it has sent, but the nodes here
+    always listen; a duty cycle (``Radio.duty_cycle``) lets them sleep. For a link without a radio, see `lora_budget`.
 
-    Reception: a noise figure of 6 dB (Semtech AN1200.22), `netsim.radio.lora` for the chirps (the code of rate 4/5 only
-    detects errors), and a lock from the SNR of the data sheet's table 13 on. Frames of the same spreading factor
-    interfere differently from noise: 1 % of bits are wrong if a frame is 1 dB stronger than an overlapping one (Croce
-    et al., "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018). All nodes use one
-    spreading factor.
+    Reception has a noise figure of 6 dB (Semtech AN1200.22) and the bit error rate of `netsim.radio.lora` (the code of
+    rate 4/5 only detects errors). A receiver locks from the SNR in the data sheet's table 13 on. Frames of the same
+    spreading factor interfere differently from noise: 1 % of bits are wrong if a frame is 1 dB stronger than an
+    overlapping one (Croce et al., "Impact of LoRa Imperfect Orthogonality", IEEE Communications Letters 22(4), 2018).
+    All nodes use one spreading factor.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
     currents = {"transmit": transmit, "receive": 10.8, "listen": 10.8, "sleep": 2e-4}
     link = Link(rate=airtime.rate, mtu=_LORA_MOST[airtime.spreading_factor], header_bits=8 * 13)
     sf = airtime.spreading_factor
-    # The SNR at which 1 % of bits are wrong: ½·Q(2.0537) = 0.01.
+    # The SNR (dB) at which 1 % of bits are wrong by `netsim.radio.lora`: ½·Q(2.0537) = 0.01.
     tolerated = 20.0 * math.log10(2.0537 + math.sqrt(1.386 * sf + 1.154)) - 10.0 * math.log10(2.0 ** (sf + 1))
     phy = Phy(
         error_rate=lora_errors(sf),
@@ -147,10 +148,10 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
 
 
 def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
-    """Return LoRa's share of the time as bits per second, for a `Link` without a radio; excess frames wait.
+    """Return a budget that limits a `Link` without a radio to a share of LoRa's time on the air; excess frames wait.
 
-    The rate is a full frame's bits over its time on the air, times the share. After a long silence a frame is sent at
-    once.
+    The budget's rate is ``share`` times the bits of a full frame divided by its time on the air. After a long silence,
+    a full frame is sent at once.
     """
     airtime = LoRaAirtime(spreading_factor=spreading_factor)
     bits = 8 * (_LORA_MOST[airtime.spreading_factor] + 13)
@@ -162,11 +163,11 @@ def wifi(*, acks: bool = True) -> Preset:
     """Return IEEE 802.11g at 54 Mbit/s: frames of 1500 bytes, carrier sense, acknowledgements.
 
     Access is unslotted CSMA-CA with 802.11's times (slot 9 µs, SIFS 10 µs, DIFS 28 µs, windows of 16 to 1024 slots,
-    7 repetitions); the DIFS is the duration of an assessment, so no other space follows a frame. Unlike here,
-    802.11's back-off pauses while the channel is busy. Each frame has 36 bytes of header, LLC and FCS and 20
-    µs of preamble. Source: IEEE Std 802.11-2020, clauses 10.3 and 18. The preset has no `netsim.radio.Phy`. Energy:
-    1.28 W to send, 0.94 W to receive, 0.82 W to listen, 0.1 W asleep, with one antenna: Halperin et al., "Demystifying
-    802.11n power consumption", HotPower 2010.
+    7 repetitions). A channel assessment lasts a DIFS, so ``lifs`` and ``sifs`` are 0. Unlike here, 802.11's back-off
+    pauses while the channel is busy. Each frame has 36 bytes of header, LLC and FCS and 20 µs of preamble. Source: IEEE
+    Std 802.11-2020, clauses 10.3 and 18. The preset has no `netsim.radio.Phy`. With one antenna, a radio draws 1.28 W
+    to send, 0.94 W to receive, 0.82 W to listen and 0.1 W asleep (Halperin et al., "Demystifying 802.11n power
+    consumption", HotPower 2010).
     """
     radio = Radio(
         min_be=4,
@@ -186,20 +187,21 @@ def wifi(*, acks: bool = True) -> Preset:
 
 
 def ethernet(rate: float = 1e9, *, metres: float = 100.0) -> Preset:
-    """Return a switched Ethernet link: 1500 bytes, 38 more for header, FCS, preamble and gap, light's delay in copper.
+    """Return a switched Ethernet link of ``metres`` of copper cable, with frames of 1500 bytes.
 
-    Source: IEEE Std 802.3-2022, clauses 3 and 4.2; 5 ns a metre.
+    Each frame takes 38 more bytes for header, FCS, preamble and gap; the delay is 5 ns per metre. Source: IEEE Std
+    802.3-2022, clauses 3 and 4.2.
     """
     way = 5e-9 * check.finite("metres", metres, low=0)
     return Preset(Link(rate=check.finite("rate", rate, above=0), mtu=1500, header_bits=8 * 38, latency=way))
 
 
 def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Preset:
-    """Return a bent-pipe satellite link: from ground to ground over a GEO, or over a LEO at 600 km.
+    """Return a bent-pipe satellite link, from ground to ground over a GEO satellite or a LEO satellite at 600 km.
 
-    The one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link included:
-    541.46 ms over GEO, 25.77 ms over LEO at 600 km. Delays over LEO are uniform from the least possible, twice the
-    height at the speed of light, to this value.
+    The maximum one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link
+    included: 541.46 ms over GEO, 25.77 ms over LEO at 600 km. Over GEO the delay is constant. Over LEO it is uniform
+    from the least possible delay, twice the height at the speed of light, to the maximum.
     """
     check.one_of("orbit", orbit, ("geo", "leo"))
     delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)

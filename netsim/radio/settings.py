@@ -1,4 +1,4 @@
-"""A shared medium's settings: access, reception, acknowledgements, energy."""
+"""The settings of a shared radio medium: channel access, reception, acknowledgements, energy."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
@@ -19,15 +19,15 @@ __all__ = ["Airtime", "LoRaAirtime", "Radio"]
 
 Access = Literal["aloha", "slotted_aloha", "csma"]
 
-# The largest back-off exponent: no standard has as many as 2^20 units.
+# Limit of back-off exponents: no standard's back-off lasts as many as 2^20 units.
 _MOST_EXPONENT = 20
-# The shortest clear channel assessment, in bit times: a shorter one could not detect a carrier.
+# The shortest plausible clear channel assessment, in bit times: a shorter one could not detect a carrier.
 _LEAST_OF_A_BIT = 0.1
-# Bytes of the smallest message on the wire.
+# The length of the shortest encoded message in bytes, without the link's header.
 _SMALLEST = 6
-# Counts, and bits of frames, are stored as 32-bit integers.
+# Limit of counts and of frame lengths in bits, because they are stored as 32-bit integers.
 _MOST_COUNT = 2**31 - 1
-# A LoRa radio (SX1276) counts the symbols of its preamble in 16 bits.
+# Limit of preamble symbols, because a LoRa radio (SX1276) counts them in 16 bits.
 _MOST_SYMBOLS = 2**16 - 1
 MOST_DBM = 200.0
 """Limit of received powers, ±200 dBm, far beyond any real power."""
@@ -35,7 +35,7 @@ MOST_DBM = 200.0
 
 @runtime_checkable
 class Airtime(Protocol):
-    """A model of the time on the air, for radios on which it is not the frame's bits over the link's rate."""
+    """A model of frames' time on the air, for radios on which this is not the number of bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
         """Return the time on the air (s, above 0) of a frame or fragment of ``bits`` bits, headers included."""
@@ -49,17 +49,17 @@ class LoRaAirtime:
     Parameters
     ----------
     spreading_factor : int
-        SF, 7 to 12: bits in a chirp.
+        SF, 7 to 12: the number of bits in a chirp.
     bandwidth : float
         Bandwidth in Hz.
     coding_rate : int
         CR, 1 to 4: a share 4/(4 + CR) of the coded bits is payload.
     preamble : int
-        Symbols of the preamble.
+        The number of symbols in the preamble.
     header : bool
-        Whether there is an explicit header.
+        Whether frames have an explicit header.
     crc : bool
-        Whether the payload has a CRC.
+        Whether frames have a CRC of the payload.
     """
 
     spreading_factor: int = 7
@@ -78,7 +78,7 @@ class LoRaAirtime:
 
     @property
     def symbol(self) -> float:
-        """T_sym = 2^SF/BW in seconds."""
+        """The duration of a symbol in seconds, T_sym = 2^SF/BW."""
         return float(2**self.spreading_factor / self.bandwidth)
 
     @property
@@ -89,7 +89,8 @@ class LoRaAirtime:
     def seconds(self, bits: int) -> float:
         """Return (n_preamble + 4.25 + 8 + max(⌈(8PL − 4SF + 28 + 16CRC − 20IH)/(4(SF − 2DE))⌉(CR + 4), 0))·T_sym.
 
-        The low data rate optimization DE is on if a symbol takes 16 ms or more, as the source requires.
+        PL is the length in bytes; CRC is 1 with a CRC; IH is 1 without an explicit header; DE (low data rate
+        optimization) is 1 if a symbol takes 16 ms or more, as the source requires. Otherwise they are 0.
         """
         sf, optimized = self.spreading_factor, int(self.symbol >= 16e-3)
         size = math.ceil(bits / 8)
@@ -103,73 +104,85 @@ class LoRaAirtime:
 class Radio:
     """A radio medium that all nodes share: ``Network(graph, link, medium=Radio(...))``.
 
-    A node cannot send and receive at the same time. All its neighbours hear what it sends. With a ``phy`` reception
-    follows from powers, interference and noise; without one, transmissions that overlap in time at a receiver are lost,
-    unless one is captured. Each fragment (`Link.mtu`) contends for the channel, and is acknowledged and retransmitted,
-    separately. The link sets rate, MTU, header, queue and budget; its latency is the propagation delay.
+    A node cannot send and receive at the same time. All neighbours of a node hear its transmissions. With a ``phy``,
+    powers, interference and noise decide reception. Without a ``phy``, transmissions that overlap in time at a receiver
+    are lost, unless one of them is captured (see ``capture``). Each fragment of a frame (see `Link.mtu`) contends for
+    the channel, is acknowledged and is retransmitted separately. The network's `Link` sets rate, MTU, header, queue and
+    budget; the link's latency is the propagation delay.
 
     Parameters
     ----------
     access : {"aloha", "slotted_aloha", "csma"}
-        A node sends at once; at the next multiple of ``slot``; or when it has found the channel clear: unslotted
-        CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
+        "aloha": a node sends at once. "slotted_aloha": a node sends at the next multiple of ``slot``. "csma": a node
+        sends when it has found the channel clear, by the unslotted CSMA-CA of IEEE 802.15.4-2020, 6.2.5.1.
     slot : float, optional
-        Slotted ALOHA's slot, in seconds.
+        The length of a slot of slotted ALOHA, in seconds.
     min_be, max_be : int
-        macMinBE and macMaxBE: a back-off is 0 … 2^BE − 1 units at random, BE grows by 1 at each busy assessment.
+        macMinBE and macMaxBE, the first and the largest back-off exponent BE. A back-off lasts a random number of units
+        from 0 to 2^BE − 1. BE grows by 1 with each assessment that finds the channel busy or, with ALOHA, with each
+        further retransmission.
     max_csma_backoffs : int
         macMaxCSMABackoffs: a frame that finds the channel busy more often than this ends as ``access_failed``.
     unit_backoff : float
-        aUnitBackoffPeriod, in seconds; for "slotted_aloha" a unit is the slot.
+        aUnitBackoffPeriod, the duration of a back-off unit in seconds; with "slotted_aloha" a unit is a slot instead.
     cca : float
         Duration of the clear channel assessment, in seconds.
     turnaround : float
-        aTurnaroundTime: seconds to turn from receiving to sending, before a frame and before an acknowledgement; with a
-        ``phy`` also from sending to receiving, and nothing is received while turning.
+        aTurnaroundTime, in which a radio turns from receiving to sending, in seconds: before an acknowledgement and,
+        with "csma", before a frame. With a ``phy``, the radio takes as long to turn back, and receives nothing while it
+        turns.
     lifs, sifs : float
-        macLifsPeriod and macSifsPeriod: with "csma", seconds from the end of a sent frame, or of its acknowledgement,
-        to the next back-off of the same node, after a long and after a short frame.
+        macLifsPeriod and macSifsPeriod, in seconds. With "csma", a node that has sent a frame waits before its next
+        back-off: ``lifs`` after a long frame, ``sifs`` after a short one, counted from the end of the frame or of its
+        acknowledgement.
     max_sifs_bits : int
-        A frame is short up to this many bits on the air: aMaxSifsFrameSize, 18 bytes, and 6 of preamble and length.
+        The length in bits on the air up to which a frame is short. Default: aMaxSifsFrameSize, 18 bytes, and 6 bytes of
+        preamble and length.
     acks : bool
-        Whether frames to one neighbour are acknowledged, and retransmitted if not. Broadcasts are never acknowledged.
+        Whether a frame to one neighbour is acknowledged, and is retransmitted if no acknowledgement arrives. Broadcasts
+        are never acknowledged.
     ack_bits : int
-        An acknowledgement's bits on the air, its headers included.
+        The length of an acknowledgement in bits on the air, headers included.
     ack_wait : float, optional
-        Seconds from a frame's end for which its sender waits for the acknowledgement; default (macAckWaitDuration):
-        turnaround, the acknowledgement's time and a unit of back-off. Links with a latency need a longer wait.
+        Seconds from the end of a frame for which the sender waits for the acknowledgement. Default: macAckWaitDuration,
+        the sum of ``turnaround``, the acknowledgement's time on the air and ``unit_backoff``. Links with a latency need
+        a longer wait.
     max_frame_retries : int
         macMaxFrameRetries: the maximum number of retransmissions of a frame.
     sensing : networkx Graph or DiGraph, optional
-        An edge from each sender to each node that senses its carrier. Default: the network's graph; with a ``phy``,
-        sensing by received power.
+        A graph with an edge from each sender to each node that senses the sender's carrier. Default: the network's
+        graph or, with a ``phy``, no graph, because nodes then sense the received power.
     interference : networkx Graph or DiGraph, optional
-        An edge from each sender to each node, not its neighbour, at which it interferes. A sender always interferes at
-        its neighbours, except over a link that loses everything and has no edge here.
+        A graph with an edge from each sender to each node at which it interferes without being a neighbour. A sender
+        also interferes at all its neighbours, except at the end of a link that loses every frame; an edge in this graph
+        makes it interfere there, too.
     phy : Phy, optional
-        Reception by signal to interference and noise. None: by overlap and ``capture``.
+        The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
+        time and ``capture`` decide.
     powers : mapping, optional
-        {(sender, receiver): dBm} received, from −200 to 200, for all pairs that hear or disturb each other; without a
-        ``phy``, for capture only. With a ``phy`` these pairs hear each other, except those more than 20 dB below its
-        noise floor; only neighbours in the network can be addressed. Default: all neighbours, and edges of
-        ``interference``, are received with the same power, 60 dB below ``phy.transmit_dbm``.
+        Received powers {(sender, receiver): dBm}, each from −200 to 200, for all pairs that hear or disturb each other.
+        Without a ``phy`` they only decide captures. With a ``phy`` these pairs hear each other, but only neighbours in
+        the network can be addressed; pairs that are not neighbours are ignored if their power is more than 20 dB below
+        the noise floor. Default: all neighbours, and all edges of ``interference``, have the same received power, 60 dB
+        below ``phy.transmit_dbm``.
     capture : float, optional
-        A frame is captured if it is at least this many dB (0 to 400) stronger than the sum of all overlapping frames.
-        None: never.
+        A receiver captures a frame, that is, receives it despite overlapping ones, if the frame is at least this many
+        dB (0 to 400) stronger than all overlapping frames together. None: no frame is captured.
     airtime : Airtime, optional
-        Model of the time on the air; default: bits over the link's rate.
+        The model of a frame's time on the air. Default: the frame's bits divided by the link's rate.
     transmit_share : float, optional
-        The largest share of time on the air: after each frame its node is silent accordingly (LoRaWAN: 1 %).
+        The largest share of time for which a node sends (LoRaWAN: 0.01). After a frame of t seconds the node is silent
+        for t·(1/``transmit_share`` − 1) seconds.
     duty_cycle : DutyCycle or mapping, optional
-        When radios are on: one for all nodes, or {node: DutyCycle}; other nodes are always on. A frame that arrives at
-        a sleeping radio ends as ``asleep``; a sender waits until its own radio is on.
+        The duty cycle of all nodes, or {node: DutyCycle}; the radios of all other nodes are always on. A frame that
+        arrives at a sleeping radio ends as ``asleep``; a sender waits until its own radio is on.
     energy : Energy or mapping, optional
-        The energy model: one for all nodes, or {node: Energy}.
+        The energy model of all nodes, or {node: Energy}; the energy of other nodes is not metered.
 
     Raises
     ------
     BadInput
-        If a value is outside its range, or needs another that is missing.
+        If a value is outside its range, or requires another value that is missing.
     """
 
     access: Access = "csma"
@@ -221,7 +234,7 @@ class Radio:
         check.fields(self, check.integer, "min_be", low=0, high=self.max_be)
         check.fields(self, check.integer, "max_csma_backoffs", "max_frame_retries", low=0, high=_MOST_COUNT)
         check.fields(self, check.integer, "ack_bits", low=1, high=_MOST_COUNT)
-        # A shorter assessment would be within the rounding of times.
+        # A shorter assessment could be lost in the rounding errors of times.
         check.fields(self, check.finite, "cca", low=1e-7)
         check.fields(self, check.finite, "unit_backoff", above=0)
         check.fields(self, check.finite, "turnaround", "lifs", "sifs", low=0)
@@ -260,7 +273,7 @@ class Radio:
     # --- for one network ----------------------------------------------------------------------------------------------
 
     def check_network(self, graph: "nx.Graph[Any]", link: Link, links: Mapping[tuple[Any, Any], Link]) -> None:
-        """Raise BadInput unless this radio can serve a network of these links."""
+        """Raise BadInput unless this radio suits a network with this graph and these links."""
         if link.rate is None and self.airtime is None:
             raise BadInput("medium = Radio: must go with a Link that has a rate, or a transmission takes no time")
         if not (link.rate is None or isinstance(link.rate, int | float)):
@@ -280,7 +293,8 @@ class Radio:
                 raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
-            # Only the names are checked below, so it is enough to pair each name with itself.
+            # The loop below checks only the nodes' names. A `Powers` may have a million pairs, so check each name once,
+            # as a pair with itself.
             powers = zip(powers.names, powers.names, strict=True)
         for ends in powers:
             if not (isinstance(ends, tuple) and len(ends) == 2 and ends[0] in graph and ends[1] in graph):
@@ -289,7 +303,7 @@ class Radio:
         self._doubt_times(link)
 
     def _doubt_times(self, link: Link) -> None:
-        """Warn of an implausible rate or time awake."""
+        """Warn of a rate that is too low for ``cca``, and of a duty cycle whose windows are shorter than any frame."""
         rate = link.rate if self.airtime is None else None
         if isinstance(rate, int | float) and self.access == "csma" and rate * self.cca < _LEAST_OF_A_BIT:
             bit = f"a bit takes {1e3 / rate:g} ms, an assessment of the channel (cca) {1e3 * self.cca:g} ms"
@@ -325,7 +339,7 @@ class Radio:
 
     @property
     def _cycles(self) -> list[DutyCycle]:
-        """The duty cycles of all nodes."""
+        """The duty cycles that ``duty_cycle`` contains, perhaps none."""
         if isinstance(self.duty_cycle, Mapping):
             return list(self.duty_cycle.values())
         return [] if self.duty_cycle is None else [self.duty_cycle]
@@ -335,7 +349,7 @@ class Radio:
         return self.duty_cycle.get(node) if isinstance(self.duty_cycle, Mapping) else self.duty_cycle
 
     def seconds(self, bits: int, link: Link) -> float:
-        """Return the time on the air (s) of a frame or fragment of ``bits``."""
+        """Return the time on the air (s) of a frame or fragment of ``bits`` bits."""
         if self.airtime is not None:
             return check.finite(f"airtime.seconds({bits})", self.airtime.seconds(bits), above=0)
         assert isinstance(link.rate, int | float)
@@ -348,7 +362,7 @@ class Radio:
         return self.turnaround + self.seconds(self.ack_bits, link) + self.unit_backoff
 
     def power(self, sender: Hashable, receiver: Hashable) -> float:
-        """Return the power (mW) of ``sender`` at ``receiver``; without ``powers`` and ``phy``, 1.
+        """Return the power (mW) at which ``receiver`` receives ``sender``; 1 without ``powers`` and ``phy``.
 
         Raises
         ------
@@ -371,7 +385,10 @@ class Radio:
 
     @property
     def captures_above(self) -> float:
-        """The least ratio of a frame's power to the sum of the others for capture; infinite without ``capture``."""
+        """The ratio of a frame's power to the sum of the overlapping ones from which on the frame is captured.
+
+        Infinite without ``capture``.
+        """
         # Lowered by the tolerance, so that a frame stronger by exactly ``capture`` dB is received despite rounding.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
 
@@ -382,7 +399,7 @@ def _checked_powers(powers: Mapping[Any, Any]) -> Mapping[Any, float]:
         return powers
     found = dict(powers.items())
     for ends, power in found.items():
-        # There may be a million powers, and `check.number` is slow, because its name must be formatted: avoid it.
+        # Call `check.number` only for suspect values: formatting its first argument for a million powers would be slow.
         if type(power) is not float or not -MOST_DBM <= power <= MOST_DBM:
             found[ends] = check.number(f"powers[{ends}]", power, low=-MOST_DBM, high=MOST_DBM)
     return found

@@ -1,7 +1,8 @@
-"""A transmission at one receiver: whether it is received and, if not, the drop reason.
+"""Signals, each a transmission at one receiver, and the receivers that decide whether they are received.
 
-A signal is spoiled by signals that overlap it in time at that receiver, and by the receiver's own sending. This is
-the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with one. Its compiled twin is in `_mac.pyx`.
+A signal is not received if another signal overlaps it in time at the receiver (unless it is captured), or if the
+receiver sends meanwhile. This is the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with a `Phy`.
+`_mac.pyx` has compiled twins of these classes.
 """
 
 import math
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver", "Signal"]
 
-# Of several causes the first in this list counts, whatever the order in which they occurred. LOST: the signal never
-# arrives, or ends early.
+# Drop reasons in order of precedence: if a signal has several, the first in this list counts, whichever occurred first.
+# LOST means that the signal never arrives, or ends early.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
@@ -29,29 +30,31 @@ class Signal:
     # The receiving node, and the sender's index of the link to it; −1: the signal only interferes.
     mac: "Mac"
     link_index: int
-    # Arrival of its first bit at the receiver, in seconds.
+    # The times (s) at which its first and last bit arrive at the receiver.
     start: float
     end: float
-    # Received power in mW; 1 for every signal if powers are not given.
+    # The received power in mW; 1 for every signal if powers are not given.
     power: float
-    # Whether the link's loss model drops it.
+    # Whether the link's loss model drops the signal.
     lost: bool = False
-    # Drop reason; 0 means received.
+    # The drop reason that is known so far; 0: none.
     cause: int = 0
-    # Total power of overlapping signals; with a `Phy` the mean over this signal's duration, set when it ends.
+    # The total power (mW) of overlapping signals; with a `Phy`, its mean over this signal's duration, set at the end.
     noise: float = 0.0
-    # The energy that its receiver spends on it; None without an energy model.
+    # The record of the energy that the receiver spends on the signal; None without an energy model.
     reception: "Reception | None" = None
-    # The radio channel.
+    # The radio channel on which the signal is sent.
     channel: int = 0
-    # With a `Phy`: its bits, and the uniform draw that decides its reception.
+    # With a `Phy`: the number of its bits, and the uniform draw that decides its reception.
     bits: int = 0
     draw: float = 0.0
-    # With a `Phy`: the noise floor (mW) at its start, whether its start was processed, why the receiver did not lock.
+    # With a `Phy`: the noise floor (mW) at its start, whether the receiver has processed its start, and the drop reason
+    # if the receiver did not lock on it (else 0).
     floor: float = 0.0
     seen: bool = False
     missed: int = 0
-    # With `Phy.concurrent_s`: the key of `Mac._content`, and the mean power of the copies added to this signal.
+    # With `Phy.concurrent_s`: the key by `Mac._content` that copies of this signal share, and the mean power (mW) of
+    # the copies that add to this signal.
     content: tuple[bytes, int] | None = None
     joined: float = 0.0
 
@@ -71,7 +74,7 @@ class Receiver:
         self._captures_above = captures_above
         self._signals: list[Signal] = []
         self.channel = 0
-        # The last start of a carrier; the end of the carriers that started before it; the end of all carriers.
+        # Times (s) of sensed carriers: the latest start, the end of the carriers that started earlier, the end of all.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
@@ -90,9 +93,10 @@ class Receiver:
         signals.append(signal)
 
     def fate(self, signal: Signal, now: float) -> int:
-        """Return the cause for which a signal that ends at ``now`` (s) is not received; 0 if it is received.
+        """Return the drop reason of a signal that ends at ``now`` (s); 0 if it is received.
 
-        A captured signal is also stronger than all others together, so that at most one is captured, even at 0 dB.
+        Capture also requires more power than all overlapping signals have together, so that at most one signal is
+        captured even if `Radio.capture` is 0 dB.
         """
         if signal.cause:
             return signal.cause
@@ -106,7 +110,7 @@ class Receiver:
         return any(each.start <= now < each.end and each.link_index >= 0 and not each.cause for each in self._signals)
 
     def turn(self, now: float, until: float) -> None:
-        """Switch between receiving and sending from ``now`` to ``until`` (s); without a `Phy`, this loses no signal."""
+        """Turn between receiving and sending from ``now`` to ``until`` (s), which loses no signal without a `Phy`."""
 
     def send(self, now: float, end: float) -> None:
         """Send from ``now`` to ``end`` (s): signals that arrive meanwhile are not received."""
@@ -121,7 +125,7 @@ class Receiver:
         self.sends_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """Drop the signals that are arriving at ``now`` (s), because the radio goes off, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
         missed = [each for each in self._signals if each.end > now]
         for each in missed:
             each.spoil(cause)
@@ -136,14 +140,13 @@ class Receiver:
 
     def sense(self, now: float, end: float, width: float) -> None:
         """Sense a carrier from ``now`` to ``end`` (s); times within ``width`` (s) are one instant."""
-        # Starts within the rounding error of an instant are one start.
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
         if end > self._carrier_until:
             self._carrier_until = end
 
     def senses_until(self, end: float) -> None:
-        """Set the end (s) of the sensed carriers, after one was cut short or the channel was changed."""
+        """Set the end (s) of the sensed carriers after a carrier was cut short or the channel was changed."""
         self._carrier_until = end
         self._earlier_until = min(self._earlier_until, end)
 

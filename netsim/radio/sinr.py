@@ -1,9 +1,9 @@
 """Reception by signal to interference and noise: which frame a receiver locks on, and the probability of its success.
 
-This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. No event runs at the
-start of a signal: a receiver processes the starts that are due when it is next queried. By then it knows all signals
-that have begun, because each is registered when it is sent. Powers are summed anew each time, so rounding errors do
-not accumulate.
+This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. No event runs at the start of a signal.
+Instead, a receiver processes the past starts of signals when it is next queried. It then knows all signals that have
+begun, because each is registered when it is sent. Each query sums the powers anew, so rounding errors do not
+accumulate.
 """
 
 import math
@@ -22,9 +22,9 @@ __all__ = ["SinrReceiver"]
 
 
 class SinrReceiver(Receiver):
-    """One node's receiver: in RX, in TX or turning between them; while in RX, idle or locked on one frame.
+    """One node's receiver, which receives (RX), sends (TX) or turns; in RX it is idle or locked on one frame.
 
-    ``seed`` (of the network) and ``key`` (of the node) are passed to `Phy.noise`.
+    ``seed`` is the network's seed and ``key`` the node's key, for the noise model.
     """
 
     def __init__(self, phy: Phy, radio: "Radio", seed: int, key: int) -> None:
@@ -47,9 +47,10 @@ class SinrReceiver(Receiver):
     # --- starts -------------------------------------------------------------------------------------------------------
 
     def hear(self, signal: Signal, now: float, width: float) -> None:
-        """See `Receiver.hear`."""
+        """Register a signal when it is sent, at ``now`` (s); see `Receiver.hear`."""
         self._see(now - width)
-        # Keep signals that ended recently: a channel assessment and the end of the locked frame look back.
+        # Keep signals that ended recently: a channel assessment looks back by ``cca``, and the outcome of the locked
+        # frame depends on all signals that overlapped it.
         oldest = now - self._cca - width
         if self._locked is not None and self._locked.end > oldest:
             oldest = min(oldest, self._locked.start)
@@ -72,7 +73,7 @@ class SinrReceiver(Receiver):
             self._unseen -= 1
 
     def _begin(self, signal: Signal, width: float) -> None:
-        """Lock on a signal that begins if the receiver can; else record why not."""
+        """Lock the receiver on a signal that begins, if it can; otherwise set the signal's drop reason ``missed``."""
         begin = signal.start
         if self._locked is not None and self._locked.end <= begin + width:
             self._locked = None
@@ -90,7 +91,7 @@ class SinrReceiver(Receiver):
                     others += each.power
         signal.floor = self._floor if self._phy.noise is None else self._noise_at(begin)
         if self._locked is not None:
-            # Copies of one frame that add up count as received from the strongest neighbour.
+            # Where copies of one frame add up, the frame counts as received from the strongest neighbour.
             if self._joins(self._locked, signal) and self._rank(signal) > self._rank(self._locked):
                 self._locked.missed, self._locked = COLLIDED, signal
             else:
@@ -101,7 +102,7 @@ class SinrReceiver(Receiver):
             signal.missed = COLLIDED if power > self._lock_above * signal.floor else LOST
 
     def _joins(self, other: Signal, signal: Signal) -> bool:
-        """Return whether two signals add up: copies of one fragment that began within `Phy.concurrent_s`."""
+        """Return whether two signals' powers add up: copies of one fragment that began within `Phy.concurrent_s`."""
         is_same = signal.content is not None and other.content == signal.content
         return is_same and abs(other.start - signal.start) <= self._concurrent
 
@@ -121,7 +122,7 @@ class SinrReceiver(Receiver):
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     def fate(self, signal: Signal, now: float) -> int:
-        """See `Receiver.fate`."""
+        """Return the drop reason of a signal that ends at ``now`` (s); 0 if it is received."""
         self._see(now - time_tolerance(now))
         if signal.cause or signal.missed:
             return signal.cause or signal.missed
@@ -167,17 +168,17 @@ class SinrReceiver(Receiver):
         self._deaf_until = until
 
     def send(self, now: float, end: float) -> None:
-        """See `Receiver.send`; the radio turns back to RX afterwards."""
+        """Send from ``now`` to ``end`` (s), then turn back to RX: signals that begin meanwhile are not received."""
         self.turn(now, end + self._turnaround)
         super().send(now, end)
         self._locked = None
 
     def stop(self, now: float) -> None:
-        """See `Receiver.stop`."""
+        """Stop sending at ``now`` (s), and return to RX at once."""
         self.sends_until = self._deaf_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """See `Receiver.deafen`."""
+        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
         self._see(now - time_tolerance(now))
         self._locked = None
         if cause == RECEIVER_DOWN:
@@ -186,7 +187,10 @@ class SinrReceiver(Receiver):
         return super().deafen(now, cause)
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """See `Receiver.tune`: signals already on the new channel interfere but cannot be received."""
+        """Change the channel at ``now`` (s), and return the signals whose reception this ends.
+
+        A signal that began earlier on the new channel interferes, but cannot be received.
+        """
         missed = self.deafen(now, ASLEEP)
         self.channel = channel
         return missed
@@ -196,9 +200,10 @@ class SinrReceiver(Receiver):
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether a channel assessment from ``since`` to ``now`` (s) finds the channel busy.
 
-        The channel is busy if the radio is not in RX, or is locked, or if energy detection (or the carrier, by
-        ``Radio.sensing``) finds power. A signal that begins when the assessment ends does not count; a signal that ends
-        then does. The noise of `Phy.noise` at the end of the assessment counts as energy, the constant floor does not.
+        The channel is busy if the radio is not in RX or is locked on a frame, or if the received power reaches
+        `Phy.sense_dbm` (with ``Radio.sensing``: if a carrier is sensed). A signal that begins when the assessment ends
+        does not count; a signal that ends then counts. `Phy.noise` at the end of the assessment counts as received
+        power, the constant noise floor does not.
         """
         width = time_tolerance(now)
         self._see(now - width)
@@ -211,7 +216,7 @@ class SinrReceiver(Receiver):
         if not begun:
             return bool(noise >= self._busy_from)
         if self._phy.cca == "ns3":
-            # A signal that ends now still counts.
+            # The width is negative so that a signal that ends at ``now`` counts.
             if noise + self._power_at(begun, now, -width) >= self._busy_from:
                 return True
             moments = [each.start for each in begun if each.start > since - width]

@@ -1,4 +1,4 @@
-"""The walls of a floor plan: the attenuation by walls between two places.
+"""The walls of a floor plan, which attenuate signals between two places.
 
 The multi-wall model: the path loss grows by the loss of each wall that the straight line between two nodes crosses.
 Source: COST Action 231, "Digital mobile radio towards future generation systems", final report, EUR 18957, 1999,
@@ -27,8 +27,8 @@ _COLUMNS = ("x1", "y1", "x2", "y2", "loss_db")
 class Walls:
     """The walls of a floor plan, for `LogDistance`.
 
-    A line through the point where two pieces of a straight wall meet crosses exactly one of them, so the wall counts
-    once. A line along a wall does not cross it.
+    If a straight wall is given as two pieces, a line through the point where they meet crosses exactly one of them, so
+    the wall counts once. A line along a wall does not cross the wall.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Walls:
         Raises
         ------
         BadInput
-            If the file is missing or a row does not describe a wall; the error names its line.
+            If the file is missing, or a row does not describe a wall; the error then names the row's line.
         """
         found = tables.rows(path, _COLUMNS)
         return cls(_wall(where, [tables.number(where, row, column) for column in _COLUMNS]) for where, row in found)
@@ -74,15 +74,15 @@ class Walls:
         a = np.where(swapped[:, None], second[:, :2], first[:, :2])
         b = np.where(swapped[:, None], first[:, :2], second[:, :2])
         lost = np.zeros(len(a))
-        # Sorted by their left ends, the lines that may cross a wall form one range.
+        # With the lines sorted by their left ends, those that may cross a wall form one range.
         order = np.argsort(a[:, 0], kind="stable")
         left, longest = a[order, 0], float((b[:, 0] - a[:, 0]).max(initial=0.0))
         for x1, y1, x2, y2, loss in self.segments:
             start = np.searchsorted(left, min(x1, x2) - longest)
             some = order[start : np.searchsorted(left, max(x1, x2), side="right")]
             (ax, ay), (bx, by) = a[some].T, b[some].T
-            # The line crosses if its ends lie on different sides of the wall, and the wall's ends on different sides of
-            # the line.
+            # A line crosses a wall if the line's ends lie on different sides of the wall, and the wall's ends on
+            # different sides of the line.
             apart = _is_left(x1, y1, x2, y2, ax, ay) != _is_left(x1, y1, x2, y2, bx, by)
             apart &= _is_left(ax, ay, bx, by, x1, y1) != _is_left(ax, ay, bx, by, x2, y2)
             lost[some[apart]] += loss
