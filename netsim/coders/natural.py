@@ -75,7 +75,7 @@ class Powers(Coded):
 class Natural(Coder):
     """Round each element t at random to ± the power of two below or above |t|, so that E C(t) = t: 9 bits per element.
 
-    With 2^a ≤ |t| < 2^(a+1), the higher power is chosen with probability |t|/2^a − 1, so that powers of two are kept.
+    With 2^a ≤ |t| < 2^(a+1), the higher power is chosen with probability |t|/2^a − 1; powers of two stay unchanged.
     The variance is at most ‖x‖²/8. Below 2⁻¹²⁶, float32's smallest normal number, the choice is between 0 and 2⁻¹²⁶:
     still unbiased, but with a variance of up to 2⁻¹²⁶ ‖x‖₁.
 

@@ -37,7 +37,7 @@ class Several(Coded):
     parts : tuple of Coded
         The coded parts: vectors, or matrices with the same number of columns; if ``flat``, any mix of both.
     saturated : int
-        Number of clipped elements in all parts; only the sender knows it, so it is not compared.
+        Number of clipped elements in all parts. Only the sender knows it, so comparisons ignore it.
     flat : bool
         Whether the parts form one vector.
     """

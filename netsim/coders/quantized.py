@@ -41,7 +41,7 @@ class Quantized(Coded):
     data : bytes
         The packed integers.
     saturated : int
-        Number of elements clipped to the range; only the sender knows it, so it is not compared.
+        Number of elements clipped to the range. Only the sender knows it, so comparisons ignore it.
     """
 
     bits: int

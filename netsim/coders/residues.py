@@ -23,7 +23,8 @@ MOST_WIDTH = 48
 
 Integers = NDArray[np.int64]
 
-_CHUNK = 16  # bits packed at a time
+# The number of bits of a residue that are packed together.
+_CHUNK = 16
 _MAX_PARTS = 15
 _WHOLE = 0x80
 
@@ -128,7 +129,7 @@ class Residues(Coded):
 
     @cached_property
     def _parts(self) -> list[Integers]:
-        # Cached, because all receivers of a message share this object.
+        # The property is cached, because all receivers of a message share this object.
         start, count, parts = 0, self.shape[1], []
         for width in self.widths:
             part = np.zeros(count, dtype=np.int64)

@@ -44,7 +44,7 @@ class Scaled(Coded):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise WireError unless the data have the length of the shape."""
+        """Raise WireError unless ``data`` has the length that the shape requires."""
 
     def pack(self) -> bytes:
         """Encode as bytes; raises WireError if the attributes are inconsistent, or the scale is not a float32."""
@@ -76,7 +76,7 @@ class Signs(Scaled):
     """
 
     def check(self) -> None:
-        """Raise WireError unless the data have the length of the shape."""
+        """Raise WireError unless ``data`` has the length that the shape requires."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
             raise WireError("the attributes of Signs have wrong types")

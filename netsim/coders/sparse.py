@@ -43,7 +43,7 @@ class Sparse(Coded):
     part : Coded
         The k elements that are sent, as a coded vector.
     saturated : int
-        Number of clipped elements; only the sender knows it, so it is not compared.
+        Number of clipped elements. Only the sender knows it, so comparisons ignore it.
     """
 
     shape: tuple[int, ...]
@@ -109,7 +109,7 @@ class Sparse(Coded):
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")
         if registry.KINDS.get(data[start]) is Sparse:
-            # Otherwise a few hostile bytes could nest a thousand sparse arrays in each other.
+            # Without this check, a few hostile bytes could nest a thousand sparse arrays in each other.
             raise WireError("a sparse vector cannot be part of another")
         vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
         if vector.part.shape != counts:

@@ -31,7 +31,7 @@ class Trits(Scaled):
     """
 
     def check(self) -> None:
-        """Raise WireError unless the data have the length of the shape."""
+        """Raise WireError unless ``data`` has the length that the shape requires, and valid bytes."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes or len(self.data) != -(-count // 5):
             raise WireError(f"{len(self.data)} bytes cannot hold {count} elements of three levels")

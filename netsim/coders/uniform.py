@@ -53,7 +53,7 @@ class MessageRange(Quantized, method="range", code=1):
 
 
 class Uniform(Coder):
-    """The b-bit uniform quantizer: sends an element h as the cell number i = ⌊(h − u)/Δ⌋, decoded as u + (i + ½)Δ.
+    """The b-bit uniform quantizer: an element h is sent as its cell number i = ⌊(h − u)/Δ⌋, decoded as u + (i + ½)Δ.
 
     With ``low`` and ``high``, the range [u, v) is fixed and not sent; values outside the range saturate and are
     counted. With ``saturate=False``, as in equation 3.21 of the dissertation, Δ stays constant, and a message with
@@ -125,9 +125,9 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return the bits and the range: double the fixed range and add a bit until it contains ``h``.
+        """Return the bits and the two ends of a range that contains ``h``: the fixed range, doubled once per added bit.
 
-        It stops at `MOST_BITS`, or before the range becomes infinite.
+        With `MOST_BITS` bits, or if the next range were infinite, the range may not contain ``h``.
         """
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed

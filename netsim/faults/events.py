@@ -366,7 +366,7 @@ class Partition(Fault):
     def __init__(self, side: Iterable[Hashable], at: float, until: float | None = None) -> None:
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
-        # Sorted, because the order of a set may differ between processes.
+        # Sort the names, because the order of a set may differ between processes.
         check.put(self, side=tuple(sorted(side, key=_sort_key)))
         check.put(self, at=at, until=until)
         self.__post_init__()

@@ -78,7 +78,7 @@ class FaultInjector:
     # --- agents -------------------------------------------------------------------------------------------------------
 
     def down(self, agent: Hashable, for_good: bool = False) -> None:
-        """Add a fault that holds an agent down; the first one stops the agent."""
+        """Count one more fault that holds an agent down; the first such fault stops the agent."""
         self._down[agent] += 1
         if self._down[agent] == 1:
             self._run.set_receiver(agent, up=False)
@@ -89,7 +89,7 @@ class FaultInjector:
             self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
-        """Remove a fault that holds an agent down; after the last one, the agent restarts."""
+        """Count one fewer fault that holds an agent down; when none is left, the agent restarts."""
         if not keeps_state:
             self._lost.add(agent)
         self._down[agent] -= 1
@@ -157,14 +157,14 @@ class FaultInjector:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Add a fault that holds links down; the first one cuts each link."""
+        """Count one more fault that holds each of the links down; the first such fault cuts the link."""
         for link in links:
             self._cut[link] += 1
             if self._cut[link] == 1:
                 self._run.set_link(*link, up=False)
 
     def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Remove a fault that holds links down; after the last one, a link is up again."""
+        """Count one fewer fault that holds each of the links down; when none is left, the link is up again."""
         for link in links:
             self._cut[link] -= 1
             if not self._cut[link]:

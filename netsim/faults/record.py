@@ -14,7 +14,7 @@ __all__ = ["FaultRecord"]
 
 
 class FaultRecord:
-    """The faults that have begun in a run; ``spans`` has the form of ``RunMetadata.faults`` (`netsim.accounting`)."""
+    """The faults that have begun in a run: ``spans``, in the form of ``RunMetadata.faults`` (`netsim.accounting`)."""
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []

@@ -182,7 +182,7 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
 
 
 def _is_active(fault: Fault, time: float) -> bool:
-    """Return whether a fault has begun and not ended at a time (s)."""
+    """Return whether a fault has begun, and has not ended, at ``time`` (s)."""
     return fault.begins <= time and (fault.ends is None or fault.ends > time)
 
 
@@ -365,7 +365,7 @@ class _ContextOrders:
         return faults
 
     def must_have_fit(self) -> None:
-        """If an order could be applied in no run, raise the error from the first run."""
+        """Raise BadInput if an order could be applied in no run, with the reason in the first run."""
         for order, why in self._why.items():
             if order not in self._fit:
                 raise why

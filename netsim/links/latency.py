@@ -29,7 +29,7 @@ class Latency(Protocol):
         ...
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays (s) of frames ``first``, ``first`` + 1, … from uniform numbers, both (count, links)."""
+        """Return the delays (s) of frames ``first``, ``first`` + 1, … from uniform numbers; shapes (count, links)."""
         ...
 
 
@@ -56,7 +56,7 @@ class Uniform(_Random):
     high: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return low + (high − low)·u."""
+        """Return the inverse distribution function at ``u``: low + (high − low)·u."""
         return self.low + (self.high - self.low) * u
 
 
@@ -68,8 +68,8 @@ class Normal(_Random):
     deviation: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return max(0, mean + deviation·Φ⁻¹(u))."""
-        # Imported late: scipy doubles the startup time of a process, and few networks draw normal numbers.
+        """Return the inverse distribution function at ``u``: max(0, mean + deviation·Φ⁻¹(u))."""
+        # Import scipy only here: it doubles the startup time of a process, and few networks draw normal numbers.
         from scipy.special import ndtri
 
         return np.maximum(0.0, self.mean + self.deviation * ndtri(np.maximum(u, 2.0**-54)))
@@ -83,7 +83,7 @@ class Exponential(_Random):
     minimum: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return minimum − (mean − minimum)·ln(1 − u)."""
+        """Return the inverse distribution function at ``u``: minimum − (mean − minimum)·ln(1 − u)."""
         return self.minimum - (self.mean - self.minimum) * np.log1p(-u)
 
 
@@ -95,7 +95,7 @@ class Pareto(_Random):
     shape: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return minimum·(1 − u)^(−1/shape)."""
+        """Return the inverse distribution function at ``u``: minimum·(1 − u)^(−1/shape)."""
         return self.minimum * (1.0 - u) ** (-1.0 / self.shape)
 
 
@@ -107,7 +107,7 @@ class LogNormal(_Random):
     sigma: float
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return median·exp(sigma·Φ⁻¹(u))."""
+        """Return the inverse distribution function at ``u``: median·exp(sigma·Φ⁻¹(u))."""
         from scipy.special import ndtri
 
         return self.median * np.exp(self.sigma * ndtri(np.maximum(u, 2.0**-54)))
@@ -127,7 +127,7 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model for some links; a uniform number ``u`` per link, shape (links,), sets where it begins."""
+        """Return the model for some links; uniform numbers ``u``, shape (links,), set the index where each begins."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))

@@ -21,7 +21,8 @@ Decide = Callable[[float], bool]
 
 # Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
 _TOLERANCE = 1e-9
-# The number of slots to compute ahead, the most uniform numbers to examine at once, and the number of the last slot.
+# The number of slots to compute ahead, the maximum number of uniform numbers to examine at once, and the limit of slot
+# numbers.
 _SLOTS_AHEAD, _MAX_BLOCK, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
@@ -55,7 +56,7 @@ class Bernoulli:
 
 
 class Clocked:
-    """Base class of `on_link` functions that depend on time; callers set `time` before each call.
+    """Base class of functions by `Loss.on_link` that depend on time; callers set `time` before each call.
 
     Attributes
     ----------
@@ -209,7 +210,7 @@ class _IntervalLosses(Clocked):
         """Return whether ``u`` is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # Just before the end of a period, the tolerance makes ``place`` the number of intervals, which stands for 0.
+        # Just before the end of a period, the tolerance makes ``place`` the number of intervals, which means the first.
         return bool(u < self._losses[place % len(self._losses)])
 
 

@@ -3,8 +3,8 @@
 """The compiled twin of a radio's events, signals and MAC layer.
 
 Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and
-documents it; both give equal events, draws, counts and energies. A law test compares them. Batteries, budgets and the
-link models that `Mac.draw` does not compile stay in Python, and are called from here.
+documents it. Both twins give equal events, draws, counts and energies; a test compares them. Batteries, budgets and the
+link models that `Mac.draw` does not support stay in Python, and are called from here.
 """
 
 from collections import deque
@@ -70,7 +70,7 @@ cdef class Event:
     # The node's `flush_count` when the event was scheduled: if it has changed, the node was switched off since, and the
     # event is dropped. −1: the event is never dropped.
     cdef int64_t flushed
-    # The arguments of the event, of which each kind of event uses some. The frame:
+    # The attributes from here on are arguments, of which each kind of event uses some. The frame of the event.
     cdef PendingFrame pending
     # The turn at which the fragment was sent (for ASSESSED, the number of busy assessments), and the fragment's index.
     cdef int64_t turn, index
@@ -930,14 +930,14 @@ cdef class Mac:
     # The key of the draws of back-offs, and the number of draws so far.
     cdef uint64_t stream
     cdef int64_t drawn
-    # As in `netsim.radio.mac.Mac`.
+    # See the attributes with the same names in `netsim.radio.mac.Mac`.
     cdef object queue
     cdef int64_t queued_bits, turn, flush_count
     # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
     cdef bint in_burst
     cdef double silent_until, heard_from
     cdef dict open
-    # As in `netsim.radio.airtime.Counts`.
+    # See the attributes with the same names in `netsim.radio.airtime.Counts`.
     cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
     cdef double airtime_s, ack_airtime_s, queueing_s, access_s
 
@@ -1150,7 +1150,7 @@ cdef class Mac:
         return 0
 
     def under_way(self):
-        """Return the key and kind id of each link message whose outcome is still unknown."""
+        """Return the ledger's key and the kind id of each frame on each link with a still unknown outcome."""
         cdef PendingFrame pending
         found = []
         for pending in self.open.values():
@@ -1315,7 +1315,7 @@ cdef class Mac:
         return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
 
     cdef int acknowledged(self, Event event, double now) except -1:
-        """Handle an acknowledgement: go on to the next fragment or frame if it is received and is for this turn."""
+        """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
         if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.up:
             return 0
         if self.is_present(event.pending) and event.turn == self.turn and self.on:
@@ -1356,7 +1356,7 @@ cdef class Mac:
     # --- on the air ---------------------------------------------------------------------------------------------------
 
     cdef int transmit(self, PendingFrame pending, double now, double end) except -1:
-        """Send the current fragment from ``now`` to ``end`` (s) and schedule its arrivals."""
+        """Send the current fragment from ``now`` to ``end`` (s), and schedule the arrivals of its signals."""
         cdef Event event
         if self.tally.keeps and pending.index == 0 and pending.retries == 0:
             for each in range(len(pending.open)) if pending.to < 0 else (pending.to,):
@@ -1369,7 +1369,7 @@ cdef class Mac:
         return self.events.at(end, self.event(SENT, pending))
 
     cdef int acknowledge(self, Mac sender, PendingFrame pending, int64_t turn, double now) except -1:
-        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
+        """Acknowledge a fragment of a neighbour's turn ``turn``, unless this is impossible or useless by now."""
         cdef Event event
         cdef double end
         cdef bint busy = self.receiver.sends_until > now + time_tolerance(now)
@@ -1491,7 +1491,7 @@ cdef class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     cdef int arrive(self, Event event, double now) except -1:
-        """Decide the outcome of a fragment where the event's signals end at ``now`` (s)."""
+        """Decide the outcome of a fragment at the receivers of the event's signals, which end at ``now`` (s)."""
         cdef Signal signal
         cdef NeighbourLink link
         self.in_burst = self.bursts.matter
@@ -1568,7 +1568,7 @@ cdef class Mac:
         return 0
 
     cdef int ended(self, PendingFrame pending, int link_index, double now, int cause) except -1:
-        """Count a link message as not delivered, with its cause."""
+        """Count a frame as not delivered on one link, for the reason ``cause``."""
         self.tally.count_outcome(now, self.key(link_index, pending), pending.kind, cause)
         pending.ended = cause
         return self.close(pending, link_index)
@@ -1581,7 +1581,7 @@ cdef class Mac:
         return 0
 
     def on_neighbour_off(self, Mac neighbour):
-        """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""
+        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost their fragments."""
         cdef PendingFrame pending
         cdef int link_index = self.link_index_of[neighbour.number]
         for pending in self.open.values():

@@ -44,7 +44,7 @@ class Counts:
     queueing_s : float
         Time that frames waited for earlier frames, for budget, or for their node to wake.
     access_s : float
-        Time that frames waited for access after that: back-off, assessment and turnaround.
+        Time that frames waited for access to the channel: back-off, assessment and turnaround.
     """
 
     frames: int = 0

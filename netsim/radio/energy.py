@@ -53,7 +53,7 @@ _ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """The powers that one node's radio and other components draw, and the energy in the node's battery.
+    """The powers that a node's radio and other parts draw, and the energy in the node's battery.
 
     The energy used is Σ power × time over the states, plus a cost per bit, spread evenly over the frame's time on the
     air. A node spends energy on each frame that it hears, even if the frame is addressed to others or arrives damaged.
@@ -180,7 +180,7 @@ class Energy:
         exponent: float = 2.0,
         battery: float | None = None,
     ) -> "Energy":
-        """Return the first-order radio model: E_elec·k + ε_amp·k·dⁿ to send k bits by d metres, E_elec·k to hear them.
+        """Return the first-order radio model: k bits cost E_elec·k + ε_amp·k·dⁿ to send over d m, and E_elec·k to hear.
 
         Source: Heinzelman, Chandrakasan, Balakrishnan, "Energy-efficient communication protocol for wireless
         microsensor networks", HICSS 2000: E_elec = 50 nJ/bit, ε_amp = 100 pJ/bit/m², n = 2.
@@ -219,7 +219,7 @@ class Energy:
         return levels[below] + share * (levels[above] - levels[below])
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
-        """Return the energy (J) of a frame sent for ``seconds`` at the power ``transmit`` over ``distance`` metres."""
+        """Return the energy (J) to send ``bits`` for ``seconds`` at the power ``transmit`` over ``distance`` metres."""
         # Without an amplifier, do not compute dⁿ: it may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
@@ -424,7 +424,7 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield, for two periods, when each time awake or asleep ends (s from the first start), and its power (W)."""
+        """Yield the end (s from the first period's start) and power (W) of each time awake or asleep in two periods."""
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
                 yield begins + start, asleep
@@ -471,7 +471,7 @@ class Meter:
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
         self._schedule = schedule
-        # The seconds in each of the `STATES` and the joules of bits, both until the last change, and its time (s).
+        # The seconds in each of the `STATES` and the joules of bits until the last change, and the change's time (s).
         self._seconds: Spent = 0.0, 0.0, 0.0, 0.0
         self._bit_energy = 0.0
         self._since = 0.0
@@ -485,7 +485,7 @@ class Meter:
         self._part_watts = 0.0
         self._at_once: dict[str, float] = {}
         self._reset_states()
-        # The times (s) at which the last frames that the node sends and hears end.
+        # The end (s) of the frame that the node sends, and of the last frame that it hears.
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
         # The power (W) drawn while sending at the transmit power that the agent has set.
@@ -671,7 +671,7 @@ class Meter:
         return 0.0
 
     def _advance(self, now: float) -> None:
-        """Extend the sums to the time ``now`` (s), as each method does before it changes a state."""
+        """Extend the sums to the time ``now`` (s); every method that changes a state calls this first."""
         if now > self._since:
             more, (sent, received, listened, slept) = self._lately(now), self._seconds
             self._seconds = sent + more[0], received + more[1], listened + more[2], slept + more[3]
@@ -706,7 +706,7 @@ class Meter:
 
 
 class EnergyAccount:
-    """An agent's access to its node's energy (`netsim.Agent.energy`): energy used, states of parts, joules to spend."""
+    """An agent's access to its node's energy (`netsim.Agent.energy`): read it, set states of parts, spend joules."""
 
     def __init__(self, mac: "Mac", loop: Loop) -> None:
         assert mac.meter is not None
@@ -794,7 +794,7 @@ class BatteryWatch:
             self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
-        """Look at the nodes whose planned time has come: each has an empty battery, or gets a new plan."""
+        """Look at the nodes whose planned time has come: report an empty battery, or plan the node's next look."""
         now = self.time
         while self.time <= now:
             mac = heapq.heappop(self._looks)[2]

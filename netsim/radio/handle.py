@@ -24,7 +24,7 @@ __all__ = ["MOST_CHANNEL", "RadioHandle"]
 State = Literal["off", "listen", "receive", "transmit", "sleep"]
 
 MOST_CHANNEL = 1000
-"""Limit of channel numbers, far above real radios: IEEE 802.15.4 has 27 channels on its first page."""
+"""The highest channel number, far above those of real radios: IEEE 802.15.4's channel page 0 has 27 channels."""
 
 
 class RadioHandle:

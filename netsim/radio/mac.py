@@ -279,8 +279,8 @@ class Mac:
         self._silent_until = 0.0
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
-        # A number that grows whenever a fragment is sent and whenever a wait for an acknowledgement ends. An event that
-        # carries an older number is ignored.
+        # The number of the current turn. A new turn begins whenever a fragment is sent and whenever a wait for an
+        # acknowledgement ends. An event that carries the number of an older turn is ignored.
         self.turn = 0
         self._flush_count = 0
 
@@ -348,7 +348,7 @@ class Mac:
             self._contend(now)
 
     def waits_until_on(self) -> bool:
-        """Return whether the current frame must wait because the agent has switched the receiver off; remember it."""
+        """Return, and store, whether the current frame must wait because the agent has switched the receiver off."""
         self._waits = not self.listening
         return self._waits
 
@@ -409,7 +409,7 @@ class Mac:
         return 0
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the key and kind id of each link message whose outcome is still unknown."""
+        """Yield the ledger's key and the kind id of each frame on each link with a still unknown outcome."""
         for pending in self._open.values():
             for link_index in sorted(pending.open):
                 yield self._key(link_index, pending), pending.kind
@@ -526,7 +526,7 @@ class Mac:
         self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
-        """Handle an acknowledgement: go on to the next fragment or frame if it is received and is for this turn."""
+        """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
         if self.receiver.fate(signal, now) or not self.inbox.up:
             return
         if self._is_present(pending) and turn == self.turn and self.on:
@@ -566,7 +566,7 @@ class Mac:
     # --- on the air ---------------------------------------------------------------------------------------------------
 
     def _transmit(self, pending: PendingFrame, now: float, end: float) -> None:
-        """Send the current fragment from ``now`` to ``end`` (s) and schedule its arrivals."""
+        """Send the current fragment from ``now`` to ``end`` (s), and schedule the arrivals of its signals."""
         medium = self.medium
         if medium.tally.keeps and pending.index == pending.retries == 0:
             for each in range(len(self.wiring.links)) if pending.to < 0 else (pending.to,):
@@ -577,7 +577,7 @@ class Mac:
         medium.events.at(end, partial(self._sent, pending))
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
+        """Acknowledge a fragment of a neighbour's turn ``turn``, unless this is impossible or useless by now."""
         # Since the fragment arrived, this node may have begun to send, changed its channel or emptied its battery, and
         # the sender may have stopped waiting.
         busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
@@ -635,8 +635,8 @@ class Mac:
                 signal = Signal(mac, index, now, end, 0.0, cause=LINK_DOWN if index in self.down else LOST)
                 if not mac.on or mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
-                # This signal causes no interference. It is registered so that it is spoiled if its receiver is switched
-                # off before its end.
+                # This signal causes no interference. It is registered so that it is dropped if the receiver is switched
+                # off before the signal ends.
                 mac.receiver.hear(signal, now, width)
                 arrivals.setdefault(end, []).append(signal)
         for receiver in self.sensers:
@@ -705,7 +705,7 @@ class Mac:
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
     def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
-        """Decide the outcome of a fragment, sent at ``turn``, where its ``signals`` end at ``now`` (s)."""
+        """Decide the outcome of a fragment at the receivers of ``signals``, which end at ``now`` (s)."""
         for signal in signals:
             cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.up else RECEIVER_DOWN
             self._arrived(pending, index, turn, signal, cause, now)
@@ -766,7 +766,7 @@ class Mac:
             self._ended(pending, link_index, now, pending.failed.get(link_index, cause))
 
     def _ended(self, pending: PendingFrame, link_index: int, now: float, cause: int) -> None:
-        """Count a link message as not delivered, with its cause."""
+        """Count a frame as not delivered on one link, for the reason ``cause``."""
         self.medium.tally.ended(now, self._key(link_index, pending), pending.kind, cause)
         pending.ended = cause
         self._close(pending, link_index)
@@ -777,7 +777,7 @@ class Mac:
             del self._open[pending.number]
 
     def on_neighbour_off(self, neighbour: "Mac") -> None:
-        """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""
+        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost their fragments."""
         for pending in self._open.values():
             for link_index in pending.open:
                 if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):

@@ -58,7 +58,7 @@ class Medium:
         self._on_death = on_death
         self.watch = BatteryWatch(shared.loop, self._died)
         self._macs: dict[Hashable, Mac] = {}
-        # Whether any node spends energy on a transmission that depends on the distance to the receiver.
+        # Whether the energy of any node's transmissions depends on the distance to the receiver.
         self._has_distances = False
         self.airtime = AirtimeLog(names, [], [] if log else None)
 
@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return {sender: [(node, power in mW)]}: where each sender interferes; neighbours may be among the nodes."""
+        """Return {sender: [(node, power in mW)]} for the nodes at which a sender interferes, even if neighbours."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:
@@ -222,7 +222,7 @@ class Medium:
             log[row] = (log[row][0], now, *log[row][2:-1], False)
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the key and kind id of each accepted link message whose outcome is still unknown."""
+        """Yield the ledger's key and the kind id of each accepted frame on each link with a still unknown outcome."""
         for mac in self._macs.values():
             yield from mac.under_way()
 

@@ -257,7 +257,7 @@ class LogDistance:
         return self.walls.loss_between(first, second)
 
     def _path_losses(self, distances: list[float]) -> Array:
-        """Return PL(d) in dB for distances in metres, equal to `path_loss` to the last bit; numpy's log10 is not."""
+        """Return PL(d) in dB for distances in metres, by math.log10, because numpy's log10 rounds differently."""
         if type(self).path_loss is not LogDistance.path_loss:
             return np.array(list(map(self.path_loss, distances)), dtype=float)
         ratios = np.maximum(np.array(distances) / self.reference_distance, 1.0)
@@ -295,7 +295,7 @@ class LogDistance:
             return self.sensitivity
         from scipy.special import ndtri
 
-        # The quantile is infinite for 0 and 1. Limit it to −39 … 8, beyond which Φ is 0 or 1 in float64 (up to 8.3).
+        # The quantile is infinite for 0 and 1. Limit it to −39 … 8: below and above, Φ is 0 and almost 1 in float64.
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -329,7 +329,7 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
 
 
 def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, ...]]) -> None:
-    """Raise BadInput, with the nodes cut off and their distance (m) to the others, unless a graph is connected."""
+    """Raise BadInput unless a graph is connected; the error names nodes cut off and their distance (m) to others."""
     if nx.is_connected(graph):
         return
     parts = sorted(nx.connected_components(graph), key=len, reverse=True)

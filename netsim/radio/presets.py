@@ -148,7 +148,7 @@ def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) 
 
 
 def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
-    """Return a budget that limits a `Link` without a radio to a share of LoRa's time on the air; excess frames wait.
+    """Return a budget that limits a `Link` without a radio to the share of time that LoRa allows; excess frames wait.
 
     The budget's rate is ``share`` times the bits of a full frame divided by its time on the air. After a long silence,
     a full frame is sent at once.

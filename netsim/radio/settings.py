@@ -128,9 +128,9 @@ class Radio:
     cca : float
         Duration of the clear channel assessment, in seconds.
     turnaround : float
-        aTurnaroundTime, in which a radio turns from receiving to sending, in seconds: before an acknowledgement and,
-        with "csma", before a frame. With a ``phy``, the radio takes as long to turn back, and receives nothing while it
-        turns.
+        aTurnaroundTime, the seconds that a radio takes to turn from receiving to sending: before an acknowledgement
+        and, with "csma", before a frame. With a ``phy``, the radio takes as long to turn back, and receives nothing
+        while it turns.
     lifs, sifs : float
         macLifsPeriod and macSifsPeriod, in seconds. With "csma", a node that has sent a frame waits before its next
         back-off: ``lifs`` after a long frame, ``sifs`` after a short one, counted from the end of the frame or of its
@@ -153,9 +153,9 @@ class Radio:
         A graph with an edge from each sender to each node that senses the sender's carrier. Default: the network's
         graph or, with a ``phy``, no graph, because nodes then sense the received power.
     interference : networkx Graph or DiGraph, optional
-        A graph with an edge from each sender to each node at which it interferes without being a neighbour. A sender
-        also interferes at all its neighbours, except at the end of a link that loses every frame; an edge in this graph
-        makes it interfere there, too.
+        A graph with an edge from each sender to each further node at which the sender interferes. A sender always
+        interferes at its neighbours, except at the end of a link that loses every frame; there it interferes only if
+        this graph has the edge, too.
     phy : Phy, optional
         The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
         time and ``capture`` decide.
@@ -385,11 +385,11 @@ class Radio:
 
     @property
     def captures_above(self) -> float:
-        """The ratio of a frame's power to the sum of the overlapping ones from which on the frame is captured.
+        """The minimum ratio, for a capture, of a frame's power to the sum of the overlapping frames' powers.
 
-        Infinite without ``capture``.
+        It is infinite without ``capture``.
         """
-        # Lowered by the tolerance, so that a frame stronger by exactly ``capture`` dB is received despite rounding.
+        # Lower the ratio by the rounding tolerance, so that a frame stronger by exactly ``capture`` dB is captured.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
 
 

@@ -67,7 +67,7 @@ class Signal:
 class Receiver:
     """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending.
 
-    A frame survives overlapping ones if its power is at least ``captures_above`` times the sum of theirs.
+    A frame is captured if its power is at least ``captures_above`` times the sum of the overlapping frames' powers.
     """
 
     def __init__(self, captures_above: float = math.inf) -> None:

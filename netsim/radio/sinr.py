@@ -22,7 +22,7 @@ __all__ = ["SinrReceiver"]
 
 
 class SinrReceiver(Receiver):
-    """One node's receiver, which receives (RX), sends (TX) or turns; in RX it is idle or locked on one frame.
+    """One node's receiver: it receives (RX), sends (TX) or turns between them; in RX it is idle or locked on a frame.
 
     ``seed`` is the network's seed and ``key`` the node's key, for the noise model.
     """
