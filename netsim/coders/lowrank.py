@@ -130,7 +130,7 @@ class LowRank(Coder):
         return LowRank(self.rank, self.coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
-        """Return the coded array; ``rng`` draws the first Q, and is passed to ``coder``."""
+        """Return the coded array; the first Q is drawn from ``rng``, which is also passed to ``coder``."""
         array = real_array(vector)
         draws = generator(rng)
         if array.ndim == 1 or self.rank * sum(array.shape) >= array.size:

@@ -98,7 +98,7 @@ class Fault:
         """Apply the fault in a run; ``number`` is its index in the script."""
 
     def end(self, injector: "FaultInjector", number: int) -> None:
-        """Undo the fault."""
+        """Undo the effects of the fault at its end."""
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> "Fault":

@@ -187,7 +187,10 @@ def _is_active(fault: Fault, time: float) -> bool:
 
 
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
-    """End the active faults that ``concerned`` accepts at the time of the order; drop those that begin at this time."""
+    """Return ``faults``, in which the active faults that ``concerned`` accepts end at the time of the order.
+
+    A fault that begins at this time is left out.
+    """
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
         raise order.refused(f"of {what} at that time")

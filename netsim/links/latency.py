@@ -21,7 +21,7 @@ Delays = NDArray[np.float64]
 
 @runtime_checkable
 class Latency(Protocol):
-    """Protocol of latency models."""
+    """Protocol of latency models, which turn uniform numbers into delays."""
 
     @property
     def fixed(self) -> float | None:

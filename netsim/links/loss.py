@@ -29,7 +29,7 @@ SHORTEST_SLOT = 1e-9
 
 @runtime_checkable
 class Loss(Protocol):
-    """Protocol of loss models."""
+    """Protocol of loss models: a mean loss, and a function for each link that decides which frames are lost."""
 
     @property
     def mean(self) -> float:

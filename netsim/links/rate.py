@@ -24,7 +24,7 @@ Leave = Callable[[float, float], float]
 
 @runtime_checkable
 class Rate(Protocol):
-    """Protocol of time-varying rates."""
+    """Protocol of time-varying rates: a mean rate, and a function for each sender that computes when bits leave."""
 
     @property
     def mean(self) -> float:

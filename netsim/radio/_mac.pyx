@@ -1150,7 +1150,7 @@ cdef class Mac:
         return 0
 
     def under_way(self):
-        """Return the ledger's key and the kind id of each frame on each link with a still unknown outcome."""
+        """Return the ledger's key and the kind id for each frame and link whose outcome is still unknown."""
         cdef PendingFrame pending
         found = []
         for pending in self.open.values():
@@ -1190,7 +1190,7 @@ cdef class Mac:
         return self.events.at(time, event)
 
     cdef int run(self, Event event, double now) except -1:
-        """Process an event of this node at ``now`` (s), unless the event is to be dropped."""
+        """Process an event of this node at ``now`` (s), unless the node was switched off after it was scheduled."""
         if event.flushed >= 0 and not (self.on and event.flushed == self.flush_count):
             return 0
         if event.what == ASSESSED:
@@ -1369,7 +1369,7 @@ cdef class Mac:
         return self.events.at(end, self.event(SENT, pending))
 
     cdef int acknowledge(self, Mac sender, PendingFrame pending, int64_t turn, double now) except -1:
-        """Acknowledge a fragment of a neighbour's turn ``turn``, unless this is impossible or useless by now."""
+        """Acknowledge the fragment that ``sender`` sent in turn number ``turn``, unless it is too late for this."""
         cdef Event event
         cdef double end
         cdef bint busy = self.receiver.sends_until > now + time_tolerance(now)
@@ -1581,7 +1581,7 @@ cdef class Mac:
         return 0
 
     def on_neighbour_off(self, Mac neighbour):
-        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost their fragments."""
+        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost the fragments."""
         cdef PendingFrame pending
         cdef int link_index = self.link_index_of[neighbour.number]
         for pending in self.open.values():

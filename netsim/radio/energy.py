@@ -463,7 +463,7 @@ class Reception:
 
 
 class Meter:
-    """Meters the energy of one node.
+    """Meters the energy of one node: sums it up to the last change of a state, and computes it for later times.
 
     `_mac.pyx` has compiled twins of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
     """

@@ -249,8 +249,8 @@ class Mac:
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # Shared with the outbox, which changes them: the indices of cut links (the radio cannot detect a cut), the
-        # inboxes to notify of arrivals, by link index, and the faults that lose or delay single frames.
+        # Three objects that the outbox shares and changes: the indices of cut links (the radio cannot detect a cut),
+        # the inboxes to notify of arrivals, by link index, and the faults that lose or delay single frames.
         self.down: set[int] = set()
         self.subscribers: dict[int, Any] = {}
         self.bursts = Bursts()
@@ -409,7 +409,7 @@ class Mac:
         return 0
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the ledger's key and the kind id of each frame on each link with a still unknown outcome."""
+        """Yield the ledger's key and the kind id for each frame and link whose outcome is still unknown."""
         for pending in self._open.values():
             for link_index in sorted(pending.open):
                 yield self._key(link_index, pending), pending.kind
@@ -577,7 +577,7 @@ class Mac:
         medium.events.at(end, partial(self._sent, pending))
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge a fragment of a neighbour's turn ``turn``, unless this is impossible or useless by now."""
+        """Acknowledge the fragment that ``sender`` sent in turn number ``turn``, unless it is too late for this."""
         # Since the fragment arrived, this node may have begun to send, changed its channel or emptied its battery, and
         # the sender may have stopped waiting.
         busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
@@ -777,7 +777,7 @@ class Mac:
             del self._open[pending.number]
 
     def on_neighbour_off(self, neighbour: "Mac") -> None:
-        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost their fragments."""
+        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost the fragments."""
         for pending in self._open.values():
             for link_index in pending.open:
                 if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):

@@ -222,7 +222,7 @@ class Medium:
             log[row] = (log[row][0], now, *log[row][2:-1], False)
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the ledger's key and the kind id of each accepted frame on each link with a still unknown outcome."""
+        """Yield the ledger's key and the kind id for each accepted frame and link whose outcome is still unknown."""
         for mac in self._macs.values():
             yield from mac.under_way()
 
