@@ -23,7 +23,7 @@ from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unp
 _DENSE = "one that sends all k elements, as a sparse array of a sparse array has no wire format"
 
 MOST_ELEMENTS = 1 << 24
-"""Limit of the elements of a sparse vector, because a few hostile bytes can claim any length: 128 MB as float64."""
+"""Limit of the elements of a sparse vector (128 MB as float64), because a few hostile bytes can claim any length."""
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class Energy:
         return levels[below] + share * (levels[above] - levels[below])
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
-        """Return the energy (J) to send ``bits`` for ``seconds`` at the power ``transmit`` over ``distance`` metres."""
+        """Return the energy (J) to send ``bits`` bits in ``seconds`` at the power ``transmit`` over ``distance`` m."""
         # Without an amplifier, do not compute dⁿ: it may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits

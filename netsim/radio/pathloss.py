@@ -198,7 +198,10 @@ class LogDistance:
         return found
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
-        """Return a graph of the pairs received with at least ``threshold`` dBm, such as for `Radio.sensing`."""
+        """Return a graph with an edge (sender, receiver) for each received power of at least ``threshold`` dBm.
+
+        It may serve as `Radio.sensing`.
+        """
         level = check.finite("threshold", threshold)
         places = _places(positions)
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -317,7 +320,10 @@ class LogDistance:
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
-    """Return a graph of the nodes at most ``distance`` apart, in the positions' unit, such as for `Radio.sensing`."""
+    """Return a graph with an edge between nodes at most ``distance`` apart, for example for `Radio.sensing`.
+
+    ``distance`` is in the unit of the positions.
+    """
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)
@@ -339,7 +345,7 @@ def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, 
 
 
 def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> str:
-    """Return a text that names the nodes of a component, and the distance to the nearest node outside it."""
+    """Return the error text about one component: its nodes, and the distance to the nearest node outside it."""
     inside = [name for name in places if name in part]
     outside = [name for name in places if name not in part]
     squares = [((np.array(list(map(places.__getitem__, outside))) - places[name]) ** 2).sum(axis=1) for name in inside]
