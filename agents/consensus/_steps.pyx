@@ -3,7 +3,7 @@
 
 Each function computes the same as the methods that its docstring names, to the last bit: it does the same operations on
 an element in the same order, and calls the same libraries for inner products. A test compares the results. A function
-returns None if it does not support one of the agents. It has then changed no agent, and the caller uses Python code.
+returns None if it does not support one of the agents. No agent has then been changed, and the caller uses Python code.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -434,7 +434,7 @@ def table(list arrays):
 
 
 cdef tuple samples(list costs, bint is_ahead):
-    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample is of another type.
+    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample has an unsupported type.
 
     The samples are the next ones if ``is_ahead``, else the last ones drawn.
     """

@@ -44,7 +44,7 @@ Step = TypeVar("Step", bound=Callable[..., Array])
 def asks(*methods: str) -> Callable[[Step], Step]:
     """Return a decorator that records in a local step the names of the cost's methods that the step calls.
 
-    A step that overrides a decorated one does not inherit the record.
+    A step that overrides a decorated step does not inherit the record.
     """
 
     def marked(step: Step) -> Step:
@@ -135,7 +135,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         self._forget()
 
     def _forget(self) -> None:
-        """Set θ_i to zeros. A subclass with further learned arrays overrides this, to reset these, too."""
+        """Set θ_i to zeros. A subclass with further learned arrays extends this method, to reset these arrays, too."""
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
@@ -231,9 +231,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
         """Return the new θ_i of several agents of this class and of one network, in the order of the agents.
 
-        A method may define this to save time. The results must equal those of `local_step` to the last bit. If it
-        returns None, as by default, each agent takes its own local step; it must not have changed any agent before. A
-        subclass that overrides a method of the class that defines `local_steps` does not use that `local_steps`.
+        A subclass may define this to save time. The results must equal those of `local_step` to the last bit. If the
+        result is None, as by default, no agent may have been changed, and each agent takes its own local step. The same
+        happens in a subclass that overrides any method of the class that defines `local_steps`.
         """
         return None
 
@@ -296,7 +296,7 @@ class _Sharing:
         return agent.sharing
 
 
-# Set after the class is created, because a dataclass would take it for the field's default.
+# Set after the class is created, because inside the class the dataclass would take it for the default of the field.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
@@ -424,7 +424,7 @@ class Dual(SharingAgent):
         self._update_sums()
 
     def imbalance(self) -> dict[str, Array]:
-        """Return γ_i."""
+        """Return γ_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     def after_sharing(self) -> None:

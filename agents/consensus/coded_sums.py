@@ -2,9 +2,9 @@
 
 θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i is their sum over the rounds k. A receiver predicts that q_n has not
 changed since n's last frame, and that S_n has grown by q_n in each round since. Of all integers with the residue that a
-frame carries, it takes the one nearest to its prediction (`netsim.coders.Residues`). The sender chooses m in each round
-such that a receiver that missed up to ``reach`` of the last frames decodes correctly. A receiver that missed more
-detects this by the checksum, and requests a full frame.
+frame carries, the receiver takes the one nearest to its prediction (`netsim.coders.Residues`). The sender chooses m in
+each round such that a receiver that missed up to ``reach`` of the last frames decodes correctly. A receiver that missed
+more detects this by the checksum, and requests a full frame.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class CodedSums(Duals):
             raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder is not `Exact`, θ̂ starts as Q(0), or the penalty is scheduled."""
+        """Raise BadInput if the coder is not `Exact`, ``coded_start`` is True, or the penalty is scheduled."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
         if not isinstance(sending.coder, Exact):

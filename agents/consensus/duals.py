@@ -32,7 +32,7 @@ class Duals(ABC):
 
     @abstractmethod
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if these duals do not support the coder, the start of θ̂, or a scheduled penalty."""
+        """Raise BadInput if these duals do not support the coder, ``coded_start``, or a scheduled penalty."""
 
     @abstractmethod
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:

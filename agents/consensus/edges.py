@@ -1,4 +1,4 @@
-"""Dual variables computed from one variable per edge: relaxed ADMM, which converges at any rate of lost frames below 1.
+"""Dual variables computed from edge variables: relaxed ADMM, which converges at any rate of lost frames below 1.
 
 Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy networks via relaxed Peaceman-Rachford
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
@@ -43,7 +43,7 @@ class EdgeDuals(Duals):
         check.put(self, relaxation=alpha)
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder encodes changes, θ̂ starts as Q(0), or the penalty is scheduled."""
+        """Raise BadInput if the coder encodes changes, ``coded_start`` is True, or the penalty is scheduled."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
 

@@ -103,7 +103,7 @@ class FedAvg(OverStar):
         return np.mean(list(answers.values()), axis=0) if answers else self.theta
 
     def _draw(self) -> list[Hashable]:
-        """Return the agents in S, sorted: the server comes first, and then the clients in the order of `neighbors`."""
+        """Return the agents in S: the server, if drawn, comes first, then the clients in the order of `neighbors`."""
         everyone = [self.server, *self.neighbors]
         size = max(1, round(self.share * len(everyone)))
         return [everyone[place] for place in sorted(self.rng.choice(len(everyone), size, replace=False).tolist())]
@@ -168,7 +168,7 @@ class SCAFFOLD(FedAvg):
         self._table: dict[Hashable, Array] = {}
 
     def imbalance(self) -> dict[str, Array]:
-        """Return c_i; at the server c_i − N c."""
+        """Return c_i or, at the server, c_i − N c: over all agents these sum to zero while no frame is lost."""
         if not self.is_server:
             return {"dual_residual": self.control}
         return {"dual_residual": self.own_control - (1 + len(self.neighbors)) * self.control}

@@ -1,4 +1,4 @@
-"""Gradient methods with averaging by a symmetric, doubly stochastic W: D-PSGD, EXTRA and PG-EXTRA.
+"""Gradient methods that average with a symmetric, doubly stochastic matrix W: D-PSGD, EXTRA and PG-EXTRA.
 
 Each step takes one gradient, which may be stochastic. With constant η, D-PSGD only comes near the optimum. EXTRA and
 PG-EXTRA converge to the optimum, because there a dual variable cancels each agent's own gradient.
@@ -75,7 +75,7 @@ class EXTRA(Diffusion):
         self.dual = np.zeros_like(self.theta)
 
     def imbalance(self) -> dict[str, Array]:
-        """Return q_i."""
+        """Return q_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     @asks("gradient")

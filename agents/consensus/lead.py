@@ -88,7 +88,7 @@ class LEAD(Gossip):
         self.dual = np.zeros_like(self.theta)
 
     def new_sharing(self) -> Sharing:
-        """Return a `DampedSharing`."""
+        """Return a `DampedSharing`, because the method encodes differences from H_i, not from θ̂_i."""
         sending = Sending(self.censor, self.coder, self.coded_start)
         return DampedSharing(self, self.theta.shape, sending, self.alpha)
 
@@ -98,7 +98,7 @@ class LEAD(Gossip):
         self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
 
     def imbalance(self) -> dict[str, Array]:
-        """Return D_i."""
+        """Return D_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     @asks("gradient")

@@ -1,6 +1,6 @@
 """Relaxed ADMM with exact local steps, and LT-ADMM, which takes a few gradient steps instead.
 
-Each end i of a link holds a variable z_in for the other end n, and sends it one message in each round. The methods do
+Agent i holds a variable z_in for each neighbour n, and sends each neighbour one message in each round. The methods do
 not rely on a sum over all agents, which losses could change, so a lost message only delays convergence.
 """
 
@@ -101,9 +101,9 @@ class LTADMM(RelaxedADMM):
     φ ← θ_i;  τ times φ ← φ − η ∇R_i(φ) − β (ρ d_i θ_i − Σ_n z_in);  θ_i ← φ;  messages and z as in `RelaxedADMM`.
 
     The second term uses the θ_i of the previous round in all τ steps, as in the implementation of one of the paper's
-    authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. It needs no
-    weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of the
-    authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
+    authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. The method
+    needs no weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of
+    the authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class KnownEdges(EdgeSharing):
         return taken
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in and the stored messages of each neighbour n from which a frame arrived; its last frame counts."""
+        """Update z_in and the stored messages for each neighbour n from which a frame arrived, by n's last frame."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             number, base, heard, coded = _parts_of(frame, self.own.shape)
             mine, theirs = self._mine[name], self._theirs[name]

@@ -28,7 +28,7 @@ class RFFDOKL(Diffusion):
     Parameters
     ----------
     cost : StreamCost
-        The agent's stream and loss.
+        The agent's stream and loss, which define the cost L_i,t of round t.
     count, eta, weights, censor, coder
         As in `Diffusion`.
     """
@@ -58,7 +58,7 @@ class ODKLA(Dual):
     Parameters
     ----------
     cost : StreamCost
-        The agent's stream and loss.
+        The agent's stream and loss, which define the cost L_i,t of round t.
     eta : float or schedule
         Weight η > 0 of the proximal term: a larger η shortens the step.
     coded_start : bool
@@ -98,8 +98,8 @@ class DOKL(Dual):
     Parameters
     ----------
     solve : {"rank-one", "dense"}
-        How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves the
-        D × D system, as in the running times of the dissertation's table 3.1. Both give the same models up to rounding.
+        How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves a D × D
+        system, as for the running times in the dissertation's table 3.1. Both give the same models up to rounding.
     """
 
     paper = papers.DISSERTATION

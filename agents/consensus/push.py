@@ -200,7 +200,7 @@ class PushDIGing(Push):
         return np.concatenate([mass[:size], mass[size:-1] + self._gradient - before, mass[-1:]])
 
     def imbalance(self) -> dict[str, Array]:
-        """Return y_i − ∇R_i(θ_i)."""
+        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no mass is lost or under way."""
         if self._mass is None:
             return {}
         return {"tracking_residual": self._mass[self.theta.size : -1] - self._gradient}

@@ -52,13 +52,13 @@ class SharedRounds(BatchRounds):
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # The agents' `Sharing` objects when they were last examined, followed by their common properties.
+        # The agents' `Sharing` objects when they were last examined, and the properties that all of these share.
         self._sharings: list[Any] = []
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that must continue in their own tasks; examine any new `Sharing` objects."""
+        """Return the indices of agents that must run in tasks of their own; examine any new `Sharing` objects."""
         if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
             sharings = [vars(agent).get("sharing") for agent in self._agents]
             if super().own_ways() or sharings != self._sharings:

@@ -100,7 +100,7 @@ class Sharing:
         return self._rng is self._agent.rng
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored, wait for the round to close and process the received frames.
+        """Broadcast ``state`` unless it is censored, wait for the end of the round, and apply the received frames.
 
         ``state`` must not be changed in place afterwards.
         """
@@ -122,7 +122,7 @@ class Sharing:
         # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
         # neighbour receives it, so θ̂_i must not change.
         if links or not len(self.copies):
-            # Copy: the coder may have returned the state array itself, which the method may modify later.
+            # A copy, because the coder may have returned the state array itself, which the agent may modify later.
             self.own = known.copy() if known is state else known
             self.spoken += 1
 
@@ -226,7 +226,10 @@ class Penalties:
             self._values.append(rho)
 
     def spans(self, first: int, until: int) -> Iterator[tuple[int, float | None]]:
-        """Yield (number of rounds, penalty) for the rounds first, …, until − 1; penalty None if none is recorded."""
+        """Yield (number of rounds, their penalty) for the rounds ``first`` … ``until`` − 1, in order.
+
+        The penalty is None if none is recorded.
+        """
         place = max(bisect.bisect_right(self._rounds, first) - 1, 0)
         while first < until:
             end = min(until, self._rounds[place + 1]) if place + 1 < len(self._rounds) else until
@@ -237,10 +240,11 @@ class Penalties:
 class Repairs:
     """Applies frames to the copies in any order, and adds up the corrections that late frames require in the duals.
 
-    Every θ̂ is initially ``start``. If a state that n broadcast in round r arrives only in round k, the agent has used
-    n's previous state in rounds r … k − 1, or until it received a later broadcast of n. The sum Σ_k ρ_k θ̂_n, from which
-    the dual is computed, therefore lacks the difference of the two states in each of these rounds, times the round's ρ.
-    A sender can retransmit its last ``window`` frames, so the agent keeps more than ``window`` received states.
+    Every θ̂ is initially ``start``. If a state that neighbour n broadcast in round r arrives only in round k, the agent
+    has used n's previous state in rounds r … k − 1, or until it received a later broadcast of n. The sum Σ_k ρ_k θ̂_n,
+    from which the dual is computed, therefore lacks the difference of the two states in each of these rounds, times the
+    round's ρ. A sender can retransmit its last ``window`` frames, so the agent keeps more than ``window`` received
+    states.
     """
 
     def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:

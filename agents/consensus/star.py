@@ -137,7 +137,7 @@ class OverStar(SharingAgent):
         return self.cost.gradient(self.theta)
 
     def _sharing(self, *, codes: bool) -> Sharing:
-        """Return a `Sharing` in which this agent encodes differences if ``codes``, and its neighbours do otherwise."""
+        """Return a `Sharing` in which differences are encoded by this agent if ``codes``, or else by its neighbours."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
         return StarSharing(self, self.theta.shape, self.censor, coder, other)

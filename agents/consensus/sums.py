@@ -40,7 +40,7 @@ class RunningSums(Duals):
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder encodes changes, or θ̂ starts as Q(0)."""
+        """Raise BadInput if the coder encodes changes, or if ``coded_start`` is True."""
         needs_states(self, sending)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:

@@ -60,7 +60,7 @@ class Tracking(SharingAgent):
         self.tracker = mixed + self.gradient - before
 
     def imbalance(self) -> dict[str, Array]:
-        """Return y_i − ∇R_i(θ_i)."""
+        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no frame is lost."""
         return {"tracking_residual": self.tracker - self.gradient}
 
     def halves(self, stack: Array) -> tuple[Array, Array]:
@@ -72,8 +72,8 @@ class Tracking(SharingAgent):
 class DIGing(Tracking, Diffusion):
     """DIGing: θ_i ← Σ_n w_in θ_n − η y_i; y_i ← Σ_n w_in y_n + ∇R_i(θ_i⁺) − ∇R_i(θ_i) (Nedić, Olshevsky, Shi 2017).
 
-    This is algorithm 1 of the paper. Frames carry θ_i and y_i, so they are twice as long as the model. The method needs
-    symmetric, doubly stochastic weights; `PushDIGing` needs no weights.
+    This is algorithm 1 of the paper; θ_i⁺ is the new θ_i. Frames carry θ_i and y_i, so they are twice as long as the
+    model. The method needs symmetric, doubly stochastic weights; `PushDIGing` needs no weights.
 
     A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``,
     frames carry S_i, the sum of all y_i so far, instead of y_i. Then y_i = ∇R_i(θ_i) + Σ_n w_in (S_n − S_i), so the
@@ -150,7 +150,8 @@ class BEER(Tracking, Gossip):
     """BEER: gradient tracking over coded differences (Zhao, Li, Li, Richtárik and Chi 2022, algorithm 1).
 
     θ_i ← θ_i + γ Σ_n w_in (H_n − H_i) − η y_i;  y_i ← y_i + γ Σ_n w_in (G_n − G_i) + ∇R_i(θ_i⁺) − ∇R_i(θ_i);
-    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. H and G begin at 0.
+    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. θ_i⁺ is the new
+    θ_i. H and G begin at 0.
 
     A frame carries both differences, encoded separately, and so has twice the bits of a frame of `CHOCO`. Q must be a
     contraction (`Uniform`, `TopK`, `Sign`; not `QSGD` of few bits); a coarser Q needs a smaller γ. With exact Q and

@@ -296,7 +296,10 @@ class OnlineClasses(StreamCost):
         self.mistakes = 0
 
     def meet(self, prediction: Any) -> float:
-        """Return the loss of ``prediction``, the scores of the last sample; count a mistake if the class is wrong."""
+        """Return the loss of ``prediction``, the scores of the last sample.
+
+        Also count a mistake if the largest score is that of a wrong class.
+        """
         self._label = np.array([self.target])
         self.loss.check_targets(self._label)
         self.mistakes += int(np.argmax(prediction) != self.target)

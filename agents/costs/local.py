@@ -21,7 +21,7 @@ Solver = Callable[[Array], Array]
 
 
 class Problem(Protocol):
-    """Protocol of an agent's batch cost: `LocalProblem`, or `netsim.agents.costs.classes.ClassProblem`."""
+    """Protocol of an agent's batch cost, such as `LocalProblem` and `netsim.agents.costs.classes.ClassProblem`."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
@@ -70,7 +70,7 @@ class LocalProblem:
     """
 
     def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
-        """Create a `LeastSquares` for the squared loss."""
+        """Create a `LeastSquares` if the loss is `Squared`, else an object of the class itself."""
         return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
 
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
@@ -104,7 +104,7 @@ class LocalProblem:
         """Return a solver for the local step of the ADMM methods.
 
         The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + linearᵀθ, both of shape (D,). With
-        quadratic = ρ d_i and linear = γ_i − ρ Σ_n (θ̂_i + θ̂_n) it is the primal update of DKLA and COKE
+        quadratic = ρ d_i and linear = γ_i − ρ Σ_n (θ̂_i + θ̂_n) the result is the primal update of DKLA and COKE
         (COKE, eqs. 18a and 21a).
 
         The solver runs a damped Newton method, starting from its last answer (at first, from zero), until the gradient
@@ -174,7 +174,10 @@ class LeastSquares(LocalProblem):
         return result
 
     def mean_squared_error(self, theta: Array) -> float:
-        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples, to about 1e-15 of the terms that cancel."""
+        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples.
+
+        The rounding error is about 1e-15 of the terms that cancel.
+        """
         theta = self._vector("theta", theta)
         return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
 
@@ -207,13 +210,13 @@ class Minimizer:
         self.constant = inverse @ linear
 
     def __call__(self, linear: Array) -> Array:
-        """Return the minimum; raises BadInput for another shape of ``linear``."""
+        """Return H⁻¹(b − linear); raises BadInput for another shape of ``linear``."""
         if np.shape(linear) != self.constant.shape:
             raise _wrong_shape("linear", linear, len(self.constant))
-        # Called once per agent and round, so overhead matters. Measured at D = 100: cho_solve 16 µs (11 without its
-        # search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b 1.9, dsymv 1.2, which reads
-        # only half of the inverse. The explicit inverse of a positive definite matrix costs little accuracy: at
-        # condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
+        # This is called once per agent and round, so overhead matters. Measured at D = 100: cho_solve took 16 µs (11
+        # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b 1.9, and dsymv,
+        # which reads only half of the inverse, 1.2. The explicit inverse of a positive definite matrix costs little
+        # accuracy: at condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
         return dsymv(-1.0, self.inverse, linear, beta=1.0, y=self.constant)
 
 

@@ -62,7 +62,7 @@ class MulticlassLoss(ABC):
 
     @abstractmethod
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
-        """Return (∂²ℓ/∂f²) v for a direction v for each sample, both of shape (n, C)."""
+        """Return (∂²ℓ/∂f²) v, shape (n, C); each row of ``v``, of the same shape, is a direction for one sample."""
 
     @abstractmethod
     def slope(self, f: Array, k: float, y: int, /) -> Array:
@@ -75,7 +75,7 @@ class MulticlassLoss(ABC):
 class Softmax(MulticlassLoss):
     """The logistic loss of C classes, −log of the right class's softmax: log Σ_j exp(f_j) − f_y.
 
-    It does not overflow at any scores.
+    The computation does not overflow for any scores.
     """
 
     name = "logistic"
@@ -205,7 +205,7 @@ class OneVsRest(MulticlassLoss):
         return result
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return the slope of each class's own loss."""
+        """Return the solution s_j of s_j = ℓ'(f_j − k·s_j, ±1) for each class j, shape (C,)."""
         return np.array([self.loss.slope(float(each), k, 1.0 if j == y else -1.0) for j, each in enumerate(f)])
 
     def _signs(self, y: NDArray[Any]) -> Array:
@@ -215,7 +215,7 @@ class OneVsRest(MulticlassLoss):
 
 
 def by_name(name: Any, classes: int) -> MulticlassLoss:
-    """Return the loss of C classes for the name of a binary loss: logistic, hinge, squared or squared_hinge.
+    """Return the loss for C classes that corresponds to a binary loss: logistic, hinge, squared or squared_hinge.
 
     logistic gives `Softmax`, hinge the exact `MulticlassHinge`; the others are summed over the classes (`OneVsRest`).
 

@@ -89,7 +89,7 @@ class StreamCost:
         raise NotImplementedError
 
     def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
-        """Return `argmin` by solving a system of linear equations; raises BadInput if there is none."""
+        """Return the result of `argmin` by solving a linear system; raises BadInput if the loss does not allow that."""
         raise BadInput(f'solve = "dense": must go with a squared loss of numbers; the cost is {type(self).__name__}')
 
 
@@ -128,7 +128,7 @@ class OnlineCost(StreamCost):
         self._labels = not isinstance(loss, Squared)
 
     def meet(self, prediction: Any) -> float:
-        """Return the loss of ``prediction`` for the last sample; add up the squared error and the right signs."""
+        """Return the loss of ``prediction`` for the last sample, and update `squared_error` and `right`."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
         self._count_error(prediction)

@@ -20,7 +20,7 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE_RATIO = 1e-7  # Ratio of regulariser to trace above which a Cholesky solve has harmless rounding errors.
+_SAFE_RATIO = 1e-7  # If regulariser/trace(Gram matrix) is larger, the rounding errors of a Cholesky solve are harmless.
 
 
 class _Regret:
@@ -49,7 +49,7 @@ class _Regret:
         targets : array of shape (N,)
             Their targets y_i,t.
         thetas : ndarray of shape (N, D), optional
-            The models θ_i,t from *before* learning from this round's samples.
+            The models θ_i,t *before* they learn from this round's samples.
         losses : ndarray of shape (N,), optional
             The losses L_i,t(θ_i,t) instead of ``thetas``: the growth of `OnlineCost.loss_sum` in this round.
 

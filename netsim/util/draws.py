@@ -87,7 +87,7 @@ def plain_name(name: Hashable) -> Any:
         plain = _plain_number(name)
     else:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
-    # They differ if the name is NaN, if the conversion lost digits, or if a user's type compares or hashes differently.
+    # ``plain`` differs if the name is NaN, the conversion lost digits, or a user's type compares or hashes differently.
     if plain != name or hash(plain) != hash(name):
         raise check.refuse("node", name, "equal to a str or bytes" if isinstance(name, str | bytes) else _NUMBERS)
     return plain
@@ -193,7 +193,7 @@ class Stream:
 def derived(seed: int, name: Hashable, purpose: str) -> int:
     """Return a 64-bit seed derived from (seed, name, purpose), for libraries that take a seed instead of a generator.
 
-    A seed plus a number would not do instead: it may be the seed of another run, and would repeat that run's draws.
+    The sum of seed and a number is no substitute: it may be the seed of another run, and would repeat that run's draws.
     """
     return stream_key(seed, name_key(name), purpose)
 

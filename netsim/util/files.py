@@ -20,7 +20,7 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file for writing bytes, and rename it to ``path`` when the block ends without an error.
 
     Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; OSError if writing
-    fails, for example on a full disk. After an error, an existing file is unchanged.
+    fails, for example on a full disk. After an error, an existing file at ``path`` is unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():

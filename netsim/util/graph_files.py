@@ -37,7 +37,7 @@ FORMS = (
 
 # Limit of a file's uncompressed size in bytes: a larger graph would be too large to emulate.
 _MOST_BYTES = 2**30
-# Lower bound of the bytes that a node takes in networkx; measured were 500.
+# Lower bound of the bytes that a node takes in networkx; a measurement gave 500.
 _NODE_BYTES = 300
 
 # Column names that programs use for the two ends of an edge.
@@ -97,7 +97,7 @@ def read_graph(path: Path) -> GraphFile:
 
 
 def _check_fits(where: str, nodes: int) -> None:
-    """Raise BadInput if a graph of ``nodes`` nodes would not fit in memory; even a small file can declare very many."""
+    """Raise BadInput if a graph of ``nodes`` nodes, which even a small file can declare, would not fit in memory."""
     try:
         check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
     except BadInput as error:
@@ -632,7 +632,7 @@ def _of_adjacency(where: str, text: str) -> GraphFile:
 def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None:
     """Read networkx's multiline adjacency list, or return None if the lines are not in this format.
 
-    In it, a line with a node's name and a count precedes as many lines, each with an edge of this node.
+    In this format, a line with a node's name and a count n is followed by n lines, each with one edge of the node.
     """
     graph: Graph = nx.MultiDiGraph()
     place = 0

@@ -170,7 +170,7 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
 
 
 def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
-    """Read a csv file as a table, one sample a row; return it with notes on the columns that were left out.
+    """Read a csv file as a table, one sample a row; return it with notes, for example on columns that were left out.
 
     The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. The table does
     not contain an unnamed first column (row numbers), unnamed empty columns, empty lines or, unless the delimiter is a
@@ -202,7 +202,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     decimal = _decimal_of(text, delimiter)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells.
             found = pd.read_csv(
                 io.BytesIO(data if text is given or text == given else text.encode()),
                 index_col=False,
@@ -216,7 +216,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
             )
     except pd.errors.ParserWarning:
         raise _too_long(path, line, names, text, delimiter) from None
-    except ValueError as error:  # ValueError includes pandas' EmptyDataError and UnicodeDecodeError
+    except ValueError as error:  # ValueError includes pandas' EmptyDataError and UnicodeDecodeError.
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
         if not pd.api.types.is_numeric_dtype(found[each]):
@@ -278,7 +278,7 @@ def line_of(path: Path, row: int) -> int | None:
 
 
 def _all_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the cells of each row, as pandas counts rows: empty lines are none."""
+    """Yield the line number and the cells of each row, as pandas counts rows, that is, without empty lines."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or any(cell.strip() for cell in cells):

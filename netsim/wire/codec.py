@@ -380,7 +380,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
 
 
 def check_whole(data: bytes) -> None:
-    """Raise an error if the bytes claim to hold more items than they do.
+    """Raise an error if lists or dicts in the bytes claim more items than follow.
 
     Without this check, msgpack would allocate lists of the size that hostile bytes claim.
     """
@@ -407,7 +407,7 @@ def is_mutable(payload: Any) -> bool:
 
 
 def payload_bits(payload: Any) -> int:
-    """Return the bits of a payload as papers count them.
+    """Return the number of bits of a payload, as papers count them.
 
     An array counts 8 × its bytes, a coded array its ``payload_bits``, a float 64, and a list, tuple or dict the sum
     over its items. An object of a registered class counts as the payload that its ``pack`` returns, and anything else

@@ -82,7 +82,7 @@ def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[
 
 
 def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> bytes:
-    """Pack each element's sign as one bit, followed by its level (see `levels`) in ``bits`` bits, at most 15."""
+    """Pack each element's sign, as one bit, and then its level (see `levels`), as ``bits`` ≤ 15 bits."""
     signs = (array < 0).astype(np.uint16)
     return _pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
 
@@ -150,7 +150,7 @@ def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
 def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
     """Decode the bytes of `cells` to the middle of each element's cell, or to 0 in an empty range.
 
-    Raises WireError if ``data`` has not the length that ``shape`` and ``bits`` imply.
+    Raises WireError if ``data`` does not have the length that ``shape`` and ``bits`` imply.
     """
     check_packed(data, bits, math.prod(shape))
     return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
