@@ -235,7 +235,7 @@ cdef list steps(list agents, Read read, Step step):
     cdef dict own
     cdef State* all_of_them
     for agent in agents:
-        # All samples are read before any pointer, because a user's iterator of samples may change any agent.
+        # Read all samples before any pointer to an agent's arrays: a user's iterator of samples may change any agent.
         if not look_ahead(agent):
             return None
     all_of_them = <State*>PyMem_Malloc(max(count, 1) * sizeof(State))

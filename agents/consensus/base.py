@@ -97,8 +97,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
     theta : ndarray
         The state θ_i, initially zeros. It is replaced by a new array, never modified in place.
     sharing : Sharing
-        Sends the states. It holds θ̂_i, the state last broadcast, and copies of the neighbours' θ̂_n. Created when the
-        agent begins to run.
+        The object that sends the state. It holds θ̂_i, the state last broadcast, and copies of the neighbours' θ̂_n. It
+        is created when the agent begins to run.
 
     Raises
     ------
@@ -296,7 +296,7 @@ class _Sharing:
         return agent.sharing
 
 
-# Set after the class is created, because inside the class the dataclass would take it for the default of the field.
+# The descriptor is set after the class is created: inside, the dataclass would take it for the default of the field.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 

@@ -67,7 +67,7 @@ class FedAvg(OverStar):
             raise BadInput(f"censor = {censor}: must be left out with {kind}, whose clients are drawn")
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Run the rounds, as the server or as a client."""
         self.start()
         async for k in self.rounds(self.count):
             advance(self, k)

@@ -154,7 +154,7 @@ class KnownEdges(EdgeSharing):
         self._number = 0
         # Messages sent to each neighbour, {neighbour: {number: message}}, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
-        # Messages received from each neighbour, in the same form.
+        # Messages received from each neighbour, {neighbour: {number: message}}, oldest first.
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 
     async def say(self, state: Vector, round_number: int) -> None:

@@ -75,7 +75,7 @@ class Push(Cited, netsim.RoundAgent):
         self._last: dict[Hashable, Vector] = {}
 
     def first_mass(self) -> Vector:
-        """Return the initial mass, without the weight."""
+        """Return the initial mass, without its last element, the weight."""
         raise NotImplementedError
 
     def step(self, mass: Vector) -> Vector:

@@ -85,7 +85,7 @@ class OverStar(SharingAgent):
             raise BadInput(f"graph: {allowed}; the neighbours of {self.name!r} are {shown}")
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Run the rounds, as the server or as a client."""
         self.begin()
         async for k in self.rounds(self.count):
             advance(self, k)

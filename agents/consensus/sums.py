@@ -23,7 +23,7 @@ from netsim.errors import AgentError
 from netsim.util.typing import Vector
 
 PATIENCE = 20
-"""Maximum number of rounds in which an agent that begins after the first round only receives, and sends nothing."""
+"""Maximum number of rounds for which an agent that begins late (after the first round) receives, but does not send."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class SummedSharing(Sharing):
         self._guess(rho)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Apply the frames received; an agent that began late takes its initial values from the first ones."""
+        """Apply the frames received; an agent that began late takes its initial values from the first frames."""
         rho = self._rho()
         heard = [self._take_newer(frame, round_number, rho) for frame in frames]
         places = sorted({place for place in heard if place is not None})

@@ -77,7 +77,7 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Predict the next samples of N agents, as `MultiKernelCost.draw` does, without taking them from the streams.
+    """Predict the next samples of N agents, as `MultiKernelCost.draw` does, but leave it to `take_all` to take them.
 
     Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
     (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that
@@ -106,9 +106,10 @@ def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
 
 
 def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Vector) -> Vector | None:
-    """Return the `MultiKernelCost.gradient` of N agents, shape (N, P, K), to the last bit; None if not possible.
+    """Return the gradients of N agents' costs, shape (N, P, K).
 
-    ``models`` has the same shape. ``z``, shape (N, PK), and ``y``, shape (N,), are the samples drawn last.
+    They equal those of each agent's `MultiKernelCost.gradient` to the last bit; None is returned if that is not
+    possible. ``models`` has the same shape. ``z``, shape (N, PK), and ``y``, shape (N,), are the samples drawn last.
     """
     count, kernels, features = models.shape
     if not _fit(costs, models, z):

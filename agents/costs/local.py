@@ -70,7 +70,7 @@ class LocalProblem:
     """
 
     def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
-        """Create a `LeastSquares` if the loss is `Squared`, else an object of the class itself."""
+        """Create a `LeastSquares` in place of a `LocalProblem` if the loss is `Squared`."""
         return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
 
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:

@@ -35,7 +35,7 @@ FORMS = (
     "GraphML, GEXF, GML, node-link JSON, Pajek, LEDA, graph6, sparse6, a list of edges, an adjacency list or a matrix"
 )
 
-# Limit of a file's uncompressed size in bytes: a larger graph would be too large to emulate.
+# Limit of a file's uncompressed size in bytes: a larger file would hold a graph that is too large to emulate.
 _MOST_BYTES = 2**30
 # Lower bound of the bytes that a node takes in networkx; a measurement gave 500.
 _NODE_BYTES = 300
@@ -562,7 +562,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
 def _check_weights(where: str, rows: list[Row], weight: int, delimiter: str) -> None:
     """Raise BadInput if only some weights are finite numbers.
 
-    A column of text only does not hold weights, and an edge with an empty cell has no weight.
+    If no cell of the column is a number, the column does not hold weights. An edge with an empty cell has no weight.
     """
     found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
     numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]

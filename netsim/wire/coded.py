@@ -88,7 +88,7 @@ class Coder(ABC):
     whole : bool
         Whether the coder is precise enough to encode states themselves instead of their changes.
     feeds_back : bool
-        Whether the coder adds the error of one message to the next; only `ErrorFeedback` does.
+        Whether the coder adds the coding error of one message to the next message; only `ErrorFeedback` does.
     """
 
     whole: bool = False
