@@ -39,7 +39,7 @@ cdef extern from "numpy/arrayobject.h":
         DotFunction dotfunc
     ArrayFunctions* PyDataType_GetArrFuncs(cnp.PyArray_Descr*) noexcept
 
-# numpy's dot and @ call this function for two vectors; another function could round differently.
+# numpy's dot and @ call this ``dotfunc`` for two vectors; another function could round differently.
 cdef object _float64 = cnp.PyArray_DescrFromType(cnp.NPY_FLOAT64)
 cdef DotFunction numpy_dot = PyDataType_GetArrFuncs(<cnp.PyArray_Descr*>_float64).dotfunc
 
@@ -47,7 +47,7 @@ ctypedef void (*SymmetricProduct)(
     char*, int*, double*, double*, int*, double*, int*, double*, double*, int*
 ) noexcept nogil
 
-# scipy.linalg.blas.dsymv calls this function; another function could round differently.
+# scipy.linalg.blas.dsymv calls this ``dsymv``; another implementation could round differently.
 cdef object _capsule = cython_blas.__pyx_capi__["dsymv"]
 if not (<bytes>PyCapsule_GetName(_capsule)).startswith(b"void (char *, int *, "):
     raise ImportError(f"scipy's dsymv has another signature: {PyCapsule_GetName(_capsule)}")

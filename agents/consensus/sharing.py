@@ -264,7 +264,7 @@ class Repairs:
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield each penalty with the part of Σ_n Σ_k θ̂_n that it must multiply, and forget these parts.
+        """Yield each penalty and the part of Σ_n Σ_k θ̂_n to be multiplied by it, and reset these parts.
 
         ``rho`` is the penalty of the current round.
         """

@@ -74,7 +74,7 @@ class OverStar(SharingAgent):
 
     @property
     def is_server(self) -> bool:
-        """Whether this is the server."""
+        """Whether this agent is the server."""
         return self.name == self.server
 
     def start(self) -> None:

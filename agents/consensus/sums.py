@@ -63,7 +63,7 @@ class SummedSharing(Sharing):
         self._last = [0] * len(self._places)
         self._began = 0
         self._listens = True
-        # Whether the next broadcast must not be censored.
+        # Whether to broadcast in the next round even if the censor would suppress that.
         self._asked = False
         self.total: NDArray[Any] = np.zeros(self.own.shape)
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
@@ -104,7 +104,7 @@ class SummedSharing(Sharing):
     def _listens_in(self, round_number: int) -> bool:
         """Return whether this agent began late and must not send yet.
 
-        That ends after `PATIENCE` rounds, because if all agents begin late, none would ever receive a frame.
+        After `PATIENCE` rounds it may send: if all agents began late and none sent, none would ever receive a frame.
         """
         self._began = self._began or round_number
         begins_late = 1 < self._began > round_number - PATIENCE and len(self._places) > 0

@@ -64,7 +64,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A registered class's ``pack`` function, and its name on the wire; None if receivers get the packed content."""
+    """A registered class's ``pack`` function, and its name on the wire: None if receivers get the packed content."""
 
     pack: Callable[[Any], Any]
     name: str | None
