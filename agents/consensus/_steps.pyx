@@ -2,8 +2,8 @@
 """The local steps and updates of several agents at once, compiled.
 
 Each function computes the same as the methods that its docstring names, to the last bit: it does the same operations on
-an element in the same order, and calls the same libraries for inner products. A law test compares the results. A
-function that returns None cannot handle some agent. It has then changed no agent, and the caller uses Python code.
+an element in the same order, and calls the same libraries for inner products. A test compares the results. A function
+returns None if it does not support one of the agents. No agent has then been changed, and the caller uses Python code.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -39,7 +39,7 @@ cdef extern from "numpy/arrayobject.h":
         DotFunction dotfunc
     ArrayFunctions* PyDataType_GetArrFuncs(cnp.PyArray_Descr*) noexcept
 
-# numpy's dot and @ call this function for two vectors; another one could round differently.
+# numpy's dot and @ call this ``dotfunc`` for two vectors; another function could round differently.
 cdef object _float64 = cnp.PyArray_DescrFromType(cnp.NPY_FLOAT64)
 cdef DotFunction numpy_dot = PyDataType_GetArrFuncs(<cnp.PyArray_Descr*>_float64).dotfunc
 
@@ -47,7 +47,7 @@ ctypedef void (*SymmetricProduct)(
     char*, int*, double*, double*, int*, double*, int*, double*, double*, int*
 ) noexcept nogil
 
-# scipy.linalg.blas.dsymv calls this function; another one could round differently.
+# scipy.linalg.blas.dsymv calls this ``dsymv``; another implementation could round differently.
 cdef object _capsule = cython_blas.__pyx_capi__["dsymv"]
 if not (<bytes>PyCapsule_GetName(_capsule)).startswith(b"void (char *, int *, "):
     raise ImportError(f"scipy's dsymv has another signature: {PyCapsule_GetName(_capsule)}")
@@ -65,7 +65,7 @@ cdef inline double* elements(array) noexcept:
 
 
 cdef inline bint is_plain(array) noexcept:
-    """Return whether an object is an ndarray, of no subclass, of float64 that are aligned and C-contiguous."""
+    """Return whether ``array`` is an ndarray, not of a subclass, whose elements are aligned, C-contiguous float64."""
     return (
         type(array) is cnp.ndarray and cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT64 and cnp.PyArray_ISCARRAY_RO(array)
     )
@@ -94,7 +94,7 @@ cdef object copied(array):
 
 
 cdef struct State:
-    # The inputs of an agent's step. Pointers are to the elements of arrays that the agent keeps alive.
+    # The inputs of an agent's step. The pointers are to elements of arrays that are attributes of the agent.
     int64_t n, degree
     const double* theta
     const double* dual
@@ -107,7 +107,10 @@ cdef struct State:
 
 
 cdef Copies copies_of(dict own):
-    """Return the copies in an agent's sharing; None if the sharing or its copies are of another class."""
+    """Return the copies in an agent's `Sharing`, given the agent's attributes ``own``.
+
+    Return None unless the class is `Sharing` itself, not a subclass, and the copies are of the compiled class.
+    """
     sharing = own.get("sharing")
     if type(sharing) is not Sharing:
         return None
@@ -116,7 +119,7 @@ cdef Copies copies_of(dict own):
 
 
 cdef bint read_number(dict own, str name, double* number) except -1:
-    """Read the present value of a field that may have a schedule; return False if it is no float."""
+    """Read the present value of a parameter that may have a schedule; return False if the value is no float."""
     value = own.get(name)
     if not PyFloat_Check(value):
         return False
@@ -125,7 +128,7 @@ cdef bint read_number(dict own, str name, double* number) except -1:
 
 
 cdef bint read_dual(dict own, State* state) except -1:
-    """Read the inputs of an ADMM step from an agent's attributes; return False if the step cannot use them."""
+    """Read the inputs of an ADMM step from an agent's attributes; return False if one has an unsupported type."""
     cdef Copies copies = copies_of(own)
     if copies is None:
         return False
@@ -179,7 +182,7 @@ def quadratic_steps(list agents):
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 cdef bint look_ahead(agent) except -1:
-    """Let an agent's cost read its next sample; return False if the compiled steps do not support cost or sample.
+    """Let an agent's cost read its next sample; return whether the compiled steps support the cost and the sample.
 
     They support an `OnlineCost` with the squared loss, and samples (φ, y) with a float y.
     """
@@ -209,7 +212,7 @@ cdef bint read_sample(dict own, State* state) except -1:
 
 
 cdef int draw(dict own, State* s) except -1:
-    """Take the sample ahead and predict it, as `StreamCost.draw` does."""
+    """Take the sample that `look_ahead` stored, and predict it, as `StreamCost.draw` does."""
     cdef dict cost = own["cost"].__dict__
     cost["features"], cost["target"] = <tuple>cost["_ahead"]
     cost["_ahead"] = None
@@ -226,13 +229,13 @@ ctypedef object (*Step)(dict, const State*)
 
 
 cdef list steps(list agents, Read read, Step step):
-    """Let each agent draw a sample and take a step; return the new states, or None if one cannot be computed here."""
+    """Let each agent draw a sample and take a step; return the new states, or None if one agent is not supported."""
     cdef int64_t i, count = len(agents)
     cdef list states = []
     cdef dict own
     cdef State* all_of_them
     for agent in agents:
-        # Look ahead for all agents before any pointer is read: a user's iterator of samples may change any agent.
+        # Read all samples before any pointer to an agent's arrays: a user's iterator of samples may change any agent.
         if not look_ahead(agent):
             return None
     all_of_them = <State*>PyMem_Malloc(max(count, 1) * sizeof(State))
@@ -277,7 +280,7 @@ def linearised_steps(list agents):
 
 
 cdef inline object proximal(const State* s, double quadratic, linear):
-    """Return the same minimum as `OnlineCost.argmin`, in the array ``linear``, which is overwritten."""
+    """Return the same minimum as `OnlineCost.argmin`; the array ``linear`` is overwritten with it."""
     cdef double* to = elements(linear)
     cdef double double_ = 2.0 * (s.regularizer + quadratic)
     cdef double f = -dot(to, s.phi, s.n) / double_, k = dot(s.phi, s.phi, s.n) / double_
@@ -289,7 +292,8 @@ cdef inline object proximal(const State* s, double quadratic, linear):
 
 
 cdef bint read_proximal(dict own, State* state) except -1:
-    # An agent without neighbours takes its own step, which reports if there is no minimum for lack of a regularizer.
+    # An agent without neighbours takes its own step: without a regularizer its cost has no minimum, and only its own
+    # step reports that.
     return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 
@@ -328,9 +332,9 @@ def dynamic_steps(list agents):
 # --- diffusion --------------------------------------------------------------------------------------------------------
 
 cdef bint read_diffusion(dict own, State* state) except -1:
-    """Read the inputs of a diffusion step; return False if the step cannot use them.
+    """Read the inputs of a diffusion step; return False if one is missing or has an unsupported type.
 
-    The weights are those that `Sharing.add_known` caches once every neighbour was received from.
+    The weights are those that `Sharing.add_known` caches once a frame from each neighbour has arrived.
     """
     cdef Copies copies = copies_of(own)
     theta = own["theta"]
@@ -407,7 +411,7 @@ def gradient_steps(list agents):
 # --- many kernels -----------------------------------------------------------------------------------------------------
 
 def table(list arrays):
-    """Stack arrays along a new first axis; return None unless all are plain (`is_plain`) and have the same shape."""
+    """Stack arrays along a new first axis; return None unless `is_plain` accepts all, and their shapes are equal."""
     cdef cnp.npy_intp shape[3]
     cdef int64_t size
     cdef int axis, axes
@@ -430,13 +434,13 @@ def table(list arrays):
 
 
 cdef tuple samples(list costs, bint is_ahead):
-    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample is of another type.
+    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample has an unsupported type.
 
     The samples are the next ones if ``is_ahead``, else the last ones drawn.
     """
     cdef list features = [], targets = []
     cdef dict own
-    # Two agents with one cost must learn from two samples, but it has only one sample ahead.
+    # Two agents with the same cost object need two samples, but `look_ahead` stores only one in a cost.
     if len(set(costs)) < len(costs):
         return None
     for cost in costs:
@@ -505,7 +509,7 @@ def gossiped(list agents):
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
 def are_as_seen(list agents, tuple seen, list sharings):
-    """Return whether the agents still have the classes and numbers of attributes in ``seen``, and these sharings."""
+    """Return whether the agents still have the classes, numbers of attributes and `Sharing` objects seen before."""
     cdef Py_ssize_t i
     cdef dict own
     cdef list kinds = seen[0], sizes = seen[1]
@@ -519,7 +523,7 @@ def are_as_seen(list agents, tuple seen, list sharings):
 
 
 def take(list agents, list states):
-    """Set the agents' states in order, up to the first of another shape; return its index, or -1 if there is none."""
+    """Set the agents' states in order, up to the first with a wrong shape; return its index, or -1 if there is none."""
     cdef Py_ssize_t i
     for i in range(len(agents)):
         agent, state = agents[i], states[i]
@@ -532,9 +536,9 @@ def take(list agents, list states):
 
 
 def broadcast(list sharings, list broadcasts, list states, coded, list speaking, int64_t k, failed):
-    """Broadcast the states of the agents that speak, and record this, as `Sharing.say` and `Sharing._said` do.
+    """Broadcast the states of the agents for which ``speaking`` is True, as `Sharing.say` and `Sharing._said` do.
 
-    ``coded`` has for each agent the payload and the state decoded from it; if None, states are sent unencoded.
+    ``coded`` has for each agent the payload and the state decoded from it. If it is None, states are sent unencoded.
     """
     cdef Py_ssize_t i
     cdef Copies copies
@@ -583,7 +587,10 @@ def exceed(list states, list sharings, double limit, bint squared):
 
 
 def rounded(states):
-    """Return each state's float32 array, which `Float` sends, and the state decoded from it; None if one overflows."""
+    """Return for each state the float32 array that `Float` sends, and the state decoded from it.
+
+    Return None if an element overflows.
+    """
     cdef list found = []
     cdef const double* from_
     cdef float* to
@@ -597,7 +604,7 @@ def rounded(states):
         decoded = new_like(state)
         from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
         for j in range(cnp.PyArray_SIZE(state)):
-            # The comparison is False for a NaN, too, so a state with a NaN is left to `Float`, which encodes or refuses it.
+            # The comparison is False for a NaN, too: `Float` itself must encode or refuse a state with a NaN.
             fits &= fabs(from_[j]) <= LARGEST
             to[j] = <float>from_[j]
             back[j] = to[j]
@@ -608,7 +615,7 @@ def rounded(states):
 
 
 def update_duals(list agents):
-    """Update the duals as `Dual.after_sharing` does; an agent with another sharing, or other arrays, calls its own."""
+    """Update the duals as `Dual.after_sharing` does; for an unsupported agent, call its `after_sharing`."""
     cdef Copies copies
     cdef int64_t j, n, row
     cdef double rho, degree

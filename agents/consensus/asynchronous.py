@@ -24,16 +24,18 @@ class ADPSGD(Cited, netsim.Agent):
     Repeat: x̂ ← θ_i; compute ∇R_i(x̂), which takes simulated time;  draw a neighbour j, and set θ_i and θ_j to their
     mean;  θ_i ← θ_i − η ∇R_i(x̂).
 
-    i sends θ_i; j replies with θ_j at once and moves by half the difference; i moves by half the difference when the
-    reply arrives, so θ_i + θ_j is kept even if other agents averaged with i meanwhile. A gradient takes the network's
-    compute time (``Network(…, compute=…)``), else a log-normal time with mean ``seconds`` and standard deviation
-    ``spread`` of its logarithm. Agents stop after ``count`` rounds, which only measure time here and are as long as
-    those of a synchronous method on that network.
+    Agent i sends θ_i. Agent j replies at once with θ_j, and then adds (θ_i − θ_j)/2 to its model. When the reply
+    arrives, agent i subtracts the same (θ_i − θ_j)/2 from its model, even if other agents have averaged with i
+    meanwhile; so the sum of the two models is kept. A gradient takes the network's compute time
+    (``Network(…, compute=…)``), else a log-normal time with mean ``seconds`` and standard deviation ``spread`` of its
+    logarithm. Agents stop after ``count`` rounds, which only measure time here and are as long as those of a
+    synchronous method on that network.
 
-    It needs links in both directions and a cost with a gradient, which may be stochastic, but no weights. With constant
-    η the limit is near the optimum only, as for `DPSGD`; faster agents count for more. A lost request skips one
-    average. After a lost reply j has moved and i has not, which shifts the mean of all models slightly; later gradient
-    steps undo the shift, so losses cost little. An agent waits at most ``patience`` for a reply.
+    The method needs links in both directions and a cost with a gradient, which may be stochastic, but no weights. With
+    constant η the models only come near the optimum, as with `DPSGD`, and the costs of faster agents weigh more. A lost
+    request skips one average. After a lost reply the model of j has changed and that of i has not, which shifts the
+    mean of all models slightly; later gradient steps undo the shift, so losses cost little. An agent waits at most
+    ``patience`` for a reply.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ class ADPSGD(Cited, netsim.Agent):
         return self.seconds * self.rng.lognormal(-0.5 * self.spread**2, self.spread)
 
     async def _average(self) -> None:
-        """Average with a random neighbour, unless its reply times out."""
+        """Average the model with that of a random neighbour, unless the neighbour's reply times out."""
         other, sent = self.neighbors[int(self.rng.integers(len(self.neighbors)))], self.theta
         try:
             reply = await self.request(other, "model", sent, self.patience)
@@ -113,7 +115,7 @@ class ADPSGD(Cited, netsim.Agent):
         self.theta = self.theta + 0.5 * (self._state(reply) - sent)
 
     def answer(self, frame: Frame) -> Array:
-        """Return θ_j as the reply, then move this agent's θ_j halfway to the θ_i received."""
+        """Move this agent's model θ_j halfway to the received θ_i, and return the old θ_j as the reply."""
         before = self.theta
         self.theta = before + 0.5 * (self._state(frame) - before)
         return before

@@ -1,8 +1,8 @@
-"""Base classes of the methods that share a state: a local step, the exchange of states, and an update from them.
+"""Base classes of the consensus methods, whose agents take local steps and exchange their states with neighbours.
 
-A method is a dataclass of parameters whose `local_step` follows the method's equation. `Dual` adds the dual
-variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. `SharingAgent.say` and
-`SharingAgent.hear` depend on rounds only through the round number; only `run` determines when they are called.
+A method is a dataclass: its fields are the method's parameters, and its `local_step` computes the method's equation.
+`Dual` adds the dual variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. In each round
+`run` calls an agent's `SharingAgent.say`, which sends, and then `SharingAgent.hear`, which processes received frames.
 """
 
 import inspect
@@ -31,7 +31,7 @@ from netsim.util.typing import Array
 
 
 class Cost(Protocol):
-    """A cost function to minimise. Methods may require further members: a gradient, a proximal step, samples."""
+    """Protocol of a cost function to minimise. A method may require further members, such as a gradient or samples."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
@@ -42,7 +42,10 @@ Step = TypeVar("Step", bound=Callable[..., Array])
 
 
 def asks(*methods: str) -> Callable[[Step], Step]:
-    """Declare the cost's members that a local step calls; an overriding step does not inherit them."""
+    """Return a decorator that records in a local step the names of the cost's methods that the step calls.
+
+    A step that overrides a decorated step does not inherit the record.
+    """
 
     def marked(step: Step) -> Step:
         step.asks = methods  # type: ignore[attr-defined]
@@ -52,7 +55,7 @@ def asks(*methods: str) -> Callable[[Step], Step]:
 
 
 def check_cost(kind: type, cost: object, *asked: str) -> None:
-    """Raise BadInput unless a cost has the members that a class of agents requires."""
+    """Raise BadInput unless ``cost`` has all members named in ``asked``, which the agent class ``kind`` requires."""
     missing = [name for name in asked if not hasattr(cost, name)]
     if missing:
         allowed = f"must have {' and '.join(asked)}, which {kind.__name__} asks for"
@@ -64,7 +67,7 @@ def _annotations(cls: type) -> Mapping[str, object]:
     if sys.version_info >= (3, 14):
         from annotationlib import Format, get_annotations
 
-        # As text, because a name that only type checkers import has no value.
+        # As text: to evaluate an annotation would fail for a name that is imported only under TYPE_CHECKING.
         return get_annotations(cls, format=Format.STRING)
     return inspect.get_annotations(cls)
 
@@ -73,7 +76,7 @@ def _annotations(cls: type) -> Mapping[str, object]:
 class SharingAgent(Cited, netsim.RoundAgent):
     """In each round, takes a local step, broadcasts its state and receives its neighbours' states.
 
-    A subclass that overrides `run` may call `begin`, `say` and `hear` at other times, as a method without rounds does.
+    A method without rounds overrides `run`, and calls `begin`, `say` and `hear` at times of its own choice.
 
     Parameters
     ----------
@@ -84,16 +87,18 @@ class SharingAgent(Cited, netsim.RoundAgent):
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
-        Encodes state changes, or states; by default `Exact`, which sends the state unencoded.
+        Encodes the state, or its change since the last broadcast; by default `Exact`, which sends the state unencoded.
     coded_start : bool
-        Whether θ̂ starts as Q(0) instead of 0 (see `Sharing`).
+        Whether θ̂_i, the state that the neighbours know, starts as Q(0), the decoded value of encoded zeros, instead of
+        0 (see `Sharing`).
 
     Attributes
     ----------
     theta : ndarray
         The state θ_i, initially zeros. It is replaced by a new array, never modified in place.
     sharing : Sharing
-        θ̂_i and the copies of the neighbours' θ̂_n; set when the agent begins to run.
+        The object that sends the state. It holds θ̂_i, the state last broadcast, and copies of the neighbours' θ̂_n. It
+        is created when the agent begins to run.
 
     Raises
     ------
@@ -130,13 +135,13 @@ class SharingAgent(Cited, netsim.RoundAgent):
         self._forget()
 
     def _forget(self) -> None:
-        """Reset the learned state to its initial value."""
+        """Set θ_i to zeros. A subclass with further learned arrays extends this method, to reset these arrays, too."""
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
 
     def restart(self) -> None:
-        """Reset the model and all knowledge of the neighbours to their initial values, as after a crash.
+        """Reset the model and the copies of the neighbours' states to their initial values, as after a crash.
 
         A fault may call this at any time during a run. The agent takes part in the remaining rounds as if just switched
         on, whether `run` continues or is restarted; samples, step sizes and the number of the last round are kept. A
@@ -146,14 +151,14 @@ class SharingAgent(Cited, netsim.RoundAgent):
         vars(self).pop("sharing", None)
 
     def begin(self) -> None:
-        """Set up the sharing, unless that was already done in this run."""
+        """Call `start` and create the agent's `Sharing`, unless that was already done in this run."""
         if "sharing" in vars(self) and self.sharing.is_of_this_run():
             return
         vars(self).pop("sharing", None)
         self._is_beginning = True
         try:
             self.start()
-            # Reading the attribute creates the sharing, unless `start` has read it already.
+            # Reading the attribute creates the `Sharing`, unless `start` has read it already.
             self.sharing  # noqa: B018
         finally:
             del self._is_beginning
@@ -164,7 +169,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
         Parameters
         ----------
         k : int
-            Number of the round (without rounds: of the step), from 1, on which schedules and censors depend.
+            Number of the round, from 1; in a method without rounds, number of the step. Schedules and censors depend on
+            it.
 
         Raises
         ------
@@ -181,9 +187,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
         await self.sharing.say(self.outgoing(), k)
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
-        """Process the frames of round k (without rounds: those that arrived so far) and update the agent.
+        """Apply the frames of round k to the copies of the neighbours' states, and then call `after_sharing`.
 
-        Between `restart` and the next `say`, frames are ignored, because the state that they would update is lost.
+        Between `restart` and the next `say`, frames are ignored, because there are no copies to which they apply.
 
         Raises
         ------
@@ -195,13 +201,13 @@ class SharingAgent(Cited, netsim.RoundAgent):
             self.after_sharing()
 
     def outgoing(self) -> Array:
-        """Return the state that is shared, a new array; by default θ_i."""
+        """Return the array to broadcast, by default θ_i; the agent must not modify it in place afterwards."""
         return self.theta
 
     def imbalance(self) -> dict[str, Array]:
-        """Return {column in studies: array}; each array's sum over all agents is zero while no frame is lost.
+        """Return arrays whose sum over all agents is zero while no frame is lost; by default none.
 
-        The default is an empty dict.
+        The key of an array, such as "dual_residual", names the column in which studies record the norm of the sum.
         """
         return {}
 
@@ -210,10 +216,11 @@ class SharingAgent(Cited, netsim.RoundAgent):
         return Sharing(self, self.outgoing().shape, self.censor, self.coder, coded_start=self.coded_start)
 
     def start(self) -> None:
-        """Prepare for the first round; called once the neighbours are known.
+        """Prepare for the first round; `begin` calls this once the neighbours are known.
 
-        The sharing is created when this method first reads ``self.sharing``, or else after it returns. Creating it
-        calls `outgoing`, so a subclass must set up what `outgoing` needs before it calls a base's `start`.
+        The `Sharing` is created when this method first reads ``self.sharing``, or else after it returns. Its creation
+        calls `outgoing`, so a subclass must set the attributes that `outgoing` reads before it calls the inherited
+        `start`.
         """
 
     def local_step(self) -> Array:
@@ -222,25 +229,25 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
-        """Return the new θ_i of several agents of this class in one call, in their order; optional.
+        """Return the new θ_i of several agents of this class and of one network, in the order of the agents.
 
-        The results must equal those of each agent's `local_step` to the last bit. If this method returns None, the
-        default, each agent takes its own local step, so no agent may have been changed. The agents take part in the
-        rounds of one network. If a subclass overrides a method of the class that defines `local_steps`, each of its
-        agents takes its own local step.
+        A subclass may define this to save time. The results must equal those of `local_step` to the last bit. If the
+        result is None, as by default, no agent may have been changed, and each agent takes its own local step. The same
+        happens in a subclass that overrides any method of the class that defines `local_steps`.
         """
         return None
 
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
-        """Update several agents as `after_sharing` of the same class does; return False if each must call its own."""
+        """Update several agents as their `after_sharing` would; return False if each must call its own instead."""
         return False
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
         """Return an object that runs the rounds of these agents at once, or None if each must run its own.
 
-        A `Sharing` defined by a user may await while it broadcasts, so its agent must run its own rounds, in a task.
+        A subclass of `Sharing` defined outside netsim may await while it broadcasts, so each of its agents runs its
+        rounds in a task of its own.
         """
         makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
         if any(not maker.__module__.startswith("netsim.") for maker in makers):
@@ -266,7 +273,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         )
 
     def after_sharing(self) -> None:
-        """Update the agent after the neighbours' frames were processed; does nothing by default."""
+        """Update the agent after the neighbours' frames were applied to the copies; does nothing by default."""
 
 
 def _nothing(agents: list[Any]) -> bool:
@@ -274,9 +281,9 @@ def _nothing(agents: list[Any]) -> bool:
 
 
 class _Sharing:
-    """The descriptor of `SharingAgent.sharing` before it is set: creates the sharing in `begin` only.
+    """Descriptor of the attribute `SharingAgent.sharing`: creates the agent's `Sharing` when `begin` first reads it.
 
-    Elsewhere it raises AttributeError, so that a probe that reads the attribute does not create the sharing.
+    Before `begin`, a read raises AttributeError, so that a probe that reads the attribute does not create the object.
     """
 
     def __get__(self, agent: SharingAgent | None, owner: type[SharingAgent]) -> Any:
@@ -289,12 +296,16 @@ class _Sharing:
         return agent.sharing
 
 
-# Set after the class is created, because a dataclass would take it for the field's default.
+# The descriptor is set after the class is created: inside, the dataclass would take it for the default of the field.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
 class Weighted(SharingAgent):
-    """Base of the methods that weight their neighbours' states by ``weights``; ``unheard`` as in `Diffusion`."""
+    """Base class of the methods that weight their neighbours' states.
+
+    `Diffusion` describes ``weights`` and ``unheard``. ``weighs_itself`` says whether ``weights`` must have a number for
+    the agent itself, too.
+    """
 
     weights: Mapping[Any, float]
     unheard: str
@@ -321,20 +332,23 @@ class Weighted(SharingAgent):
         self.sharing.only_present = self.unheard == "dropped"
 
     def pull(self) -> Array:
-        """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of what is shared."""
+        """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose copy of θ̂_n is valid (`Sharing.known`)."""
         pull, total = self.sharing.add_known(np.zeros_like(self.sharing.own), 0.0, self.weights)
         pull -= total * self.sharing.own
         return pull
 
 
 class Proximal(SharingAgent):
-    """Base of the methods with exact local steps; refactors the cost's matrix when its quadratic term changes."""
+    """Base class of the methods whose local step is an exact minimisation.
+
+    The cost's solver is kept from round to round, and created anew only if the factor of ‖θ‖² changes.
+    """
 
     cost: Any
     _argmin: Callable[[Array], Array]
 
     def start(self) -> None:
-        """Discard the factors; a subclass that overrides `start` must call this method."""
+        """Discard the solver of an earlier run; a subclass that overrides `start` must call this method."""
         super().start()
         self._quadratic = math.nan
 
@@ -345,7 +359,7 @@ class Proximal(SharingAgent):
         return self._argmin(linear)
 
     def __getstate__(self) -> Any:
-        """Return the state to pickle, without the factors, which a run computes again."""
+        """Return the attributes to pickle, without the solver, which each run creates anew."""
         state = super().__getstate__()
         fields, *slots = state if isinstance(state, tuple) else (state,)
         fields = {name: value for name, value in fields.items() if name not in ("_argmin", "_quadratic")}
@@ -354,22 +368,24 @@ class Proximal(SharingAgent):
 
 @dataclass(eq=False, repr=False)
 class Dual(SharingAgent):
-    """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+    """Base class of the ADMM methods, whose dual variable changes after each round: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+
+    θ̂_i is the state that agent i last broadcast; the sum is over the neighbours n.
 
     Parameters
     ----------
     rho : float or schedule
         Penalty ρ > 0.
     duals : Duals, optional
-        How the duals are maintained: `Accumulated`, as above, or robust against lost frames (`RunningSums`,
-        `CodedSums`, `EdgeDuals`).
+        How γ_i is computed: by `Accumulated`, the default, with the update above, or in a way that tolerates lost
+        frames (`RunningSums`, `CodedSums`, `EdgeDuals`).
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
 
     Attributes
     ----------
     dual : ndarray
-        γ_i. The duals of all agents sum to zero as long as no frame is lost.
+        γ_i. The γ_i of all agents sum to zero as long as no frame is lost.
     """
 
     _: KW_ONLY
@@ -404,15 +420,15 @@ class Dual(SharingAgent):
         return len(self.neighbors)
 
     def start(self) -> None:
-        """Initialise the sums of states; a subclass that overrides `start` must call this method."""
+        """Compute Σ_n θ̂_i and Σ_n θ̂_n for the first step; a subclass that overrides `start` must call this method."""
         self._update_sums()
 
     def imbalance(self) -> dict[str, Array]:
-        """Return γ_i."""
+        """Return γ_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     def after_sharing(self) -> None:
-        """Update the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+        """Update the sums and γ_i; with `Accumulated` duals, γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
         self._update_sums()
         self.dual = self.sharing.next_dual(self.dual, self.rho, self._own_sum, self._others_sum)
 
@@ -431,12 +447,12 @@ class Dual(SharingAgent):
 
 @dataclass(eq=False, repr=False)
 class Diffusion(Weighted):
-    """Base of the diffusion methods, whose local step starts from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
+    """Base class of the diffusion methods, whose local step starts from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    A neighbour whose copy is not valid is left out and the other weights are renormalised to sum to 1, because a zero
-    in its place would pull every model towards zero. A copy is valid if the neighbour was ever received from or, with
-    ``unheard="dropped"``, in this round. A neighbour that its censor may have silenced so far counts with θ̂_n = 0
-    (`Sharing.known` distinguishes this case from lost frames as far as possible).
+    θ̂_n is the state that neighbour n last broadcast. Until the first frame from n arrives, n is left out and the other
+    weights are renormalised to sum to 1, because a zero in place of θ̂_n would pull the model towards zero. With
+    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. With a censor, n may not have
+    broadcast yet; n then counts with θ̂_n = 0. `Sharing.known` tells this case from lost frames as far as possible.
 
     Parameters
     ----------
@@ -458,9 +474,9 @@ class Diffusion(Weighted):
     unheard: str = "kept"
 
     def combined(self, state: Array | None = None) -> Array:
-        """Return ψ_i, which equals θ_i as long as no neighbour with a non-zero weight is known.
+        """Return ψ_i; it equals θ_i if every neighbour is left out or has the weight 0.
 
-        ``state`` replaces θ_i as the agent's own term if the shared state is not θ_i.
+        A method that broadcasts another array than θ_i passes that array as ``state``, which then replaces θ_i.
         """
         state = self.theta if state is None else state
         own = self.weights[self.name]

@@ -73,5 +73,5 @@ class DKLA(Proximal, Dual):
 class COKE(DKLA):
     """DKLA with a censor (COKE, Algorithm 2): with h = θ_i − θ̂_i, broadcast only if ‖h‖ ≥ v·μᵏ (`Geometric`).
 
-    Parameters as in `DKLA`, which it equals without a censor.
+    The parameters are those of `DKLA`. Without a censor the two methods are the same.
     """

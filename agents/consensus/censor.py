@@ -33,13 +33,13 @@ class Always:
     """No censoring: broadcast in every round."""
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return True, whatever the change."""
+        """Return True: no broadcast is censored."""
         return True
 
 
 @dataclass(frozen=True)
 class Geometric:
-    """Broadcast if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; dissertation 3.20); v = 0: no censoring.
+    """Broadcast in round k if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; P. Xu's dissertation, 3.20), so always if v = 0.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Geometric:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Broadcast if ‖h‖₂ ≥ v·k^(−μ) (dissertation 4.14).
+    """Broadcast in round k if ‖h‖₂ ≥ v·k^(−μ) (P. Xu's dissertation, 4.14).
 
     Parameters
     ----------
@@ -152,10 +152,11 @@ def _size(change: Vector, squared: bool) -> float:
 
 
 def may_silence(censor: Censor, round_number: int) -> bool:
-    """Return whether in round k a censor may silence an agent that never broadcast (θ̂_i = 0, so h = θ_i).
+    """Return whether, in round k, a censor may suppress the broadcast of an agent with θ̂_i = 0, that is, h = θ_i.
 
-    If not, a neighbour that receives nothing knows that a frame was lost. True for a censor defined elsewhere, whose
-    rule is unknown.
+    An agent that has never broadcast has θ̂_i = 0. If this function returns False, a neighbour that receives nothing
+    from such an agent knows that a frame was lost. For a censor of another class, whose rule is unknown, the result is
+    True.
     """
     match censor:
         case Always():

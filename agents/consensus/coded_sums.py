@@ -1,9 +1,10 @@
 """Running sums in a few bits per element: integer multiples of a step Δ, sent modulo 2^m.
 
-θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i. A receiver predicts both: q_n unchanged, S_n grown by q_n in each
-round since the last frame. It decodes residues modulo 2^m to the integers nearest to its prediction
-(`netsim.coders.Residues`). The sender chooses m in each round such that a receiver that missed up to ``reach`` of the
-last frames decodes correctly. A receiver that missed more detects this by the checksum, and requests a full frame.
+θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i is their sum over the rounds k. A receiver predicts that q_n has not
+changed since n's last frame, and that S_n has grown by q_n in each round since. Of all integers with the residue that a
+frame carries, the receiver takes the one nearest to its prediction (`netsim.coders.Residues`). The sender chooses m in
+each round such that a receiver that missed up to ``reach`` of the last frames decodes correctly. A receiver that missed
+more detects this by the checksum, and requests a full frame.
 """
 
 from dataclasses import dataclass
@@ -27,23 +28,23 @@ REPAIR = "repair"
 
 @dataclass(frozen=True)
 class CodedSums(Duals):
-    """`RunningSums` in integer multiples of a step Δ, modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
+    """`RunningSums` in integer multiples of a step Δ, sent modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
 
     Parameters
     ----------
     step : float
         The final Δ, in units of θ.
     halvings : int
-        Δ starts 2^halvings times as large, and is halved ``halvings`` times.
+        Number of times that Δ is halved. The first Δ is 2^halvings times the final one.
     halve_every : int
-        Rounds from one halving to the next.
+        Number of rounds from one halving to the next.
     dither : bool
-        Round up or down at random, so that θ̂ is unbiased; otherwise to the nearest integer.
+        Whether θ_i/Δ is rounded up or down at random, so that θ̂_i is unbiased, instead of to the nearest integer.
     reach : int
-        A receiver that missed this many rounds in a row still decodes the next frame.
+        Number of rounds in a row that a receiver may miss and still decode the next frame.
     sum_every : int
-        Rounds from one frame with S to the next; frames between carry θ̂ only. An agent's number of neighbours shifts
-        the rounds in which it sends S.
+        Number of rounds from one frame with S to the next; the frames between carry θ̂ only. An agent with d neighbours
+        sends S in the rounds k for which k + d is a multiple of ``sum_every``.
 
     Raises
     ------
@@ -72,7 +73,7 @@ class CodedSums(Duals):
             raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder other than `Exact`, a coded start, or a scheduled penalty."""
+        """Raise BadInput if the coder is not `Exact`, ``coded_start`` is True, or the penalty is scheduled."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
         if not isinstance(sending.coder, Exact):
@@ -81,7 +82,7 @@ class CodedSums(Duals):
             )
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's sharing, whose frames carry residues."""
+        """Return one agent's `Sharing`, whose frames carry residues."""
         return CodedSharing(agent, size, sending, rho, self)
 
     def halvings_by(self, round_number: int) -> int:
@@ -94,9 +95,10 @@ class CodedSums(Duals):
 
 
 class CodedSharing(SummedSharing):
-    """A sharing in integers: ``own`` and the copies are multiples of Δ; ``total`` and ``totals`` are S in units of Δ.
+    """A `SummedSharing` of integers, sent as residues.
 
-    ``astray`` counts frames whose checksum showed a wrong prediction, ``repairs`` the full frames sent.
+    ``own`` and the copies are multiples of Δ; ``total`` is S_i and ``totals`` are the S_n, in units of Δ. ``astray``
+    counts the received frames whose checksum revealed a wrong prediction, ``repairs`` the full frames sent.
     """
 
     def __init__(
@@ -109,7 +111,8 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # A ring of q and S after each of the last rounds, initially zeros; `_newest` is the index of its latest row.
+        # Ring buffers of q and S after each of the last ``reach`` + 1 rounds, initially zeros; row `_newest` is the
+        # latest.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
         self._newest = 0
         self._names = list(agent.neighbors)
@@ -186,7 +189,7 @@ class CodedSharing(SummedSharing):
 
     @property
     def _ages(self) -> Integers:
-        """Rounds since each row of the past was the newest, shape (reach + 1, 1)."""
+        """The number of rounds since each row of `_past` was written, shape (reach + 1, 1)."""
         count = self._past.shape[1]
         return np.asarray((self._newest - np.arange(count)) % count)[:, None]
 
@@ -229,11 +232,11 @@ class CodedSharing(SummedSharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Start from the rounded mean of the received q_n and S_n, and assume it for the other neighbours."""
+        """Set q_i and S_i to the rounded means of the received q_n and S_n, and assume these for other neighbours."""
         self._q = np.rint(self._of[places].mean(axis=0)).astype(np.int64)
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
-        # Fill the past as if q had always had its present value, so that a row of any age leads to the same S.
+        # Fill the past as if q had always had its present value, so that a prediction from any row is the present S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

@@ -1,7 +1,7 @@
-"""Ways to maintain the duals of ADMM methods: accumulated as in the papers, or robust against lost frames.
+"""Ways to compute the dual variables of ADMM methods: accumulated as in the papers, or robust against lost frames.
 
-Every `Dual` method has the option ``duals``, for example ``DKLA(…, duals=RunningSums())``. It determines the content of
-frames, and how the dual is computed from them.
+Every `Dual` method has the option ``duals``, for example ``DKLA(…, duals=RunningSums())``. The option determines the
+content of frames, and how the dual variable is computed from them.
 """
 
 from abc import ABC, abstractmethod
@@ -15,12 +15,12 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 
 Rho = Callable[[], float]
-"""Returns the penalty ρ of the current round."""
+"""A function that returns the penalty ρ of the current round."""
 
 
 @dataclass(frozen=True)
 class Sending:
-    """An agent's censor and coder, and whether θ̂ starts as Q(0)."""
+    """An agent's censor and coder, and whether θ̂ starts as Q(0) instead of 0 (see `Sharing`)."""
 
     censor: Censor
     coder: Coder
@@ -28,22 +28,23 @@ class Sending:
 
 
 class Duals(ABC):
-    """Base class of the ways to maintain duals; frozen, so that all agents can share one object."""
+    """Base class of the ways to compute dual variables; subclasses are frozen, so that agents can share an object."""
 
     @abstractmethod
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder, or a scheduled penalty, that these duals do not support."""
+        """Raise BadInput if these duals do not support the coder, ``coded_start``, or a scheduled penalty."""
 
     @abstractmethod
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's sharing, whose `Sharing.next_dual` computes the dual."""
+        """Return one agent's `Sharing`, whose method `next_dual` computes the dual variable."""
 
 
 @dataclass(frozen=True)
 class Accumulated(Duals):
-    """Duals as in the papers: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n) with the states received.
+    """Dual variables as in the papers: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n) with the states received.
 
-    A lost frame changes the dual at one end only, so Σ_i γ_i ≠ 0 from then on, and the agents agree on a biased model.
+    A lost frame changes γ at one end of a link only, so Σ_i γ_i ≠ 0 from then on, and the agents agree on a biased
+    model.
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
@@ -65,6 +66,6 @@ def needs_states(way: Duals, sending: Sending) -> None:
 
 
 def needs_constant(way: Duals, is_scheduled: bool) -> None:
-    """Raise BadInput for a scheduled penalty."""
+    """Raise BadInput for a scheduled penalty, which the duals ``way`` do not support."""
     if is_scheduled:
         raise BadInput(f"rho = a schedule: must be a number with duals = {type(way).__name__}")

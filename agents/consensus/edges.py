@@ -1,4 +1,4 @@
-"""One dual variable per edge: relaxed ADMM, which converges whatever share of its frames is lost.
+"""Dual variables computed from edge variables: relaxed ADMM, which converges at any rate of lost frames below 1.
 
 Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy networks via relaxed Peaceman-Rachford
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
@@ -21,11 +21,12 @@ from netsim.util.typing import Vector
 
 @dataclass(frozen=True)
 class EdgeDuals(Duals):
-    """Duals per edge: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni), where n sends 4ρ θ_n − z_ni to i.
+    """Dual variables from one variable per edge: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni).
 
-    The dual is γ_i = 2ρ d_i θ_i − Σ_n z_in. A lost frame leaves z_in unchanged at one end of one edge; no sum over the
-    agents must be kept, so a loss does no lasting harm. With α = ½ and ideal links it equals `Accumulated` in every
-    round. Each neighbour gets its own frame: d_i transmissions a round instead of one.
+    Neighbour n sends 4ρ θ_n − z_ni to agent i, whose dual variable is γ_i = 2ρ d_i θ_i − Σ_n z_in. A lost frame leaves
+    z_in unchanged at one end of one edge. The method does not rely on a sum over all agents, which losses could change,
+    so a loss does no lasting harm. With α = ½ and ideal links the γ_i equal those of `Accumulated` in every round. Each
+    neighbour gets a frame of its own, so agent i transmits d_i frames in a round instead of one.
 
     Parameters
     ----------
@@ -42,17 +43,20 @@ class EdgeDuals(Duals):
         check.put(self, relaxation=alpha)
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder of changes, a coded start, or a scheduled penalty."""
+        """Raise BadInput if the coder encodes changes, ``coded_start`` is True, or the penalty is scheduled."""
         needs_states(self, sending)
         needs_constant(self, is_scheduled)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's sharing, which sends each neighbour its own frame."""
+        """Return one agent's `Sharing`, which sends each neighbour a frame of its own."""
         return EdgeSharing(agent, size, sending, rho, self.relaxation)
 
 
 class EdgeSharing(Sharing):
-    """A sharing that sends 4ρ θ_i − z_in to each neighbour n; ``own`` is θ_i, ``edges`` z_in by neighbour."""
+    """A `Sharing` that sends 4ρ θ_i − z_in to each neighbour n.
+
+    ``own`` is θ_i; ``edges`` is a dict from each neighbour n to z_in.
+    """
 
     def __init__(
         self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho, alpha: float
@@ -60,7 +64,7 @@ class EdgeSharing(Sharing):
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho, self._alpha = rho, alpha
         self._sent = self._start
-        # No copies of the neighbours' states, because frames carry edge variables.
+        # There are no copies of the neighbours' states, because frames do not carry states.
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
@@ -81,18 +85,21 @@ class EdgeSharing(Sharing):
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in from each neighbour's last frame."""
+        """Update z_in for each neighbour n from which a frame arrived; only its last frame counts."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
             self._ever.add(name)
 
     def heard(self, neighbor: object) -> bool:
-        """Return whether any frame of a neighbour was ever received."""
+        """Return whether any frame from this neighbour was ever received."""
         return neighbor in self._ever
 
     def sum_of_copies(self) -> Vector:
-        """Return d_i θ_i in place of Σ_n θ_n: the dual holds the neighbours' states through z_in."""
+        """Return d_i θ_i in place of Σ_n θ_n.
+
+        With it, the linear term γ_i − ρ Σ_n (θ_i + θ_n) of an ADMM step becomes −Σ_n z_in, as relaxed ADMM needs.
+        """
         return len(self.edges) * self.own
 
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:

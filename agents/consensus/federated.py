@@ -1,7 +1,7 @@
 """Federated methods with sampled clients around a server: FedAvg and SCAFFOLD.
 
-In a round the server sends to the sampled clients and each replies at once, so a round must be longer than two
-latencies.
+In a round the server sends its model to the sampled clients, and each replies at once. So a round must last longer than
+two link latencies.
 """
 
 from collections.abc import Hashable, Mapping
@@ -25,12 +25,14 @@ from netsim.util.typing import Array
 class FedAvg(OverStar):
     """FedAvg: sampled clients take τ local steps each, and the server averages the results (McMahan et al. 2017).
 
-    The server draws a set S of agents and sends them θ. Each i ∈ S sets y ← θ, repeats y ← y − η ∇R_i(y) τ times, and
-    sends y. The server sets θ ← mean of the y_i received. This is algorithm 1 of the paper, with equal weights.
+    The server draws a set S of agents and sends them θ. Each agent i ∈ S sets y_i ← θ, repeats y_i ← y_i − η ∇R_i(y_i)
+    τ times, and sends y_i back. The server sets θ to the mean of the y_i received. This is algorithm 1 of the paper,
+    with equal weights.
 
-    The server has data, too, and may be in S, without a message. S is a function of the network's seed and the server's
-    name. The graph must be a star; the cost needs a gradient, which may be stochastic. With τ > 1 and different costs
-    the limit is near the optimum only. A lost frame removes one client from one round, without lasting effect.
+    The server has data, too, and may be in S; it then needs no message. The random sets S depend only on the network's
+    seed and the server's name. The graph must be a star; the cost needs a gradient, which may be stochastic. With τ > 1
+    and different costs the model only comes near the optimum. A lost frame removes one client from one round, without
+    lasting effect.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ class FedAvg(OverStar):
     tau : int
         Number τ of local steps.
     share : float
-        The share of agents in S, in (0, 1]; S has at least one.
+        The fraction of all agents that is in S, in (0, 1]; S has at least one agent.
     count, server, coder
         As in `OverStar`; the coder must encode states (`Exact`, `Float`).
     """
@@ -65,7 +67,7 @@ class FedAvg(OverStar):
             raise BadInput(f"censor = {censor}: must be left out with {kind}, whose clients are drawn")
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Run the rounds, as the server or as a client."""
         self.start()
         async for k in self.rounds(self.count):
             advance(self, k)
@@ -80,28 +82,28 @@ class FedAvg(OverStar):
                 await self._take_part(k)
 
     def down(self) -> Array:
-        """Return the server's message: θ."""
+        """Return the array that the server sends: θ."""
         return self.theta
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return y after τ local steps from θ."""
+        """Return y_i after τ local steps from θ."""
         y = self.theta
         for _ in range(self.tau):
             y = y - self.eta * self.cost.gradient(y)
         return y
 
     def up(self, heard: Array) -> Array:
-        """Return a client's reply to the server's message, y."""
+        """Return a client's reply y_i to the array ``heard`` that the server sent."""
         self.theta = heard
         return self.local_step()
 
     def after_round(self, answers: Mapping[Hashable, Array]) -> Array:
-        """Return the server's new model from the replies received."""
+        """Return the server's new model, given the replies received."""
         return np.mean(list(answers.values()), axis=0) if answers else self.theta
 
     def _draw(self) -> list[Hashable]:
-        """Return the set S: the server first, the others in the order of its neighbours."""
+        """Return the agents in S: the server, if drawn, comes first, then the clients in the order of `neighbors`."""
         everyone = [self.server, *self.neighbors]
         size = max(1, round(self.share * len(everyone)))
         return [everyone[place] for place in sorted(self.rng.choice(len(everyone), size, replace=False).tolist())]
@@ -112,7 +114,7 @@ class FedAvg(OverStar):
         return {name: found[name] for name in drawn if name in found}
 
     async def _answer(self, k: int) -> None:
-        """Reply to the server's message."""
+        """Wait for the server's frame, and reply to it."""
         frame = await self.inbox.get()
         await self.send(self.server, "update", self._coded(self.up(self._values(frame))))
 
@@ -127,13 +129,14 @@ class FedAvg(OverStar):
 class SCAFFOLD(FedAvg):
     """SCAFFOLD: FedAvg whose local steps are corrected by control variates (Karimireddy et al. 2020, algorithm 1).
 
-    The server sends (θ, c). Each i ∈ S sets y ← θ, repeats y ← y − η (∇R_i(y) − c_i + c) τ times, computes
-    c_i⁺ = c_i − c + (θ − y)/(τ η) (option II), and sends y and c_i⁺ − c_i. The server sets θ ← θ + mean(y_i − θ) and
-    c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η it converges to the optimum.
+    The server sends (θ, c). Each agent i ∈ S sets y_i ← θ, repeats y_i ← y_i − η (∇R_i(y_i) − c_i + c) τ times, sets
+    c_i⁺ = c_i − c + (θ − y_i)/(τ η) (option II), and sends y_i and c_i⁺ − c_i. The server sets θ ← θ + mean(y_i − θ)
+    and c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η the method converges to the optimum.
 
     In the published method, a lost reply changes c_i at the client but never c at the server, so any loss biases the
-    limit. With ``resends_state`` clients send c_i⁺, and the server keeps a table of them, whose mean is c. A client's
-    next reply then makes up for the loss, and the limit is exact. On ideal links both variants are the same.
+    limit. With ``resends_state``, clients send c_i⁺, and the server keeps a table of the c_i⁺, whose mean is c. A
+    client's next reply then makes up for the loss, and the limit is exact. On ideal links both variants give the same
+    models.
 
     Parameters
     ----------
@@ -165,7 +168,7 @@ class SCAFFOLD(FedAvg):
         self._table: dict[Hashable, Array] = {}
 
     def imbalance(self) -> dict[str, Array]:
-        """Return c_i; at the server c_i − N c."""
+        """Return c_i or, at the server, c_i − N c: over all agents these sum to zero while no frame is lost."""
         if not self.is_server:
             return {"dual_residual": self.control}
         return {"dual_residual": self.own_control - (1 + len(self.neighbors)) * self.control}
@@ -175,7 +178,7 @@ class SCAFFOLD(FedAvg):
         return np.concatenate([self.theta, self.control])
 
     def up(self, heard: Array) -> Array:
-        """Return y and c_i⁺ − c_i (or c_i⁺), concatenated along the first axis."""
+        """Return y_i and c_i⁺ − c_i (with ``resends_state``, c_i⁺), concatenated along the first axis."""
         self.theta, control = heard[: len(self.theta)], heard[len(self.theta) :]
         before = self.own_control if self.is_server else self.control
         y = self.theta

@@ -1,7 +1,7 @@
-"""Gradient methods with averaging by a symmetric, doubly stochastic W: D-PSGD, EXTRA and PG-EXTRA.
+"""Gradient methods that average with a symmetric, doubly stochastic matrix W: D-PSGD, EXTRA and PG-EXTRA.
 
-Each step takes one gradient, which may be stochastic. With constant η the limit of D-PSGD is near the optimum only; the
-others reach it, because a dual variable cancels each agent's own gradient there.
+Each step takes one gradient, which may be stochastic. With constant η, D-PSGD only comes near the optimum. EXTRA and
+PG-EXTRA converge to the optimum, because there a dual variable cancels each agent's own gradient.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,7 +22,7 @@ class DPSGD(Diffusion):
 
     With full gradients it is decentralized gradient descent (Nedić and Ozdaglar 2009); unlike `CTA` it takes the
     gradient at θ_i, not at the mean ψ_i. If the agents' costs differ, the distance of the limit from the optimum grows
-    with η. Frames carry θ. Losses have no lasting effect: the distance is the same with 30 % of the frames lost.
+    with η. Frames carry θ. Losses have no lasting effect: that distance is the same with 30 % of the frames lost.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class DPSGD(Diffusion):
 class EXTRA(Diffusion):
     """EXTRA: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) − q_i; q_i ← q_i + ½(θ_i − Σ_n w_in θ_n) (Shi et al. 2015, algorithm 1).
 
-    Both right-hand sides use the θ of the previous round; q_i starts at 0. It is the paper's recursion, with
-    W̃ = (I + W)/2, summed over the rounds. With constant η < 2 λ_min(W̃)/L, L the largest curvature, it converges to the
-    optimum of Σ R_i. The q_i of all agents sum to zero while no frame is lost.
+    Both right-hand sides use the θ of the previous round; q_i starts at 0. This is the paper's recursion, with
+    W̃ = (I + W)/2, summed over the rounds. With constant η < 2 λ_min(W̃)/L, where L is the largest curvature, EXTRA
+    converges to the optimum of Σ R_i. The q_i of all agents sum to zero while no frame is lost.
 
     Frames carry θ. A lost frame changes q_i at one end only, for good, so the agents agree on a biased model, whether
-    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. A coder of changes keeps it
-    exact, too, because q_i sums the states θ̂ that both ends know.
+    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. A coder that encodes changes
+    keeps it exact, too, because q_i is a sum of the states θ̂ that both ends know.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class EXTRA(Diffusion):
         self.dual = np.zeros_like(self.theta)
 
     def imbalance(self) -> dict[str, Array]:
-        """Return q_i."""
+        """Return q_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     @asks("gradient")
@@ -88,7 +88,7 @@ class EXTRA(Diffusion):
 
 @dataclass(eq=False, repr=False)
 class PGEXTRA(EXTRA):
-    """EXTRA for R_i = s_i + r_i, r_i nonsmooth: θ_i ← prox_ηr(z_i), z_i the right-hand side of `EXTRA` with ∇s_i.
+    """EXTRA for R_i = s_i + r_i with nonsmooth r_i: θ_i ← prox_ηr(z_i), where z_i is EXTRA's new θ_i with ∇s_i.
 
     Shi, Ling, Wu and Yin 2015, "A proximal gradient algorithm for decentralized composite optimization", algorithm 1,
     with W̃ = (I + W)/2. Without r_i it is EXTRA. Frames, weights and the effect of losses are as in `EXTRA`.
@@ -96,7 +96,7 @@ class PGEXTRA(EXTRA):
     Parameters
     ----------
     nonsmooth : Nonsmooth
-        r_i, by its proximal step prox_ηr(z) = argmin r(θ) + ‖θ − z‖²/(2η), such as `L1`.
+        The term r_i, given by its proximal step prox_ηr(z) = argmin r(θ) + ‖θ − z‖²/(2η), for example `L1`.
     cost : Problem
         s_i, the smooth part, with its gradient.
     count, eta, weights, unheard, censor, coder

@@ -1,4 +1,4 @@
-"""Gossip over coded states: agents move towards their copies of the neighbours' states."""
+"""Gossip with coded states: each agent moves its model towards its copies of the neighbours' states."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -13,7 +13,9 @@ from netsim.util.typing import Array
 
 @dataclass(eq=False, repr=False)
 class Gossip(Weighted):
-    """Base of the methods that gossip over known states θ̂ (Koloskova, Stich and Jaggi 2019, CHOCO-gossip).
+    """Base class of the methods with a term γ Σ_n w_in (θ̂_n − θ̂_i) (Koloskova, Stich and Jaggi 2019, CHOCO-gossip).
+
+    θ̂_i is the state that agent i last broadcast, of which its neighbours keep copies.
 
     Parameters
     ----------
@@ -22,7 +24,8 @@ class Gossip(Weighted):
     weights : mapping
         w_in of each neighbour, by name: a row of a symmetric, doubly stochastic matrix.
     unheard : {"kept", "dropped"}
-        As in `Diffusion`: whether the last θ̂_n of a neighbour not heard in this round counts.
+        Whether a neighbour from which no frame arrived in this round counts with its last θ̂_n ("kept") or not at all
+        ("dropped"), as in `Diffusion`.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -42,8 +45,8 @@ class CHOCO(Gossip):
     θ_i ← θ_i − η ∇R_i(θ_i); broadcast Q(θ_i − θ̂_i), which both ends add to θ̂_i; θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i).
     Q may be unbiased or a contraction; a coarser Q needs a smaller γ.
 
-    A lost change stays missing from a copy of θ̂_i, so 1 % of lost frames already biases the models. With
-    ``Link(reliability="ack")`` the result is as without loss, with "nack" and "keyframe" nearly so.
+    A lost change stays missing from a copy of θ̂_i, so the loss of 1 % of the frames already biases the models. With
+    ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" it is nearly as without loss.
 
     Parameters
     ----------

@@ -18,10 +18,10 @@ from netsim.util.typing import Array, Vector
 
 
 class DampedSharing(Sharing):
-    """A sharing of changes against slowly moving states H: H ← (1 − α) H + α θ̂ after each round.
+    """A `Sharing` that encodes θ_i − H_i, with slowly moving states H: H ← (1 − α) H + α θ̂ after each round.
 
-    The coded change is θ_i − H_i, and θ̂_i = H_i + Q(θ_i − H_i). After the exchange ``own`` and ``copies`` hold the θ̂
-    of this agent and of its neighbours.
+    So θ̂_i = H_i + Q(θ_i − H_i). Each agent computes H_i and the H_n of its neighbours from the θ̂. After the exchange,
+    ``own`` is θ̂_i and ``copies`` holds the θ̂_n.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, alpha: float) -> None:
@@ -30,7 +30,7 @@ class DampedSharing(Sharing):
         self._hidden, self._hidden_copies = self.own, self.copies.table.copy()
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Update H, and broadcast the coded change from it."""
+        """Update H_i and the H_n, and broadcast the encoded θ_i − H_i unless it is censored."""
         self.own = self._hidden = self._hidden + self._alpha * (self.own - self._hidden)
         self._hidden_copies += self._alpha * (self.copies.table - self._hidden_copies)
         self.copies.table[...] = self._hidden_copies
@@ -49,16 +49,16 @@ class LEAD(Gossip):
     contraction (`Uniform`) of 2 bits or more works as well; `TopK` needs small γ and α. With constant η it converges
     linearly to the optimum, however much the agents' data differ.
 
-    A lost difference stays missing from a copy of H, and changes D_i at one end only: with 1 % of the frames lost the
-    agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each difference on
-    each link, keeps the limit exact. The D_i of all agents sum to zero while no frame is lost.
+    A lost difference stays missing from a copy of H, and changes D at one end of a link only: with 1 % of the frames
+    lost the agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each
+    difference on each link, keeps the limit exact. The D_i of all agents sum to zero while no frame is lost.
 
     Parameters
     ----------
     cost : Problem
         The agent's cost R_i, with its gradient, which may be stochastic.
     eta : float or schedule
-        Step size η > 0, at most about 2/L, L the largest curvature.
+        Step size η > 0, at most about 2/L, where L is the largest curvature.
     alpha : float
         Step α of H towards Ŷ, in (0, 1].
     count, gamma, weights, censor, coder, unheard
@@ -88,7 +88,7 @@ class LEAD(Gossip):
         self.dual = np.zeros_like(self.theta)
 
     def new_sharing(self) -> Sharing:
-        """Return a `DampedSharing`."""
+        """Return a `DampedSharing`, because the method encodes differences from H_i, not from θ̂_i."""
         sending = Sending(self.censor, self.coder, self.coded_start)
         return DampedSharing(self, self.theta.shape, sending, self.alpha)
 
@@ -98,7 +98,7 @@ class LEAD(Gossip):
         self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
 
     def imbalance(self) -> dict[str, Array]:
-        """Return D_i."""
+        """Return D_i, whose sum over all agents is zero while no frame is lost."""
         return {"dual_residual": self.dual}
 
     @asks("gradient")
@@ -107,6 +107,6 @@ class LEAD(Gossip):
         return self.theta - self.eta * self.cost.gradient(self.theta) - self.eta * self.dual
 
     def after_sharing(self) -> None:
-        """Update D_i, and set θ_i = Y_i − η (D_i⁺ − D_i)."""
+        """Compute the new D_i, called D_i⁺, and set θ_i = Y_i − η (D_i⁺ − D_i)."""
         before, self.dual = self.dual, self.dual - self.gamma / (2.0 * self.eta) * self.pull()
         self.theta = self.theta - self.eta * (self.dual - before)

@@ -1,7 +1,7 @@
-"""Relaxed ADMM with exact local steps, and LT-ADMM with a few gradient steps instead.
+"""Relaxed ADMM with exact local steps, and LT-ADMM, which takes a few gradient steps instead.
 
-Each link has a variable z_in at each end, and one message per direction and round. No sum over the network must be
-kept, so a lost message only costs time.
+Agent i holds a variable z_in for each neighbour n, and sends each neighbour one message in each round. The methods do
+not rely on a sum over all agents, which losses could change, so a lost message only delays convergence.
 """
 
 from collections.abc import Hashable, Sequence
@@ -32,12 +32,13 @@ class RelaxedADMM(Proximal):
     θ_i = argmin R_i(θ) − (Σ_n z_in)ᵀθ + (ρ d_i/2)‖θ‖²; send 2ρ θ_i − z_in to each neighbour n;  from n's message,
     z_in ← (1 − α) z_in + α (2ρ θ_n − z_ni).
 
-    It needs no weights. A lost message leaves z_in unchanged, so the limit is exact whatever share is lost. Each
-    neighbour gets its own frame: d_i transmissions a round. It equals `DKLA` with `EdgeDuals` and half the penalty.
+    The method needs no weights. A lost message leaves z_in unchanged, so the limit is exact at any loss rate below 1.
+    Each neighbour gets a frame of its own, so agent i transmits d_i frames in a round. `DKLA` with `EdgeDuals` and the
+    penalty ρ/2 is the same method.
 
-    A coder of states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes the difference from a
-    message that the neighbour is known to have (`KnownEdges`): frames then also carry three integers that number and
-    acknowledge messages, so lost frames and acknowledgements do no harm.
+    A coder that encodes states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes its difference
+    from a message that the neighbour is known to have (`KnownEdges`). Frames then also carry three integers that number
+    and acknowledge messages, so neither lost frames nor lost acknowledgements do harm.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class RelaxedADMM(Proximal):
             raise BadInput(f"coder = {kind}: must have no memory for {type(self).__name__}, whose frames are for one")
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing that sends 2ρ θ_i − z_in to each neighbour n."""
+        """Return a `Sharing` that sends 2ρ θ_i − z_in to each neighbour n."""
         kind = EdgeSharing if self.coder.whole else KnownEdges
         sending = Sending(self.censor, self.coder, self.coded_start)
         return kind(self, self.theta.shape, sending, lambda: self.rho / 2.0, self.relaxation)
@@ -100,9 +101,9 @@ class LTADMM(RelaxedADMM):
     φ ← θ_i;  τ times φ ← φ − η ∇R_i(φ) − β (ρ d_i θ_i − Σ_n z_in);  θ_i ← φ;  messages and z as in `RelaxedADMM`.
 
     The second term uses the θ_i of the previous round in all τ steps, as in the implementation of one of the paper's
-    authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. It needs no
-    weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of the
-    authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
+    authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. The method
+    needs no weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of
+    the authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class LTADMM(RelaxedADMM):
     eta : float or schedule
         Step size η > 0 of the local steps.
     beta : float or schedule
-        Step size β > 0 towards the neighbours.
+        Step size β > 0 of the term that pulls θ_i towards the neighbours' states.
     tau : int
         Number τ of local steps a round.
     count, rho, relaxation, censor, coder
@@ -130,7 +131,7 @@ class LTADMM(RelaxedADMM):
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return φ after τ steps."""
+        """Return φ after τ steps from θ_i."""
         pull = self.beta * (self.rho * self.degree * self.theta - self.edges_sum())
         phi = self.theta
         for _ in range(self.tau):
@@ -141,9 +142,9 @@ class LTADMM(RelaxedADMM):
 class KnownEdges(EdgeSharing):
     """An `EdgeSharing` that encodes each message's difference from a base message that its receiver is known to have.
 
-    A frame holds [its number, the base's number, the number of the last frame heard from the receiver,
-    Q(message − base)]. The third acknowledges that frame, which becomes the other end's base. Both ends keep the
-    messages that may still be a base; number 0 is the zero vector, which both have from the start.
+    A frame from i to n holds [its number, the base's number, the number of the last frame that i received from n,
+    Q(message − base)]. The third number acknowledges that frame, so n takes its message as the base from then on. Both
+    ends keep the messages that may still be a base. Message 0 is the zero vector, which both have from the start.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class KnownEdges(EdgeSharing):
         self._number = 0
         # Messages sent to each neighbour, {neighbour: {number: message}}, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
-        # Messages received from each neighbour, in the same form.
+        # Messages received from each neighbour, {neighbour: {number: message}}, oldest first.
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 
     async def say(self, state: Vector, round_number: int) -> None:
@@ -180,7 +181,7 @@ class KnownEdges(EdgeSharing):
         return taken
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in and the base messages from each neighbour's last frame."""
+        """Update z_in and the stored messages for each neighbour n from which a frame arrived, by n's last frame."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             number, base, heard, coded = _parts_of(frame, self.own.shape)
             mine, theirs = self._mine[name], self._theirs[name]

@@ -1,10 +1,11 @@
 """Online multi-kernel learning: a model for each of P kernels, and weights that favour kernels with small losses.
 
-Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023: agents gossip coded changes of
-hidden states that their neighbours know, on any connected graph (`GossipOMKL`). With one kernel that is the method of
-Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and gossip algorithms with compressed communication",
-2019. `CompleteOMKL` is the paper's benchmark, in which all agents receive all models and losses: Shen, Karimi-Bidhendi
-and Jafarkhani, "Distributed and quantized online multi-kernel learning", 2021.
+`GossipOMKL` is the method of Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023: on any
+connected graph, agents broadcast coded changes of hidden states, copies of which their neighbours keep. With one kernel
+it is the method of Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and gossip algorithms with
+compressed communication", 2019. `CompleteOMKL` is the benchmark of Ortega and Jafarkhani, in which all agents receive
+all models and losses: Shen, Karimi-Bidhendi and Jafarkhani, "Distributed and quantized online multi-kernel learning",
+2021.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -30,9 +31,9 @@ from netsim.util.typing import Array, Vector
 
 
 class KernelWeights:
-    """The kernels' weights: w_p ← w_p exp(−η L_p), initially equal (eqs. 8, 9).
+    """The kernels' weights in the combined prediction, initially equal: w_p ← w_p exp(−η L_p) (eqs. 8, 9).
 
-    Stored as logarithms, because the weight of a bad kernel soon underflows.
+    Their logarithms are stored, because the weight of a bad kernel soon underflows.
     """
 
     def __init__(self, kernels: int) -> None:
@@ -40,16 +41,16 @@ class KernelWeights:
 
     @property
     def values(self) -> Vector:
-        """The weights w̄_p = w_p/Σw_p, shape (P,)."""
+        """The normalised weights w̄_p = w_p/Σw_p, shape (P,)."""
         return _normalised(self._logarithms)
 
     def learn(self, costs: Vector, eta: float) -> None:
-        """Update the weights with the kernels' losses, shape (P,), and step η."""
+        """Update the weights with ``costs``, the kernels' losses L_p, shape (P,), and the step ``eta``."""
         self._logarithms = self._logarithms - eta * costs
 
 
 def _normalised(logarithms: Vector) -> Vector:
-    """Return the weights w̄_p from logarithms of w_p, for one agent or for each row."""
+    """Return the weights w̄_p, given the logarithms of w_p: shape (P,) for one agent, (N, P) for N agents."""
     weights = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
     normalised: Vector = weights / weights.sum(axis=-1, keepdims=True)
     return normalised
@@ -59,16 +60,17 @@ def _normalised(logarithms: Vector) -> Vector:
 class GossipOMKL(Gossip):
     """Gossiped and quantized online multi-kernel learning; CHOCO-SGD (Koloskova et al. 2019) with one kernel.
 
-    For each kernel p, h_i is the hidden state of agent i, known to all its neighbours (`Sharing`). In round t:
-    predict with θ'_p and w̄_p; w_p ← w_p exp(−η L_p(θ'_p)); θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i); broadcast
-    q_p = Q(θ_p − h_i); h ← h + q at both ends; θ'_p = θ_p − η ∇L_p(θ_p) (algorithm 1 of Ortega and Jafarkhani).
+    For each kernel p, agent i has a hidden state h_i, of which all its neighbours keep copies (`Sharing`). In each
+    round the agent predicts its sample with θ'_p and w̄_p, sets w_p ← w_p exp(−η L_p(θ'_p)) and
+    θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i), which both ends of each link add to h_i.
+    At last it sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
     Two details differ from the paper's listing. Its lines 4 and 6 use losses of θ_p,t, which only line 8 computes: here
     they are losses of the newest models, θ'_p of the previous round. Its line 5 updates the weights before line 6
-    predicts: here, as in its eqs. 8 and 9, the prediction uses the weights from before the sample.
+    predicts: here, as in the paper's eqs. 8 and 9, the prediction uses the weights from before the update.
 
-    A neighbour that its censor may have silenced so far counts with h_n = 0, the initial state (line 1). One whose
-    frames must have been lost so far is left out (`Sharing.known`).
+    A neighbour whose broadcasts may all have been censored counts with h_n = 0, the initial state (line 1). A neighbour
+    whose frames must all have been lost is left out (`Sharing.known`).
 
     Parameters
     ----------
@@ -79,7 +81,8 @@ class GossipOMKL(Gossip):
     eta : float or schedule
         Step η > 0 of learning, of models and weights alike.
     gamma, weights, censor, coder
-        As in `Gossip`; the paper's coder is ``QSGD(b, by_row=True)``, a norm for each kernel, and no censor.
+        As in `Gossip`. The paper uses no censor, and the coder ``QSGD(b, by_row=True)``, which sends one norm for each
+        kernel.
 
     Attributes
     ----------
@@ -114,7 +117,10 @@ class GossipOMKL(Gossip):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_p of several agents in one call; None if an agent does not fit, or a number overflows."""
+        """Return the new θ_p of several agents, or None if a number overflows or the joint step does not support one.
+
+        The joint step requires the classes of cost, loss and weights of netsim, and arrays of equal shapes.
+        """
         costs = [agent.cost for agent in agents]
         samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples_ahead(costs)
         states = None if samples is None else steps.gossiped(agents)
@@ -131,7 +137,7 @@ class GossipOMKL(Gossip):
             found = predict_all(costs, models, _normalised(logarithms), *samples)
             if found is not None:
                 learned = logarithms - _steps_of(agents) * found[0]
-        # The bit pattern of a NaN may depend on its position in a table, so leave that case to each agent.
+        # The bit pattern of a NaN may depend on its position in an array, so with a NaN each agent takes its own step.
         if found is None or learned is None or not np.isfinite(learned).all():
             return None
         take_all(costs, found[1])
@@ -161,7 +167,10 @@ class GossipOMKL(Gossip):
 
 
 def _strict() -> np.errstate:
-    """Return a context in which numpy raises instead of warning; each agent then takes its own step, and warns."""
+    """Return a context in which numpy raises FloatingPointError where it would only warn.
+
+    After that error each agent takes its own step, which issues the warning.
+    """
     return np.errstate(over="raise", divide="raise", invalid="raise")
 
 
@@ -174,14 +183,14 @@ def _steps_of(agents: list[Any]) -> Vector:
 class CompleteOMKL(Cited, netsim.Agent):
     """Online multi-kernel learning on a complete graph, where every agent averages all models.
 
-    In each round, with models θ_p and weights w̄_p common to all agents: predict; broadcast the model after a step,
-    Q(θ_p − η ∇L_p(θ_p)), and the P costs L_p(θ_p) as float32, in one message; θ_p ← mean of the models sent;
-    w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as described by Ortega and Jafarkhani. A lost frame is left
-    out: the mean is that of the models received, the sum is the mean cost received times the number of agents, and the
-    agents' models differ from then on.
+    All agents have the same models θ_p and weights w̄_p. In each round an agent predicts its sample, and broadcasts in
+    one message the models after a step, Q(θ_p − η ∇L_p(θ_p)), and its P costs L_p(θ_p) as float32. Then θ_p becomes the
+    mean of the models that all agents sent, and w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as described by
+    Ortega and Jafarkhani. If a frame is lost, the mean is over the models received, Σ_i L_i,p is the mean of the costs
+    received times the number of agents, and the agents' models differ from then on.
 
-    A coder of changes encodes the step from the common θ_p, because encoding the model itself would cause an error
-    proportional to the model in every round, however small η.
+    A coder that encodes changes encodes the step from the common θ_p. To encode the model itself with it would cause an
+    error proportional to the model in every round, however small η is.
 
     Parameters
     ----------
@@ -239,11 +248,11 @@ class CompleteOMKL(Cited, netsim.Agent):
             self._learn({self.name: sent} | {frame.sender: frame.payload for frame in await self.collect()}, order)
 
     def _coded(self, step: Vector) -> Encoded:
-        """Return the encoded model after a step, or the encoded step if the coder encodes changes."""
+        """Return the encoded model after ``step`` or, if the coder encodes changes, the encoded ``step``."""
         return self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
 
     def _learn(self, sent: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
-        """Update the model by the mean of the models (or steps) received, and the weights by the mean costs."""
+        """Update the model with the mean of the models (or steps) in ``sent``, and the weights with the mean costs."""
         heard = [sent[name] for name in order if name in sent]
         mean = np.mean([decoded(coded) for coded, _ in heard], axis=0)
         self.model = mean if self.coder.whole else self.model + mean

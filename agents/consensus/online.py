@@ -1,10 +1,10 @@
 """Online and dynamic methods: in each round an agent predicts one sample, and then learns from it.
 
-Chapter 3 of P. Xu's dissertation: RFF-DOKL (diffusion; Bouboulis et al. 2018), DOKL (online ADMM), ODKLA (linearised
-ADMM) and, censored and quantized, QC-ODKLA. Chapter 4: DDKL for streams with a moving target, and, censored and/or
-quantized, CoDDKL, QDDKL and QC-DDKL. Each class takes any censor and any coder, so the censored and quantized methods
-need no class: QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`, QC-DDKL is `DDKL` with
-`censor=PowerLaw(…)` and a coder. In the dissertation these two have `coded_start=True`.
+Chapter 3 of P. Xu's dissertation has RFF-DOKL (diffusion; Bouboulis et al. 2018), DOKL (online ADMM), ODKLA (linearised
+ADMM) and QC-ODKLA, which is ODKLA with a censor and a quantizer. Chapter 4 has DDKL, for streams with a moving target,
+and DDKL with a censor (CoDDKL), a quantizer (QDDKL), or both (QC-DDKL). Each class takes any censor and any coder, so
+these variants need no class of their own: QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`,
+QC-DDKL is `DDKL` with `censor=PowerLaw(…)` and a coder. In the dissertation these two have `coded_start=True`.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖².
 """
@@ -28,7 +28,7 @@ class RFFDOKL(Diffusion):
     Parameters
     ----------
     cost : StreamCost
-        The agent's stream and loss.
+        The agent's stream and loss, which define the cost L_i,t of round t.
     count, eta, weights, censor, coder
         As in `Diffusion`.
     """
@@ -58,13 +58,13 @@ class ODKLA(Dual):
     Parameters
     ----------
     cost : StreamCost
-        The agent's stream and loss.
+        The agent's stream and loss, which define the cost L_i,t of round t.
     eta : float or schedule
         Weight η > 0 of the proximal term: a larger η shortens the step.
     coded_start : bool
         Whether θ̂ starts as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), instead of
-        0. The two differ for a coder with fixed range (see `Sharing`): in DDKL from the first model on, in ODKLA only
-        from the first coded change on, because θ̂_i − θ̂_n is initially 0.
+        0. The two differ for a coder with fixed range (see `Sharing`). The models of DDKL then differ from the first
+        one on, those of ODKLA only from the first coded change on, because θ̂_i − θ̂_n is initially 0.
     count, rho, censor, coder
         As in `Dual`.
     """
@@ -93,13 +93,13 @@ class DOKL(Dual):
     """Online ADMM (dissertation §3.5 and its reference 109).
 
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-    Further parameters are those of `ODKLA`, except that η may be 0.
+    The other parameters are those of `ODKLA`, except that η may be 0.
 
     Parameters
     ----------
     solve : {"rank-one", "dense"}
-        How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves the
-        D × D system: it gives the same models up to rounding, in the running time that table 3.1 reports.
+        How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves a D × D
+        system, as for the running times in the dissertation's table 3.1. Both give the same models up to rounding.
     """
 
     paper = papers.DISSERTATION
@@ -122,7 +122,7 @@ class DOKL(Dual):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with squared losses of scalar targets and "rank-one"; None if one differs."""
+        """Return the agents' new θ_i if all have squared losses, scalar targets and solve = "rank-one", else None."""
         return None if steps is None else steps.proximal_steps(agents)
 
 
@@ -131,7 +131,7 @@ class DDKL(Dual):
     """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory, η = 0.
 
     θ_i ← argmin L_i,t(θ) + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-    Parameters are those of `ODKLA`, without η.
+    The parameters are those of `ODKLA`, without η.
     """
 
     paper = papers.DISSERTATION

@@ -1,8 +1,8 @@
 """Push-sum methods for directed and time-varying graphs: agents send out shares of their mass, a vector with a weight.
 
-A sender needs only its number of receivers, not their weights, so links may be one-way. The total *mass* of all agents
-and of the frames under way is constant. A lost frame loses its mass, unless frames carry running sums (Vaidya,
-Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
+A sender needs to know its number of receivers but nothing from them, so links may be one-way. The total mass of all
+agents and of the frames under way is constant. The mass in a lost frame is lost, unless frames carry running sums
+(Vaidya, Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,11 +25,12 @@ from netsim.util.typing import Array, Vector
 
 @dataclass(eq=False, repr=False)
 class Push(Cited, netsim.RoundAgent):
-    """Base of push-sum methods: mass ← C mass, with C_ji = 1/(1 + d_i) from agent i to itself and its d_i receivers.
+    """Base class of the push-sum methods: mass ← C mass, where C_ji = 1/(1 + d_i) for i itself and its d_i receivers j.
 
     An agent's mass is a vector whose last element is its weight v_i, initially 1. A subclass defines the initial value
-    of the rest (`first_mass`), the change before shares are sent (`step`), and the update from the mass collected
-    (`settle`). With `netsim.faults.Rewire` d_i is the current number of `out_neighbors`.
+    of the other elements (`first_mass`), a change of the mass before it is shared (`step`), and the update of the model
+    from the mass collected (`settle`). d_i is the current number of `out_neighbors`, which `netsim.faults.Rewire` may
+    change.
 
     If no link accepts a broadcast, the agent keeps all its mass. A duplicated frame counts once.
 
@@ -43,14 +44,14 @@ class Push(Cited, netsim.RoundAgent):
         Step size η.
     running_sums : bool
         Whether frames carry the sum of all shares so far; a receiver subtracts the last sum that it received. On ideal
-        links this changes only rounding. The receivers must stay the same.
+        links this changes only rounding. An agent's receivers must then stay the same.
 
     Attributes
     ----------
     theta : ndarray
         The model θ_i, initially zeros. Replaced by a new array, never modified in place.
     weight : float
-        v_i. Without running sums it falls towards 0 on lossy links, where the method loses its mass.
+        v_i. Without running sums it falls towards 0 on lossy links, because lost frames take mass away.
     """
 
     cost: Problem
@@ -67,13 +68,14 @@ class Push(Cited, netsim.RoundAgent):
         check_cost(type(self), self.cost, "size", "gradient")
         self.theta = np.zeros(self.cost.size)
         self._mass: Vector | None = None
-        # With running sums: the sum of shares sent so far, its receivers, and the last sum received from each sender.
+        # With running sums: the sum of all shares sent so far, the receivers of these shares, and the last sum received
+        # from each sender.
         self._given: Vector | float = 0.0
         self._receivers: tuple[Hashable, ...] | None = None
         self._last: dict[Hashable, Vector] = {}
 
     def first_mass(self) -> Vector:
-        """Return the initial mass, without the weight."""
+        """Return the initial mass, without its last element, the weight."""
         raise NotImplementedError
 
     def step(self, mass: Vector) -> Vector:
@@ -85,7 +87,10 @@ class Push(Cited, netsim.RoundAgent):
         raise NotImplementedError
 
     def imbalance(self) -> dict[str, Array]:
-        """Return {column in studies: array}; its sum over all agents is zero while no mass is lost or under way."""
+        """Return arrays whose sum over all agents is zero while no mass is lost or under way; by default none.
+
+        The key of an array, such as "tracking_residual", names the column in which studies record the norm of the sum.
+        """
         return {}
 
     def begin(self) -> None:
@@ -132,13 +137,13 @@ class Push(Cited, netsim.RoundAgent):
 class SGP(Push):
     """Stochastic gradient push (Assran, Loizou, Ballas and Rabbat 2019, algorithm 1); with η = 0 it is push-sum.
 
-    (x, v) ← C (x − η ∇R(θ), v); θ_i = x_i/v_i. With the gradient of the agent's own cost it is subgradient-push (Nedić
-    and Olshevsky 2015), with θ_i read at another point of the round. Push-sum (Kempe, Dobra and Gehrke 2003) computes
-    the mean of the initial θ_i.
+    (x, v) ← C (x − η ∇R(θ), v); θ_i = x_i/v_i. With full gradients it is subgradient-push (Nedić and Olshevsky 2015),
+    except that θ_i is read at another point of the round. Push-sum (Kempe, Dobra and Gehrke 2003) computes the mean of
+    the initial θ_i.
 
-    It needs a cost with a gradient and strongly connected graphs, but no weights. Constant η leaves a bias if the costs
-    differ. Without running sums a lost frame loses mass: the weights v_i fall, and the effective steps η/v_i grow
-    without bound. There is no coder, because coding would change the total mass.
+    The method needs a cost with a gradient and strongly connected graphs, but no weights. Constant η leaves a bias if
+    the costs differ. Without running sums a lost frame takes mass away: the weights v_i fall, and the effective steps
+    η/v_i grow without bound. There is no coder, because coding would change the total mass.
     """
 
     paper = papers.SGP
@@ -154,7 +159,7 @@ class SGP(Push):
         return mass - self.eta * np.append(self.cost.gradient(self.theta).ravel(), 0.0)
 
     def settle(self, mass: Vector) -> Vector:
-        """Set θ = x/v."""
+        """Set θ = x/v, and return the mass unchanged."""
         self.theta = (mass[:-1] / mass[-1]).reshape(self.theta.shape)
         return mass
 
@@ -163,13 +168,14 @@ class SGP(Push):
 class PushDIGing(Push):
     """Gradient tracking with push-sum (Nedić, Olshevsky and Shi 2017, algorithm Push-DIGing).
 
-    (u, y, v) ← C (u − η y, y, v); θ_i = u_i/v_i; y ← y + ∇R(θ⁺) − ∇R(θ). Initially u = 0, y = ∇R(0). Each y_i tracks
-    the mean gradient, so constant η leads to the exact optimum, on directed and time-varying graphs.
+    (u, y, v) ← C (u − η y, y, v); θ_i = u_i/v_i; y ← y + ∇R(θ⁺) − ∇R(θ), where θ⁺ is the new θ. Initially u = 0 and
+    y = ∇R(0). Each y_i tracks the mean gradient, so constant η leads to the exact optimum, on directed and time-varying
+    graphs.
 
-    It needs a cost with a gradient and strongly connected graphs, but no weights; frames carry u, y and v. Without
-    running sums a lost frame loses mass, and the models converge elsewhere or diverge. With running sums the limit is
-    exact under independent losses; in long bursts of losses a weight may still become so small that the effective step
-    is too long. There is no coder, because coding would change the total mass.
+    The method needs a cost with a gradient and strongly connected graphs, but no weights; frames carry u, y and v.
+    Without running sums a lost frame takes mass away, and the models converge to another point or diverge. With running
+    sums the limit is exact under independent losses. In long bursts of losses, an agent's weight v_i may become so
+    small that its effective step η/v_i is too long. There is no coder, because coding would change the total mass.
     """
 
     paper = papers.DIGING
@@ -187,14 +193,14 @@ class PushDIGing(Push):
         return np.concatenate([mass[:size] - self.eta * mass[size:-1], mass[size:]])
 
     def settle(self, mass: Vector) -> Vector:
-        """Set θ = u/v, and add the change of the gradient to y."""
+        """Set θ = u/v, and return the mass with the change of the gradient added to y."""
         size = self.theta.size
         self.theta = (mass[:size] / mass[-1]).reshape(self.theta.shape)
         before, self._gradient = self._gradient, self.cost.gradient(self.theta).ravel()
         return np.concatenate([mass[:size], mass[size:-1] + self._gradient - before, mass[-1:]])
 
     def imbalance(self) -> dict[str, Array]:
-        """Return y_i − ∇R_i(θ_i)."""
+        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no mass is lost or under way."""
         if self._mass is None:
             return {}
         return {"tracking_residual": self._mass[self.theta.size : -1] - self._gradient}

@@ -1,7 +1,7 @@
-"""Run the rounds of all agents of one class together: the local step of each, then all broadcasts, then all updates.
+"""Run the rounds of all agents of one class together: first all local steps, then all broadcasts, then all updates.
 
-The results equal those of `SharingAgent.say` and `SharingAgent.hear`. These are called instead if an agent, its sharing
-or its cost is of a class that the joint steps do not support, which is checked in each round.
+The results equal those of `SharingAgent.say` and `SharingAgent.hear`. Those two methods are called instead if an agent,
+its `Sharing` or its cost is of a class that the joint steps do not support; this is checked in each round.
 """
 
 import math
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedRounds", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
-"""None if the module was not built or is disabled; the agents then take their own steps."""
+"""The compiled module, or None if it was not built or is disabled; each agent then takes its own step."""
 
 _Agents = list[Any]
 Steps = Callable[[_Agents], Sequence[Array] | None]
@@ -39,8 +39,8 @@ class SharedRounds(BatchRounds):
     local_steps : callable
         Returns the states of all agents after a local step, or None if each agent must take its own step.
     update : callable or None
-        Replaces the agents' `SharingAgent.after_sharing` by one call, and returns whether it did. If it returns False,
-        or ``update`` is None, each agent calls its own.
+        Does the work of `SharingAgent.after_sharing` for all agents in one call, and returns True. If ``update`` is
+        None or returns False, each agent's own `after_sharing` is called.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class SharedRounds(BatchRounds):
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # The agents' sharings when they were last examined; then properties that all of them have.
+        # The agents' `Sharing` objects when they were last examined, and the properties that all of these share.
         self._sharings: list[Any] = []
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that must continue in their own tasks; examine the sharings if any is new."""
+        """Return the indices of agents that must run in tasks of their own; examine any new `Sharing` objects."""
         if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
             sharings = [vars(agent).get("sharing") for agent in self._agents]
             if super().own_ways() or sharings != self._sharings:
@@ -76,7 +76,7 @@ class SharedRounds(BatchRounds):
         if not self._take(states, failed):
             return
         speaking = self._speaking(states, k)
-        # For a coder of float32, the arrays to send and the states decoded from them.
+        # If the coder is a 32-bit `Float`: for each agent, the float32 array to send and the state decoded from it.
         coded = steps.rounded(states) if self._is_single else None
         if steps is not None and (self._is_exact or coded is not None):
             steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)
@@ -104,7 +104,7 @@ class SharedRounds(BatchRounds):
                 call(place, self._agents[place].after_sharing)
 
     def _study(self, sharings: list[Any]) -> None:
-        """Check whether the joint exchange supports all sharings; if so, note their common censor and kind of coder."""
+        """Check whether the joint steps support all ``sharings``; if so, store their common censor and coder type."""
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None
             and not (sharing._key_every or sharing.only_present)
@@ -123,19 +123,19 @@ class SharedRounds(BatchRounds):
         self._may_silence = any(sharing._may_be_censored for sharing in sharings)
 
     def _advance(self, k: int) -> bool:
-        """Set all scheduled fields to their values in round k; return False if a schedule gives an invalid value."""
+        """Set scheduled parameters to their values in round k; return False if a schedule gives an invalid value."""
         if not any(self._schedules):
             return True
         try:
             for agent in self._agents:
                 advance(agent, k)
         except BadInput:
-            # Each agent's own `say` evaluates its schedules again, so the error ends the agent that causes it.
+            # Each agent's own `say` evaluates its schedules again, so the error ends only the agent that causes it.
             return False
         return True
 
     def _take(self, states: list[Array], failed: Failed) -> bool:
-        """Set the agents' states; return False, with the first agent failed, if a state has the wrong shape."""
+        """Set the agents' states; if one has the wrong shape, report its agent to ``failed`` and return False."""
         if len(states) != len(self._agents):
             what = f"{type(self._agents[0]).__name__}.local_steps() returned {len(states)} states"
             raise BadInput(f"{what}, but must return one for each of the {len(self._agents)} agents")
@@ -145,7 +145,7 @@ class SharedRounds(BatchRounds):
         return bool(wrong < 0)
 
     def _broadcast(self, states: Sequence[Array], speaking: Sequence[bool], k: int, failed: Failed) -> None:
-        """Encode and broadcast the states of the agents that speak."""
+        """Encode and broadcast the states of the agents for which ``speaking`` is True."""
         for place, (sharing, broadcast, state) in enumerate(zip(self._sharings, self._broadcasts, states, strict=True)):
             if not speaking[place]:
                 continue
@@ -172,7 +172,7 @@ class SharedRounds(BatchRounds):
 
 
 def _take(agents: _Agents, states: list[Array]) -> int:
-    """Set the agents' states in order, up to the first of another shape; return its index, or -1 if there is none."""
+    """Set the agents' states in order, up to the first with a wrong shape; return its index, or -1 if there is none."""
     for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
         if getattr(state, "shape", None) != agent.theta.shape:
             return place

@@ -1,4 +1,4 @@
-"""The exchange of states between neighbours, common to all algorithms that share a state.
+"""The exchange of states between neighbours, for the methods derived from `SharingAgent`.
 
 θ̂_i is the state that agent i last broadcast. Agent i keeps its own θ̂_i, and a copy of θ̂_n for each neighbour n. A
 censored round leaves θ̂_i unchanged; a broadcast carries either the state or the encoded change Q(h), h = θ_i − θ̂_i,
@@ -6,8 +6,8 @@ whose decoded value both ends add to θ̂_i. On a link that loses frames, the co
 harm, because only one frame per neighbour and round is used.
 
 A broadcast that no link accepts (budget exceeded, queue full, all links cut) changes nothing: θ̂_i stays equal to the
-neighbours' copies, and the next change includes this one. If only some links accept it, it is a lost frame for the
-neighbours on the other links.
+neighbours' copies, and the next change includes this one. If only some links accept the broadcast, the neighbours on
+the other links lose a frame.
 """
 
 import bisect
@@ -27,39 +27,39 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # Minimum number of states that `Repairs` keeps per neighbour, to insert late frames in order of rounds.
+_KEPT = 64  # Least number of received states that `Repairs` keeps per neighbour, to insert late frames between them.
 
 
 class Sharing:
-    """The state-exchange protocol of one agent.
+    """Sends one agent's state to its neighbours, and keeps copies of theirs.
 
     Parameters
     ----------
     agent : netsim.Agent
         The agent whose state is shared; must be running.
     size : int or tuple of int
-        Length D of the state, or the shape of a state that is a matrix.
+        Length D of the state, or its shape if it is a matrix.
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
         Encodes changes or, if it is precise enough (``whole``), states; by default the state is sent unencoded.
-        A stateful coder is reset first.
+        A coder with a memory starts with an empty one.
     coded_start : bool
-        Every θ̂ starts as Q(0), the decoded value of encoded zeros, instead of 0, as in algorithms 4 and 5 of P. Xu's
-        dissertation. The two differ for a coder with fixed range: on [−v, v) every element of Q(0) is half a
-        quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because Q(0) is not
+        Whether every θ̂ starts as Q(0), the decoded value of encoded zeros, instead of 0, as in algorithms 4 and 5 of
+        P. Xu's dissertation. The two differ for a coder with a fixed range [−v, v): every element of Q(0) is then half
+        a quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because Q(0) is not
         transmitted.
 
     Attributes
     ----------
-    own : ndarray of that shape
+    own : ndarray
         The state θ̂_i last broadcast, initially zeros (or Q(0)). Replaced by a new array whenever it changes.
     copies : netsim.core.Copies
         The copies of θ̂_n by neighbour; they start equal to ``own``. They are modified in place.
     spoken : int
         The number of broadcasts that at least one link accepted.
     only_present : bool
-        Whether only neighbours received from in the last round are used; initially False.
+        Whether a neighbour counts only if a frame from it arrived in the last round; initially False.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Sharing:
         self.copies = Copies(agent.neighbors, self.own.shape, self._start)
         self.spoken = 0
         self.only_present = False
-        # Whether the censor may have silenced a neighbour in every round so far.
+        # Whether the censor may have suppressed all of a neighbour's broadcasts so far.
         self._may_be_censored = may_silence(self._censor, 1)
         self._sends_changes = self._hears_changes = not coder.whole
         self._present: set[Hashable] = set()
-        # The weights of all neighbours and their total, cached once every neighbour was received from.
+        # The weights of all neighbours and their total, cached once a frame from each neighbour has arrived.
         self._weights: tuple[Vector, float] | None = None
         self._kind = "change" if self._sends_changes else "state"
         reliability = agent.reliability
@@ -96,11 +96,11 @@ class Sharing:
         self._repairs = Repairs(self.copies, self._start, reliability.window) if reliability.way == "nack" else None
 
     def is_of_this_run(self) -> bool:
-        """Return whether this was created in the agent's current run, and not copied from an earlier one."""
+        """Return whether this object was created in the agent's current run, and not copied from an earlier run."""
         return self._rng is self._agent.rng
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored, wait for the round to close and process the received frames.
+        """Broadcast ``state`` unless it is censored, wait for the end of the round, and apply the received frames.
 
         ``state`` must not be changed in place afterwards.
         """
@@ -108,7 +108,7 @@ class Sharing:
         self.hear(await self._agent.collect(), round_number)
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored; it must not be changed in place afterwards."""
+        """Broadcast ``state`` unless it is censored. The caller must not change ``state`` in place afterwards."""
         change = state - self.own
         is_key = self._is_key(round_number)
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng) or is_key:
@@ -118,16 +118,19 @@ class Sharing:
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def _said(self, state: Vector, known: Vector, links: int) -> None:
-        """Note that ``links`` links accepted a broadcast from which a receiver decodes ``known``."""
+        """Set θ̂_i to ``known``, the state that receivers decode, if ``links`` > 0 links accepted the broadcast."""
         # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
         # neighbour receives it, so θ̂_i must not change.
         if links or not len(self.copies):
-            # Copy: the coder may have returned the state array itself, which the method may modify later.
+            # A copy, because the coder may have returned the state array itself, which the agent may modify later.
             self.own = known.copy() if known is state else known
             self.spoken += 1
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Apply received frames to the copies; raises AgentError for a wrong payload or a sender not a neighbour."""
+        """Apply received frames to the copies.
+
+        Raises AgentError if a payload is not of the expected kind, or a sender is not a neighbour.
+        """
         if self.only_present:
             self._present = {frame.sender for frame in frames}
         if self._repairs is not None:
@@ -151,16 +154,17 @@ class Sharing:
         return coded, self._coder.decode(coded)
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether any frame of a neighbour was ever received."""
+        """Return whether any frame from this neighbour was ever received."""
         return self.copies.heard(neighbor) if self._repairs is None else self._repairs.heard(neighbor)
 
     def known(self, neighbor: Hashable) -> bool:
-        """Return whether the copy of θ̂_n is valid: n was received from, or the censor may have silenced it so far.
+        """Return whether the copy of neighbour n's θ̂_n is valid.
 
-        All agents are assumed to use the same censor. Then a neighbour that never broadcast still has the initial θ̂_n.
-        Without a censor, or after a round in which the censor cannot silence any agent, having received nothing from n
-        means that its frames were lost (or refused), and θ̂_n is unknown. A receiver cannot do better: with a
-        threshold, a lost first frame looks like a censored one until another frame arrives.
+        It is valid if a frame from n arrived, or if the censor may have suppressed all broadcasts of n so far: n then
+        still has the initial θ̂_n. All agents are assumed to use the same censor. If in some round the censor could not
+        suppress a broadcast, and no frame from n has arrived, then its frames were lost or refused, and θ̂_n is unknown.
+        A receiver cannot do better: with a threshold, a lost first frame looks like a censored one until another frame
+        arrives. With `only_present`, the copy is valid only if a frame from n arrived in the last round.
         """
         if self.only_present:
             return neighbor in self._present
@@ -169,8 +173,8 @@ class Sharing:
     def add_known(self, start: Vector, total: float, weights: Mapping[Any, float]) -> tuple[Vector, float]:
         """Return start + Σ_n w_n θ̂_n and total + Σ_n w_n over the neighbours n whose copy of θ̂_n is valid (`known`).
 
-        The terms are added sequentially, in the order of the neighbours. ``total`` and ``weights`` (by name) must be
-        the same in every call, because they are cached.
+        The terms are added one by one, in the order of the neighbours. ``weights`` maps a neighbour's name to w_n.
+        ``total`` and ``weights`` must be the same in every call, because total + Σ_n w_n is cached.
         """
         if self._weights is not None:
             row, total = self._weights
@@ -182,19 +186,20 @@ class Sharing:
         for weight in row.tolist():
             total += weight
         if not self.only_present and all(self.heard(name) for name in names):
-            # A neighbour received from once stays known, so the result can be cached.
+            # Once a frame from n has arrived, the copy of θ̂_n stays valid, so row and total cannot change any more.
             self._weights = row, total
         return add_weighted_rows(start, row, self.copies.table[believed]), total
 
     def sum_of_copies(self) -> Vector:
-        """Return the sum of this agent's copies of θ̂_n."""
+        """Return Σ_n θ̂_n from this agent's copies."""
         return self.copies.sum()
 
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
         """Return the dual γ_i of an ADMM method after a round: γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
-        ``own`` is Σ_n θ̂_i, ``others`` Σ_n θ̂_n over the neighbours n. For methods that maintain their duals
-        differently, see `netsim.agents.consensus.duals`.
+        ``own`` is Σ_n θ̂_i and ``others`` is Σ_n θ̂_n, both over the neighbours n. Corrections for frames that arrived
+        late are added (`Repairs`). The subclasses for other ways to compute duals (`netsim.agents.consensus.duals`)
+        override this method.
         """
         result = add_scaled_difference(dual, rho, own, others)
         if self._repairs is not None:
@@ -206,7 +211,7 @@ class Sharing:
 class Penalties:
     """The penalty ρ of each round so far: a late frame corrects earlier rounds, each with its own ρ.
 
-    A round without a recorded penalty has that of the last recorded round before it, or else the first one recorded.
+    A round without a record has the ρ of the last recorded round before it or, if there is none, the first ρ recorded.
     """
 
     def __init__(self) -> None:
@@ -215,13 +220,16 @@ class Penalties:
         self._values: list[float] = []
 
     def note(self, round_number: int, rho: float) -> None:
-        """Record the penalty of a round; rounds must come in order."""
+        """Record the penalty of a round; calls must be in the order of the rounds."""
         if not self._values or self._values[-1] != rho:
             self._rounds.append(round_number)
             self._values.append(rho)
 
     def spans(self, first: int, until: int) -> Iterator[tuple[int, float | None]]:
-        """Yield (number of rounds, penalty) for the rounds first, …, until − 1; penalty None if none is recorded."""
+        """Yield (number of rounds, their penalty) for the rounds ``first`` … ``until`` − 1, in order.
+
+        The penalty is None if none is recorded.
+        """
         place = max(bisect.bisect_right(self._rounds, first) - 1, 0)
         while first < until:
             end = min(until, self._rounds[place + 1]) if place + 1 < len(self._rounds) else until
@@ -230,44 +238,48 @@ class Penalties:
 
 
 class Repairs:
-    """Applies frames to the copies in any order and accumulates the correction that the duals need for late ones.
+    """Applies frames to the copies in any order, and adds up the corrections that late frames require in the duals.
 
-    Every θ̂ is initially ``start``. For a state that n broadcast in round r and that arrives in round k, the previous
-    state was used in rounds r … k − 1, or up to n's next received broadcast. The sum Σ_k ρ_k θ̂_n, from which the dual
-    is computed, therefore lacks the difference of the two states once for each of these rounds, times its ρ. A sender
-    keeps its last ``window`` frames for retransmission.
+    Every θ̂ is initially ``start``. If a state that neighbour n broadcast in round r arrives only in round k, the agent
+    has used n's previous state in rounds r … k − 1, or until it received a later broadcast of n. The sum Σ_k ρ_k θ̂_n,
+    from which the dual is computed, therefore lacks the difference of the two states in each of these rounds, times the
+    round's ρ. A sender can retransmit its last ``window`` frames, so the agent keeps more than ``window`` received
+    states.
     """
 
     def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:
         self._copies = copies
         self._start = start
         self._kept = max(_KEPT, window + 1)
-        # By neighbour: the received states (or changes) with their rounds, in order of rounds.
+        # For each neighbour, (round, state or change) of the frames received, in order of rounds.
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._penalties = Penalties()
         self._round = 0
-        # The missing part of Σ_n Σ_k θ̂_n for each penalty, by which the caller of `owed` multiplies it. The key None
-        # stands for the current penalty, as long as no penalty is recorded.
+        # For each penalty ρ, the part of Σ_n Σ_k θ̂_n that the duals lack and that must be multiplied by this ρ. The key
+        # None stands for the current penalty, as long as no penalty is recorded.
         self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether any frame of a neighbour was ever received."""
+        """Return whether any frame from this neighbour was ever received."""
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield each penalty with its missing part of Σ_n Σ_k θ̂_n, and reset all parts; ``rho`` is the penalty now."""
+        """Yield each penalty and the part of Σ_n Σ_k θ̂_n to be multiplied by it, and reset these parts.
+
+        ``rho`` is the penalty of the current round.
+        """
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}
         for penalty, missing in owed.items():
             yield rho if penalty is None else penalty, missing
 
     def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
-        """Apply states, or changes if ``add``, to the copies; late frames are inserted at their round's position."""
+        """Apply received states, or changes if ``add``, to the copies; record the corrections for late frames."""
         self._round = round_number
         for frame in frames:
             number = frame.round or round_number
             known = self._known.setdefault(frame.sender, [])
-            # Most frames arrive in order, so no search for their position is needed.
+            # Most frames are newer than all received before. Only for the others, their position must be searched.
             is_late = bool(known) and number <= known[-1][0]
             if is_late and any(number == each for each, _ in known):
                 continue

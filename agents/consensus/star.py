@@ -1,6 +1,6 @@
 """Server-client methods over a star: EF21 and EF21-P, which send coded differences in one direction.
 
-In a round the server broadcasts and each client replies at once, so a round must be longer than two latencies.
+In a round the server broadcasts, and each client replies at once. So a round must last longer than two link latencies.
 """
 
 import asyncio
@@ -21,7 +21,10 @@ from netsim.util.typing import Array
 
 
 class StarSharing(Sharing):
-    """A sharing whose two ends use different coders, at most one of which encodes differences."""
+    """A `Sharing` whose agent encodes with ``coder``, and whose neighbours encode with ``other``.
+
+    At most one of the two coders encodes differences; the other encodes whole states.
+    """
 
     def __init__(
         self, agent: netsim.Agent, size: int | tuple[int, ...], censor: Censor, coder: Coder, other: Coder
@@ -32,7 +35,7 @@ class StarSharing(Sharing):
 
 @dataclass(eq=False, repr=False)
 class OverStar(SharingAgent):
-    """Base of the methods in which a server holds the model, and clients send it their gradients.
+    """Base class of the methods in which a server holds the model, and clients send it their gradients.
 
     In each round the server broadcasts its state, the clients that receive it reply, and the server takes a step with
     the last known gradient of each client. The gradient of the server's own data needs no message.
@@ -71,7 +74,7 @@ class OverStar(SharingAgent):
 
     @property
     def is_server(self) -> bool:
-        """Whether this is the server."""
+        """Whether this agent is the server."""
         return self.name == self.server
 
     def start(self) -> None:
@@ -82,7 +85,7 @@ class OverStar(SharingAgent):
             raise BadInput(f"graph: {allowed}; the neighbours of {self.name!r} are {shown}")
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Run the rounds, as the server or as a client."""
         self.begin()
         async for k in self.rounds(self.count):
             advance(self, k)
@@ -95,7 +98,10 @@ class OverStar(SharingAgent):
                 self._hear_server(await self._take_part(k), k)
 
     async def _take_part(self, k: int) -> Sequence[Frame]:
-        """Reply to the server in a round, and return the round's frames; raise the reply's error if it failed."""
+        """Reply to the server's frame when it arrives, and return the frames of the whole round.
+
+        If the reply raised an error, this method raises it.
+        """
         answering = asyncio.create_task(self._answer(k))
         frames = await self.collect()
         if answering.done():
@@ -105,7 +111,7 @@ class OverStar(SharingAgent):
         return frames
 
     async def _answer(self, k: int) -> None:
-        """Reply to the server's frame of round k; repeats of earlier frames may arrive before it."""
+        """Wait for the server's frame of round k, and reply to it. Retransmitted earlier frames may arrive first."""
         number = 0
         while number != k:
             frame = await self.inbox.get()
@@ -116,12 +122,12 @@ class OverStar(SharingAgent):
             await self.sharing.say(self.local_step(), k)
 
     def _hear_server(self, frames: Sequence[Frame], k: int) -> None:
-        """Apply the server's frames, unless the agent has just restarted."""
+        """Apply the server's frames, unless the agent has just restarted, and so has no copy to apply them to."""
         if "sharing" in vars(self):
             self.sharing.hear(frames, k)
 
     def after_sharing(self) -> None:
-        """Take the server's step: θ ← θ − η/N (∇R_0 + Σ_n g_n), g_n the known gradient of client n."""
+        """Take the server's step: θ ← θ − η/N (∇R_0 + Σ_n g_n), where g_n is the last known gradient of client n."""
         total = self.local_step() + self.sharing.sum_of_copies()
         self.theta = self.theta - self.eta / (1 + len(self.neighbors)) * total
 
@@ -131,7 +137,7 @@ class OverStar(SharingAgent):
         return self.cost.gradient(self.theta)
 
     def _sharing(self, *, codes: bool) -> Sharing:
-        """Return a sharing in which differences are encoded by this agent if ``codes``, else by its neighbours."""
+        """Return a `Sharing` in which differences are encoded by this agent if ``codes``, or else by its neighbours."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
         return StarSharing(self, self.theta.shape, self.censor, coder, other)
@@ -143,16 +149,16 @@ class EF21(OverStar):
 
     The server sends θ; a client sends Q(∇R_i(θ) − g_i) and both ends add it to g_i, initially 0;  θ ← θ − η/N Σ_i g_i.
 
-    It needs a star; `BEER` sends similar differences on any graph. Q is any contraction (`TopK`, `Sign`, `Uniform`;
-    not `QSGD` of few bits). For smooth costs it converges as fast as gradient descent up to a constant; under strong
-    convexity or the Polyak-Łojasiewicz inequality it converges linearly, which error feedback (`ErrorFeedback`) with
-    constant η does not.
+    The graph must be a star; `BEER` sends similar differences on any graph. Q is any contraction (`TopK`, `Sign`,
+    `Uniform`; not `QSGD` of few bits). For smooth costs EF21 converges as fast as gradient descent up to a constant
+    factor. Under strong convexity or the Polyak-Łojasiewicz inequality it converges linearly, which error feedback
+    (`ErrorFeedback`) with constant η does not.
 
     Clients send coded differences; the server sends the model with `Exact` (or ``coder``, if it encodes states). A lost
     model only costs time: that client's g_i stays unchanged at both ends. A lost difference stays missing from the
     server's g_i, which biases the limit for good. With ``Link(reliability="ack")`` the result is as without loss. With
-    "nack" and "keyframe" the limit is exact: only g_i depends on a lost difference, the repair or the next key frame
-    restores g_i, and the differences vanish.
+    "nack" and "keyframe" the limit is exact: a lost difference affects g_i only, the retransmission or the next key
+    frame restores g_i, and the differences vanish as the models converge.
 
     Parameters
     ----------
@@ -163,7 +169,7 @@ class EF21(OverStar):
     paper = papers.EF21
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing of θ, or of coded differences of the gradient."""
+        """Return a `Sharing` that sends θ at the server, and coded differences of the gradient at a client."""
         return self._sharing(codes=not self.is_server)
 
 
@@ -173,12 +179,12 @@ class EF21P(OverStar):
 
     The server sends Q(θ − w) and both ends add it to w, initially 0; a client sends ∇R_i(w);  θ ← θ − η/N Σ_i ∇R_i(w).
 
-    It needs a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). The server sends coded differences; clients send
-    gradients with `Exact` (or ``coder``, if it encodes states). The server's own gradient is at w, too. A client's
-    ``theta`` is w.
+    The graph must be a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). The server sends coded differences;
+    clients send gradients with `Exact` (or ``coder``, if it encodes states). The server, too, computes its own gradient
+    at w. A client's ``theta`` is w.
 
     After a lost gradient the server uses the client's last one, which only costs time. A lost difference stays missing
-    from that client's w, so its gradient is taken at another point, which biases the limit for good. With
+    from that client's w, so its gradients are those at another point, which biases the limit for good. With
     ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" the limit is exact, as for
     `EF21`.
 
@@ -191,7 +197,7 @@ class EF21P(OverStar):
     paper = papers.EF21P
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing of coded differences of θ, or of the gradient."""
+        """Return a `Sharing` that sends coded differences of θ at the server, and the gradient at a client."""
         return self._sharing(codes=self.is_server)
 
     @asks("gradient")

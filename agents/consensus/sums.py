@@ -1,8 +1,9 @@
-"""Running sums: duals that a lost frame disturbs only until the next frame arrives.
+"""Running sums: dual variables in which the next frame that arrives corrects the error of earlier lost frames.
 
-With S_i = Σ_k ρ θ̂_i over the rounds, the dual of every ADMM method here is γ_i = Σ_n (S_i − S_n). If frames carry S
-beside θ̂, the next frame that arrives makes up for all losses before it. Until then i assumes that n's θ̂ is unchanged
-and keeps adding it to S_n, which is exact if n was silent, and an estimate if a frame was lost.
+θ̂_i is the state that agent i last broadcast, and S_i = Σ_k ρ θ̂_i is its sum over the rounds k. The dual variable of
+every ADMM method here is γ_i = Σ_n (S_i − S_n) over the neighbours n. Frames carry S_i beside θ̂_i, so the next frame
+that arrives makes up for all frames lost before it. In a round without a frame from n, agent i adds ρ times the last
+known θ̂_n to its estimate of S_n. This is exact if n's broadcast was censored, and approximate if the frame was lost.
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,52 +23,53 @@ from netsim.errors import AgentError
 from netsim.util.typing import Vector
 
 PATIENCE = 20
-"""Maximum number of rounds for which an agent that begins late only listens."""
+"""Maximum number of rounds for which an agent that begins late (after the first round) receives, but does not send."""
 
 
 @dataclass(frozen=True)
 class RunningSums(Duals):
-    """Duals from running sums: frames carry θ̂_i and S_i = Σ_k ρ θ̂_i; γ_i = Σ_n (S_i − S_n).
+    """Dual variables γ_i = Σ_n (S_i − S_n) from running sums S_i = Σ_k ρ θ̂_i, which frames carry beside θ̂_i.
 
-    Frames are twice as large; no acknowledgements are needed. On ideal links it equals `Accumulated`. After any loss
-    the two ends of a link agree on S_i − S_n again with the next frame that arrives, so Σ_i γ_i returns to zero, and
-    the agents return to the optimum.
+    Frames are twice as large as with `Accumulated`, and need no acknowledgements. On ideal links both give the same
+    duals up to rounding. After a loss, the next frame that arrives makes the two ends of the link agree on S_i − S_n
+    again, so Σ_i γ_i returns to zero, and the models converge to the optimum.
 
-    An agent that begins late or restarts listens until it receives a frame, and starts from the mean of the θ̂_n and S_n
-    received: Σ_i γ_i = 0 holds for any initial S_i, and the mean changes the neighbours' duals least.
+    An agent that restarts or begins after the first round sends nothing until it receives a frame. It then starts from
+    the means of the θ̂_n and S_n received: Σ_i γ_i = 0 holds for any initial S_i, and the mean changes the neighbours'
+    duals least.
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput for a coder of changes or a coded start."""
+        """Raise BadInput if the coder encodes changes, or if ``coded_start`` is True."""
         needs_states(self, sending)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's sharing, whose frames carry sums."""
+        """Return one agent's `Sharing`, whose frames carry θ̂ and S."""
         return SummedSharing(agent, size, sending, rho)
 
 
 class SummedSharing(Sharing):
-    """A sharing whose frames carry θ̂ and S, concatenated along the first axis.
+    """A `Sharing` whose frames carry θ̂_i and S_i, concatenated along the first axis.
 
-    ``total`` is S_i; ``totals``, shape (neighbors, *shape), are the estimates of S_n: the sum in n's last frame, plus
-    ρ θ̂_n for each round since.
+    ``total`` is S_i. ``totals``, of shape (neighbors, *shape), holds the estimates of S_n: the sum in n's last frame,
+    plus ρ θ̂_n for each round since.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> None:
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho = rho
         self._places = {name: place for place, name in enumerate(agent.neighbors)}
-        # By neighbour, the round of the last frame applied; 0 if there was none.
+        # For each neighbour, the round of its last frame that was applied; 0 if there was none.
         self._last = [0] * len(self._places)
         self._began = 0
         self._listens = True
-        # Whether to broadcast in the next round, even if the censor would not.
+        # Whether to broadcast in the next round even if the censor would suppress that.
         self._asked = False
         self.total: NDArray[Any] = np.zeros(self.own.shape)
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Broadcast θ̂ and S unless censored; an agent that begins late stays silent until it hears a neighbour."""
+        """Broadcast θ̂_i and S_i, unless they are censored, or the agent began late and has received no frame yet."""
         rho = self._rho()
         await self._begin_round(round_number)
         listens = self._listens_in(round_number)
@@ -80,7 +82,7 @@ class SummedSharing(Sharing):
         self._guess(rho)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Apply the frames received; the first ones end the silence of an agent that began late."""
+        """Apply the frames received; an agent that began late takes its initial values from the first frames."""
         rho = self._rho()
         heard = [self._take_newer(frame, round_number, rho) for frame in frames]
         places = sorted({place for place in heard if place is not None})
@@ -93,22 +95,26 @@ class SummedSharing(Sharing):
         return np.asarray(len(self._places) * self.total - self.totals.sum(axis=0))
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether any frame of a neighbour was ever received."""
+        """Return whether any frame from this neighbour was ever applied."""
         return self._last[self._places[neighbor]] > 0
 
     async def _begin_round(self, round_number: int) -> None:
         """Prepare for a round; does nothing by default."""
 
     def _listens_in(self, round_number: int) -> bool:
-        """Return whether this agent began late and only listens: for `PATIENCE` rounds at most, as all may be late."""
+        """Return whether this agent began late and must not send yet.
+
+        After `PATIENCE` rounds it may send: if all agents began late and none sent, none would ever receive a frame.
+        """
         self._began = self._began or round_number
         begins_late = 1 < self._began > round_number - PATIENCE and len(self._places) > 0
         self._listens = self._listens and begins_late
         return self._listens
 
     async def _say(self, state: Vector, rho: float) -> bool:
-        """Broadcast, and set θ̂_i and S_i to the values that receivers decode; return whether some link accepted."""
-        # One array, so that the coder treats both alike: on ideal links the duals equal Accumulated's up to rounding.
+        """Broadcast, and set θ̂_i and S_i to the values that receivers decode; return whether a link took the frame."""
+        # One array, so that the coder treats θ̂ and S alike: on ideal links the duals then equal those of `Accumulated`
+        # up to rounding.
         coded = self._coder.encode(np.concatenate([state, self.total + rho * state]), self._rng)
         if not await self._agent.broadcast("sum", coded) and self._places:
             return False
@@ -118,15 +124,18 @@ class SummedSharing(Sharing):
         return True
 
     def _stay(self, rho: float) -> None:
-        """Add the unchanged θ̂_i to S_i, in a round without a broadcast."""
+        """Add ρ θ̂_i to S_i in a round without a broadcast, which leaves θ̂_i unchanged."""
         self.total = self.total + rho * self.own
 
     def _guess(self, rho: float) -> None:
-        """Advance the estimates of S_n by a round, assuming that no θ̂_n has changed."""
+        """Add ρ θ̂_n to each estimate of S_n, assuming that no θ̂_n changes in this round."""
         self.totals += rho * self.copies.table
 
     def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:
-        """Apply a frame newer than its sender's last one; return the sender's index, or None if it was not applied."""
+        """Apply a frame if it is newer than the last one of its sender.
+
+        Return the sender's row in ``totals``, or None if the frame was not applied.
+        """
         place = self._places.get(frame.sender)
         if place is None:
             raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
@@ -137,7 +146,10 @@ class SummedSharing(Sharing):
         return place
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Apply a frame sent ``age`` rounds ago, adding ρ θ̂_n for each round since; return whether it was usable."""
+        """Apply a frame sent ``age`` rounds ago, with ρ θ̂_n added to its S_n for each round since.
+
+        Return whether the frame could be decoded.
+        """
         rows = len(self.own)
         state = np.asarray(as_state(frame, (2 * rows, *self.own.shape[1:])), dtype=np.float64)
         self.copies.table[place] = state[:rows]
@@ -145,7 +157,7 @@ class SummedSharing(Sharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Start from the mean of the received θ̂_n and S_n, and assume it for the other neighbours."""
+        """Set θ̂_i and S_i to the means of the received θ̂_n and S_n, and assume these for all other neighbours."""
         self.own, self.total = self.copies.table[places].mean(axis=0), self.totals[places].mean(axis=0)
         for place in set(self._places.values()) - set(places):
             self.copies.table[place], self.totals[place] = self.own, self.total

@@ -18,10 +18,11 @@ from netsim.util.typing import Array
 
 
 class Tracking(SharingAgent):
-    """Base of the gradient-tracking methods: the tracker y_i, and the last gradient ∇R_i(θ_i).
+    """Base class of the gradient-tracking methods, with the tracker y_i and the last gradient ∇R_i(θ_i).
 
-    Each round y_i ← (the mixed y) + ∇R_i(θ_i⁺) − ∇R_i(θ_i), so Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. One
-    gradient is computed per round; it may be stochastic.
+    In each round a subclass mixes y_i with the neighbours' y_n, and `track` adds ∇R_i(θ_i⁺) − ∇R_i(θ_i), where θ_i⁺ is
+    the new θ_i. So Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. One gradient is computed per round; it may be
+    stochastic.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class Tracking(SharingAgent):
         return np.concatenate([self.theta, self.tracker])
 
     def new_sharing(self) -> Sharing:
-        """Return a sharing of θ_i and y_i, which a coder of changes encodes separately."""
+        """Return a `Sharing` of θ_i and y_i; a coder that encodes changes encodes each of the two by itself."""
         coder = self.coder if self.coder.whole else InParts(self.coder, 2)
         return Sharing(self, self.outgoing().shape, self.censor, coder, coded_start=self.coded_start)
 
@@ -59,7 +60,7 @@ class Tracking(SharingAgent):
         self.tracker = mixed + self.gradient - before
 
     def imbalance(self) -> dict[str, Array]:
-        """Return y_i − ∇R_i(θ_i)."""
+        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no frame is lost."""
         return {"tracking_residual": self.tracker - self.gradient}
 
     def halves(self, stack: Array) -> tuple[Array, Array]:
@@ -71,14 +72,14 @@ class Tracking(SharingAgent):
 class DIGing(Tracking, Diffusion):
     """DIGing: θ_i ← Σ_n w_in θ_n − η y_i; y_i ← Σ_n w_in y_n + ∇R_i(θ_i⁺) − ∇R_i(θ_i) (Nedić, Olshevsky, Shi 2017).
 
-    Algorithm 1 of the paper. Frames carry θ_i and y_i, twice the model. It needs symmetric, doubly stochastic weights;
-    `PushDIGing` does without.
+    This is algorithm 1 of the paper; θ_i⁺ is the new θ_i. Frames carry θ_i and y_i, so they are twice as long as the
+    model. The method needs symmetric, doubly stochastic weights; `PushDIGing` needs no weights.
 
-    A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``
+    A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``,
     frames carry S_i, the sum of all y_i so far, instead of y_i. Then y_i = ∇R_i(θ_i) + Σ_n w_in (S_n − S_i), so the
-    next frame that arrives over a link makes up for its earlier losses, and the limit is exact whatever share is lost.
-    On ideal links both variants are the same. Sums in float32 lose digits: the final error is nearer 1e-4 than 1e-8.
-    After a restart of an agent Σ y_i ≠ Σ ∇R_i(θ_i), with sums or without.
+    next frame that arrives over a link makes up for earlier losses on this link, and the limit is exact at any loss
+    rate below 1. On ideal links both variants give the same models. Sums sent as float32 lose digits: the final error
+    is nearer 1e-4 than 1e-8. After a restart of an agent Σ y_i ≠ Σ ∇R_i(θ_i), with or without running sums.
 
     Parameters
     ----------
@@ -107,13 +108,13 @@ class DIGing(Tracking, Diffusion):
         self._flow: Array = np.zeros_like(self.theta)
 
     def outgoing(self) -> Array:
-        """Return θ_i and y_i, with running sums θ_i and S_i, concatenated along the first axis."""
+        """Return θ_i and y_i (with running sums, θ_i and S_i), concatenated along the first axis."""
         if not self.running_sums or "sharing" not in vars(self):
             return super().outgoing()
         return np.concatenate([self.theta, self.halves(self.sharing.own)[1] + self.tracker])
 
     async def say(self, k: int) -> None:
-        """Broadcast θ_i and y_i or, with the option of running sums, θ_i and S_i."""
+        """Broadcast θ_i and y_i (with running sums, θ_i and S_i), without a local step, which follows the exchange."""
         advance(self, k)
         if "sharing" not in vars(self):
             self.begin()
@@ -130,9 +131,9 @@ class DIGing(Tracking, Diffusion):
         self.track(mixed)
 
     def _pull_of_sums(self) -> Array:
-        """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 if n was never heard.
+        """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 until the first frame from n arrives.
 
-        Such a neighbour is not left out, because it may have received S_i and then counts S_i in its own sum.
+        Such a neighbour must not be left out as in `pull`: it may have received S_i, and then has S_i in its own sum.
         """
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own
@@ -140,7 +141,7 @@ class DIGing(Tracking, Diffusion):
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return θ_i unchanged: the step follows the exchange."""
+        """Return θ_i unchanged: `after_sharing` takes the step."""
         return self.theta
 
 
@@ -149,11 +150,12 @@ class BEER(Tracking, Gossip):
     """BEER: gradient tracking over coded differences (Zhao, Li, Li, Richtárik and Chi 2022, algorithm 1).
 
     θ_i ← θ_i + γ Σ_n w_in (H_n − H_i) − η y_i;  y_i ← y_i + γ Σ_n w_in (G_n − G_i) + ∇R_i(θ_i⁺) − ∇R_i(θ_i);
-    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. H and G begin at 0.
+    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. θ_i⁺ is the new
+    θ_i. H and G begin at 0.
 
-    A frame carries both differences, encoded separately: twice the bits of `CHOCO`. Q must be a contraction (`Uniform`,
-    `TopK`, `Sign`; not `QSGD` of few bits); a coarser Q needs a smaller γ. With Q exact and γ = 1 it is gradient
-    tracking.
+    A frame carries both differences, encoded separately, and so has twice the bits of a frame of `CHOCO`. Q must be a
+    contraction (`Uniform`, `TopK`, `Sign`; not `QSGD` of few bits); a coarser Q needs a smaller γ. With exact Q and
+    γ = 1 the method is gradient tracking.
 
     A lost difference stays missing from a copy: with 1 % of the frames lost the models end nearer to zero than to the
     optimum. ``Link(reliability="ack")``, which acknowledges each difference on each link, keeps the limit exact.

@@ -1,1 +1,1 @@
-"""The costs that an agent minimises over its samples, in a batch or one at a time, and the losses of a prediction."""
+"""The costs that an agent minimises, over all its samples or over one sample at a time, and the loss functions."""

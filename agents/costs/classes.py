@@ -1,8 +1,8 @@
 """Costs of classification into C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) holds the scores.
 
 The costs have the interfaces of `netsim.agents.costs.local.LocalProblem` and `netsim.agents.costs.stream.OnlineCost`,
-so every batch and online method accepts them. Such a method sends, codes and counts the matrix, and censors it by its
-Frobenius norm.
+so every batch and online method accepts them. The method then sends a matrix instead of a vector, and a censor compares
+the Frobenius norm of the matrix's change.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # Largest gradient at the minimum, relative to the terms that cancel in it.
-_ROUNDING_TOLERANCE = 1e-6  # The same if rounding stops the search before the gradient is at _TOLERANCE.
+_ROUNDING_TOLERANCE = 1e-6  # Accepted instead of _TOLERANCE if rounding stops the search earlier.
 _NEWTON_STEPS = 5
 
 
@@ -83,7 +83,8 @@ class ClassProblem:
 
         The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For
         `OneVsRest` with the squared loss, it multiplies by a matrix that is computed once, here. For other losses it
-        runs L-BFGS from its last answer until the gradient is 1e-9 of its terms, or as small as rounding allows.
+        runs L-BFGS, starting from its last answer, until the gradient is 1e-9 of the terms that cancel in it, or as
+        small as rounding allows.
 
         Raises
         ------
@@ -220,7 +221,7 @@ def _minimise(
     _, slope = cost(first)
     if not np.isfinite(slope).all():
         raise NetsimError("the local step cannot be solved: its terms are not finite")
-    # The gradient in θ is S times the one in u: convert the size of the terms.
+    # The gradient in θ is S times the gradient in u, so the size of its terms is divided by the norm of S.
     unit = max(scale, 1e-300) / float(np.linalg.norm(root, np.inf))
     goal = _TOLERANCE * unit
     found = minimize(
@@ -234,7 +235,7 @@ def _minimise(
     for _ in range(_NEWTON_STEPS):
         if np.abs(slope).max() <= _ROUNDING_TOLERANCE * unit:
             break
-        # Near the minimum, costs are equal within rounding, which stops L-BFGS; Newton's steps need no costs.
+        # Near the minimum, costs are equal within rounding. That stops L-BFGS, but Newton's steps do not compare costs.
         u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
         _, slope = cost(u)
     norm = float(np.abs(slope).max())
@@ -267,7 +268,7 @@ class OnlineClasses(StreamCost):
     Parameters
     ----------
     samples : iterator of (φ, y)
-        Read once, one sample a round; y is the number of a class.
+        The stream, read once, one sample a round; y is the number of a class.
     size : int
         Length D of φ.
     loss : MulticlassLoss
@@ -282,7 +283,7 @@ class OnlineClasses(StreamCost):
     count : int
         Number t of samples so far.
     mistakes : int
-        Samples so far that were predicted wrongly, each by the model from before learning from it.
+        Number of samples so far that were predicted wrongly, each by the model before it learned from the sample.
     loss_sum : float
         Sum of L_t(θ_t) over the samples so far.
     """
@@ -295,7 +296,10 @@ class OnlineClasses(StreamCost):
         self.mistakes = 0
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of the last sample's scores ``prediction``; count a mistake if a wrong class has the largest."""
+        """Return the loss of ``prediction``, the scores of the last sample.
+
+        Also count a mistake if the largest score is that of a wrong class.
+        """
         self._label = np.array([self.target])
         self.loss.check_targets(self._label)
         self.mistakes += int(np.argmax(prediction) != self.target)
@@ -308,14 +312,14 @@ class OnlineClasses(StreamCost):
         return gradient
 
     def argmin(self, quadratic: float, linear: Matrix) -> Matrix:
-        """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, shape (D, C), at a cost of O(DC).
+        """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, shape (D, C), in O(DC) time.
 
-        As `OnlineCost.argmin`, with one slope s for each class.
+        The computation is that of `OnlineCost.argmin`, with one slope s for each class.
         """
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features
         scores, k = phi @ linear / -double, float(phi @ phi) / double
-        # If φ = 0 the scores do not depend on θ; `slope` needs k > 0.
+        # `slope` needs k > 0. If φ = 0, then k = 0, and the scores do not depend on θ.
         slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
         theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
         return theta

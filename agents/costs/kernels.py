@@ -1,9 +1,9 @@
 """One agent's costs on a stream of samples, one for each kernel (Ortega and Jafarkhani 2023).
 
 The cost of kernel p at agent i in round t is L_p(θ_p) = ℓ(θ_pᵀz_p(x_i,t), y_i,t) + λ‖θ_p‖² (eqs. 5, 27), with the whole
-λ at every agent. With weights w̄_p that sum to 1, the combined prediction is Σ_p w̄_p θ_pᵀz_p(x). It is that of one
-linear model, whose parameters are all w̄_pθ_p in one vector; so its cost is ℓ(Σ_p w̄_p θ_pᵀz_p, y) + λ Σ_p w̄_p²‖θ_p‖²,
-which never exceeds Σ_p w̄_p L_p(θ_p) (eq. 26).
+λ at every agent. With weights w̄_p that sum to 1, the combined prediction is Σ_p w̄_p θ_pᵀz_p(x). It is the prediction
+of one linear model, whose parameter vector concatenates all w̄_pθ_p. The cost of this model is
+ℓ(Σ_p w̄_p θ_pᵀz_p, y) + λ Σ_p w̄_p²‖θ_p‖², which never exceeds Σ_p w̄_p L_p(θ_p) (eq. 26).
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,20 @@ class MultiKernelCost:
     Parameters
     ----------
     samples : iterator of (z, y)
-        z, of shape (P·K,), concatenates the kernels' features (`SideBySide`). Read once, one sample a round.
+        z, of shape (P·K,), concatenates the kernels' features (`SideBySide`). The iterator is read once, one sample a
+        round.
     kernels, features : int
         Number P of kernels, and number K of features of each (2D for D frequencies).
     loss : Loss
         The loss ℓ.
     regularizer : float
-        The whole λ, not an agent's share.
+        The whole λ, not an agent's share λ/N.
 
     Attributes
     ----------
     combined : OnlineCost
-        The cost of the combined prediction. Its ``count`` is the number of samples so far; its ``loss_sum`` is the sum
-        of their costs, each with the models from before learning from the sample.
+        The cost of the combined prediction. Its ``count`` is the number of samples so far. Its ``loss_sum`` is the sum
+        of their costs, each computed with the models before they learn from the sample.
     weighted_sum : float
         The sum of Σ_p w̄_p L_p(θ_p) over the same samples.
     """
@@ -76,11 +77,12 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Compute `MultiKernelCost.draw` for N agents at once: return the costs, shape (N, P), and the input of `take_all`.
+    """Predict the next samples of N agents, as `MultiKernelCost.draw` does, but leave it to `take_all` to take them.
 
-    The agents' models have shape (N, P, K), their weights (N, P), and their next samples, from `look_ahead`, shapes
-    (N, PK) and (N,). Results equal those of each cost alone to the last bit; None is returned if that is not possible,
-    or a label is invalid.
+    Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
+    (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that
+    `StreamCost.look_ahead` stored. The results equal those of each agent's `draw` to the last bit; None is returned if
+    that is not possible, or if a label is invalid.
     """
     count, kernels, features = models.shape
     loss = costs[0].combined.loss
@@ -95,7 +97,7 @@ def predict_all(
 
 
 def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
-    """Take the next samples, with the predictions that `predict_all` returned."""
+    """Take each agent's next sample, as `MultiKernelCost.draw` does, with the predictions from `predict_all`."""
     columns = (each.tolist() for each in predicted)
     for cost, prediction, value, square, weighted in zip(costs, *columns, strict=True):
         cost.combined.take_predicted(prediction, value, square)
@@ -104,9 +106,10 @@ def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
 
 
 def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Vector) -> Vector | None:
-    """Compute `MultiKernelCost.gradient` for N agents at once, shape (N, P, K); return None as `predict_all` does.
+    """Return the gradients of N agents' costs, shape (N, P, K).
 
-    ``models`` has the same shape; the samples, shapes (N, PK) and (N,), are the last ones drawn.
+    They equal those of each agent's `MultiKernelCost.gradient` to the last bit; None is returned if that is not
+    possible. ``models`` has the same shape. ``z``, shape (N, PK), and ``y``, shape (N,), are the samples drawn last.
     """
     count, kernels, features = models.shape
     if not _fit(costs, models, z):
@@ -124,7 +127,7 @@ def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
     kind = type(costs[0].combined.loss)
     return (
         z.shape == (count, kernels * features)
-        # einsum adds up a row longer than this in pieces if there is no other row, and so rounds differently.
+        # If an array has a single row that is longer than this, einsum sums it in pieces, and so rounds differently.
         and features <= np.getbufsize()
         and kind.__module__ == Squared.__module__
         and all(type(cost.combined.loss) is kind and cost.size == (kernels, features) for cost in costs)

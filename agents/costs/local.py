@@ -21,7 +21,7 @@ Solver = Callable[[Array], Array]
 
 
 class Problem(Protocol):
-    """Protocol of an agent's batch cost: `LocalProblem`, or `netsim.agents.costs.classes.ClassProblem`."""
+    """Protocol of an agent's batch cost, such as `LocalProblem` and `netsim.agents.costs.classes.ClassProblem`."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
@@ -70,7 +70,7 @@ class LocalProblem:
     """
 
     def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
-        """Create a `LeastSquares` for the squared loss."""
+        """Create a `LeastSquares` in place of a `LocalProblem` if the loss is `Squared`."""
         return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
 
     def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
@@ -104,11 +104,12 @@ class LocalProblem:
         """Return a solver for the local step of the ADMM methods.
 
         The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + linearᵀθ, both of shape (D,). With
-        quadratic = ρ d_i and linear = γ_i − ρ Σ_n (θ̂_i + θ̂_n) it is the primal update of DKLA and COKE
+        quadratic = ρ d_i and linear = γ_i − ρ Σ_n (θ̂_i + θ̂_n) the result is the primal update of DKLA and COKE
         (COKE, eqs. 18a and 21a).
 
-        It runs a damped Newton method from its last answer, from zero at first, until the gradient is 1e-12 of its
-        terms. So a solver belongs to one agent: within that tolerance, its answers depend on earlier calls.
+        The solver runs a damped Newton method, starting from its last answer (at first, from zero), until the gradient
+        is 1e-12 of the terms that cancel in it. Within that tolerance its answers depend on earlier calls, so each
+        agent needs a solver of its own.
 
         Raises
         ------
@@ -137,7 +138,7 @@ class LocalProblem:
         return slopes @ self.features / len(self.targets)
 
     def _loss_slope(self, theta: Array) -> float:
-        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the total size of the terms in the loss's gradient."""
+        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the summed norms of the samples' terms in the loss's gradient."""
         slopes = self.loss.derivative(self.features @ theta, self.targets)
         return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
 
@@ -173,12 +174,15 @@ class LeastSquares(LocalProblem):
         return result
 
     def mean_squared_error(self, theta: Array) -> float:
-        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples, to about 1e-15 of the terms that cancel."""
+        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples.
+
+        The rounding error is about 1e-15 of the terms that cancel.
+        """
         theta = self._vector("theta", theta)
         return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
 
     def proximal(self, quadratic: float) -> Solver:
-        """Return a solver as `LocalProblem.proximal`; its matrix is inverted once, here.
+        """Return a solver as `LocalProblem.proximal` does; the matrix that it needs is inverted once, here.
 
         The solver does not check for NaN: a NaN in ``linear`` gives NaN in θ.
 
@@ -194,9 +198,9 @@ class LeastSquares(LocalProblem):
 
 
 class Minimizer:
-    """The solver of a least-squares problem with a quadratic term: ``linear`` ↦ H⁻¹(b − linear).
+    """The solver of a `LeastSquares` problem: it maps ``linear`` to argmin_θ ½ θᵀHθ − bᵀθ + linearᵀθ = H⁻¹(b − linear).
 
-    ``inverse`` is H⁻¹, of shape (D, D), and ``constant`` H⁻¹b.
+    H includes the quadratic term of the local step. ``inverse`` is H⁻¹, of shape (D, D), and ``constant`` is H⁻¹b.
     """
 
     __slots__ = ("constant", "inverse")
@@ -206,13 +210,13 @@ class Minimizer:
         self.constant = inverse @ linear
 
     def __call__(self, linear: Array) -> Array:
-        """Return the minimum; raises BadInput for another shape of ``linear``."""
+        """Return H⁻¹(b − linear); raises BadInput for another shape of ``linear``."""
         if np.shape(linear) != self.constant.shape:
             raise _wrong_shape("linear", linear, len(self.constant))
-        # Called once per agent and round, so overhead matters. Measured at D = 100: cho_solve 16 µs (11 without its
-        # search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b 1.9, dsymv 1.2, which reads
-        # only half of the inverse. The explicit inverse of a positive definite matrix costs little accuracy: at
-        # condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
+        # This is called once per agent and round, so overhead matters. Measured at D = 100: cho_solve took 16 µs (11
+        # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b 1.9, and dsymv,
+        # which reads only half of the inverse, 1.2. The explicit inverse of a positive definite matrix costs little
+        # accuracy: at condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
         return dsymv(-1.0, self.inverse, linear, beta=1.0, y=self.constant)
 
 
@@ -295,8 +299,8 @@ def _newton(
 ) -> Array:
     """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + linearᵀθ by Newton's method from ``start``; curvature > 0.
 
-    Steps are halved until the gradient's norm falls. The cost would be no criterion, because near the minimum it is
-    constant within rounding.
+    Each step is halved until the gradient's norm falls. The criterion is not a fall of the cost, because near the
+    minimum the cost is constant within rounding.
     """
 
     def gradient(theta: Array) -> tuple[Array, float, float]:
@@ -325,14 +329,15 @@ def _newton(
             length /= 2.0
         else:
             break
-    # If the samples' terms cancel, rounding may keep the gradient above the tolerance: compare with the terms' size.
+    # If the samples' terms cancel, rounding may keep the gradient above the tolerance. So here the tolerance is also
+    # relative to the size of these terms.
     if norm <= _NEWTON_TOLERANCE * (scale + sum(p._loss_slope(theta) for p in problems)):
         return theta
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")
 
 
 def _factor(matrix: Array, name: str, value: float) -> tuple[Array, bool]:
-    """Return the Cholesky factor of a symmetric matrix; if singular, raises BadInput for ``value``."""
+    """Return the Cholesky factor of a symmetric matrix; if it is singular, raise BadInput for ``name`` = ``value``."""
     try:
         factor, lower = cho_factor(matrix, lower=True)
         inverse_condition, _ = dpocon(factor, np.linalg.norm(matrix, 1), uplo="L")

@@ -40,7 +40,7 @@ class Loss(Protocol):
     def slope(self, f: float, k: float, y: float, /) -> float:
         """Return the solution s of s = ℓ'(f − k·s, y), k ≥ 0, where ℓ' may be any subgradient.
 
-        This is the slope at the proximal point: argmin_g ℓ(g, y) + (g − f)²/(2k) is g = f − k·s.
+        s is the slope of ℓ at the proximal point g = f − k·s, which minimises ℓ(g, y) + (g − f)²/(2k).
         """
 
 
@@ -151,7 +151,7 @@ class Hinge(_OfLabels):
         return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], so that the step never passes the margin 1."""
+        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], so that the margin y (f + k y m) does not pass 1."""
         gap = 1.0 - y * f
         if gap <= 0.0:
             return 0.0
@@ -164,5 +164,5 @@ _LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic] | type[Hi
 
 
 def by_name(name: Any) -> Loss:
-    """Return the loss called ``name``: squared, squared_hinge, logistic or hinge; raises BadInput for any other."""
+    """Return the loss ``name``: squared, squared_hinge, logistic or hinge; raises BadInput for any other name."""
     return _LOSSES[check.one_of("loss", name, _LOSSES)]()

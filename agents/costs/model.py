@@ -1,4 +1,4 @@
-"""One agent's cost of a neural classifier on its own samples, with gradients at minibatches."""
+"""The cost of a neural network that classifies one agent's samples, with gradients over minibatches."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -18,15 +18,16 @@ DTYPES = ("float64", "float32")
 
 
 class ModelCost:
-    """The cross-entropy of a network with parameters w: R(θ) = (1/T) Σ_t ℓ(w; x_t, y_t) + regularizer ‖w‖².
+    """The cross-entropy of a neural network with parameters w: R(θ) = (1/T) Σ_t ℓ(w; x_t, y_t) + regularizer ‖w‖².
 
-    w = start + θ, where all agents have the same start (`Layered.start` of ``seed``): methods whose states begin at
-    zero thus begin there.
+    The parameters are w = start + θ. All agents have the same ``start`` (`Layered.start` of ``seed``), so they begin
+    with the same random network, although the methods begin with θ = 0.
 
-    With ``batch``, each call of `gradient` takes the next minibatch of B samples. A pass takes the samples in a new
-    random order, without repetition; samples that do not fill a minibatch at its end are skipped. The n-th call takes
-    the n-th minibatch of the random stream (``seed``, ``name``, "minibatch"), whatever else a run draws. A method that
-    needs gradients at two points for the same samples calls ``rows = cost.draw()`` once and passes ``rows`` to both.
+    With ``batch``, each call of `gradient` takes the next minibatch of B samples. Each pass over the data takes the
+    samples in a new random order, without repetition; at the end of a pass, samples that do not fill a minibatch are
+    skipped. The n-th call takes the n-th minibatch of the random stream (``seed``, ``name``, "minibatch"), whatever
+    other random numbers a run draws. A method that needs gradients at two points for the same samples calls
+    ``rows = cost.draw()`` once, and passes ``rows`` to both calls of `gradient`.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ class ModelCost:
     labels : ndarray of shape (T,)
         Numbers of the samples' classes, from 0.
     batch : int, optional
-        Size B of a minibatch, limited to T; default: all samples in each call.
+        Size B of a minibatch; T if greater. By default each call takes all samples.
     regularizer : float
         The agent's own share of the regulariser.
     seed : int
@@ -60,7 +61,7 @@ class ModelCost:
     samples, batch : int
         Number T of samples, and size of a minibatch, at most T.
     calls : int
-        Minibatches drawn so far.
+        Number of minibatches drawn so far.
 
     Raises
     ------
@@ -102,7 +103,7 @@ class ModelCost:
         self.start = _start(model, self._seed)
         self._inputs = samples.astype(self._dtype, copy=False)
         self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
-        # Inputs and labels as arrays of the library; None until first used.
+        # Inputs and labels as arrays of ``library``; None until the first use.
         self._arrays: tuple[Any, Any] | None = None
         self._begin()
 
@@ -112,7 +113,7 @@ class ModelCost:
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the library's arrays, which are restored from numpy's."""
+        """Return the attributes to pickle, without the library's arrays, which are created again from numpy arrays."""
         return vars(self) | {"_arrays": None}
 
     def fresh(self) -> Self:
@@ -166,7 +167,7 @@ class ModelCost:
 
 @lru_cache(maxsize=4)
 def _start(model: Layered, seed: int) -> Vector:
-    """Return the common start; cached, so that all agents share one array."""
+    """Return the parameters at θ = 0; cached, so that all agents of a process share one array."""
     start = model.start(seed)
     start.setflags(write=False)
     return start

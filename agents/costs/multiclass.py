@@ -1,6 +1,6 @@
-"""Losses ℓ(f, y) for C classes, of C scores f and the number y of the right class, with their derivatives in f.
+"""Loss functions ℓ(f, y) of C scores f and the number y of the right class, with their derivatives in f.
 
-The predicted class is that of the largest score, argmax_j f_j.
+The predicted class is the one with the largest score, argmax_j f_j.
 """
 
 from abc import ABC, abstractmethod
@@ -62,20 +62,20 @@ class MulticlassLoss(ABC):
 
     @abstractmethod
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
-        """Return (∂²ℓ/∂f²) v for a direction v for each sample, both of shape (n, C)."""
+        """Return (∂²ℓ/∂f²) v, shape (n, C); each row of ``v``, of the same shape, is a direction for one sample."""
 
     @abstractmethod
     def slope(self, f: Array, k: float, y: int, /) -> Array:
         """Return the solution s, shape (C,), of s = ℓ'(f − k·s, y) for one sample, with f of shape (C,) and k > 0.
 
-        These are the slopes at the proximal point: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
+        s holds the slopes of ℓ at the proximal point g = f − k·s, which minimises ℓ(g, y) + ‖g − f‖²/(2k).
         """
 
 
 class Softmax(MulticlassLoss):
     """The logistic loss of C classes, −log of the right class's softmax: log Σ_j exp(f_j) − f_y.
 
-    It does not overflow at any scores.
+    The computation does not overflow for any scores.
     """
 
     name = "logistic"
@@ -99,7 +99,7 @@ class Softmax(MulticlassLoss):
 
 
 class MulticlassHinge(MulticlassLoss):
-    """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), where r is the wrong class of largest score.
+    """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), where r is the wrong class with the largest score.
 
     It equals max_j m_j for the margins m_j = f_j − f_y + [j ≠ y]. A temperature τ > 0 makes it smooth, as τ log Σ_j
     exp(m_j/τ), which exceeds the exact loss by at most τ log C.
@@ -133,11 +133,15 @@ class MulticlassHinge(MulticlassLoss):
         return self.temperature * _log_sum_exp(margins / self.temperature)
 
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return e_r − e_y where the loss is positive, else 0; for τ > 0 p − e_y, p = softmax(m/τ). Shape (n, C)."""
+        """Return ∂ℓ/∂f, shape (n, C): for τ > 0, p − e_y with p = softmax(m/τ).
+
+        For τ = 0, it is e_r − e_y where the loss is positive, else 0.
+        """
         margins = self._margins(f, y)
         if self.smooth:
             return _minus_one_hot(_softmax(margins / self.temperature), y)
-        # At the kink between the right class and the best wrong one, choose the subgradient 0: the right class wins.
+        # The loss has a kink where the best wrong class has the margin 0, as the right class does. A tiny margin of the
+        # right class makes argmax choose it, and so the subgradient 0.
         own = _class_index(y)
         margins[own] = np.finfo(np.float64).tiny
         largest = np.zeros_like(margins)
@@ -201,7 +205,7 @@ class OneVsRest(MulticlassLoss):
         return result
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return the slope of each class's own loss."""
+        """Return the solution s_j of s_j = ℓ'(f_j − k·s_j, ±1) for each class j, shape (C,)."""
         return np.array([self.loss.slope(float(each), k, 1.0 if j == y else -1.0) for j, each in enumerate(f)])
 
     def _signs(self, y: NDArray[Any]) -> Array:
@@ -211,7 +215,7 @@ class OneVsRest(MulticlassLoss):
 
 
 def by_name(name: Any, classes: int) -> MulticlassLoss:
-    """Return the loss of C classes for the name of a binary loss: logistic, hinge, squared or squared_hinge.
+    """Return the loss for C classes that corresponds to a binary loss: logistic, hinge, squared or squared_hinge.
 
     logistic gives `Softmax`, hinge the exact `MulticlassHinge`; the others are summed over the classes (`OneVsRest`).
 
@@ -269,9 +273,9 @@ def _softmax_hessian(p: Array, v: Array) -> Array:
 def _softmax_slopes(f: Array, k: float, y: int, temperature: float) -> Array:
     """Solve p = softmax((f − k (p − e_y))/τ) and return p − e_y; for τ = 0, solve the limit τ → 0.
 
-    With a = f + k e_y, there is a number ν such that τ log p_j + k p_j = a_j − ν for all j. So p_j = (τ/k)·ω(z_j), with
-    Wright's function ω, defined by ω + log ω = z, and ν such that Σ_j p_j = 1. For τ → 0, p is the point of the simplex
-    nearest to a/k.
+    With a = f + k e_y, there is a number ν such that τ log p_j + k p_j = a_j − ν for all j. So p_j = (τ/k)·ω(z_j) with
+    z_j = (a_j − ν)/τ − log(τ/k), where Wright's function ω solves ω + log ω = z. The number ν is the root of
+    Σ_j p_j = 1. For τ → 0, p is the point of the simplex nearest to a/k.
     """
     a = np.array(f, dtype=np.float64)
     a[y] += k
@@ -286,7 +290,7 @@ def _softmax_slopes(f: Array, k: float, y: int, temperature: float) -> Array:
             result: Array = ratio * wrightomega((a - level) / temperature - np.log(ratio))
             return result
 
-        # The root lies between low, where the largest share is at least 1, and high, where each is at most 1/C.
+        # The root ν lies between low, where the largest p_j is at least 1, and high, where each p_j is at most 1/C.
         top = float(a.max())
         slack = 1e-6 * (k + temperature)
         low, high = top - k - slack, top - k / len(a) + temperature * np.log(len(a)) + slack

@@ -1,4 +1,4 @@
-"""One agent's costs on a stream of samples, each predicted first and then learned from.
+"""One agent's costs on a stream of samples; the agent predicts each sample before it learns from the sample.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖² (P. Xu's dissertation, ch. 3).
 """
@@ -31,7 +31,7 @@ class StreamCost:
         self.count = 0
         self.loss_sum = 0.0
         self._samples = samples
-        # After `look_ahead`, the next sample, or the error that the iterator raised; else None.
+        # The next sample, or the error that the iterator raised, if `look_ahead` was called; else None.
         self._ahead: tuple[Vector, Any] | BaseException | None = None
         self.features: Vector
         # A number, typed as Any because losses are typed for arrays.
@@ -40,7 +40,7 @@ class StreamCost:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise BadInput for an attribute of the sample before the first `draw`."""
+            """Raise BadInput for ``features`` and ``target``, which do not exist before the first `draw`."""
             if name in ("features", "target"):
                 raise BadInput(
                     "cost: must have a sample; call cost.draw(theta) once a round, before gradient or argmin"
@@ -61,7 +61,7 @@ class StreamCost:
         self.loss_sum += loss + self.regularizer * float(np.vdot(theta, theta))
 
     def look_ahead(self) -> None:
-        """Read the next sample, or the error raised instead, and store it for `draw`."""
+        """Read the next sample, or the error that the iterator raises, and store it for `draw`."""
         if self._ahead is None:
             try:
                 self._ahead = next(self._samples)
@@ -77,7 +77,7 @@ class StreamCost:
         return ahead
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the last sample, and add the prediction's error to the counts."""
+        """Return the loss of ``prediction`` for the last sample, and add its error to the error counts."""
         raise NotImplementedError
 
     def gradient(self, theta: Vector) -> Vector:
@@ -89,7 +89,7 @@ class StreamCost:
         raise NotImplementedError
 
     def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
-        """Return `argmin` by solving a system of linear equations; raises BadInput if there is none."""
+        """Return the result of `argmin` by solving a linear system; raises BadInput if the loss does not allow that."""
         raise BadInput(f'solve = "dense": must go with a squared loss of numbers; the cost is {type(self).__name__}')
 
 
@@ -99,7 +99,7 @@ class OnlineCost(StreamCost):
     Parameters
     ----------
     samples : iterator of (φ, y)
-        Read once, one sample a round.
+        The stream, read once, one sample a round.
     size : int
         Length D of φ.
     loss : Loss
@@ -112,8 +112,7 @@ class OnlineCost(StreamCost):
     count : int
         Number t of samples so far.
     squared_error, loss_sum : float
-        Sums of (θ_tᵀφ_t − y_t)² and L_t(θ_t) over the samples so far; θ_t is the model from before learning from
-        sample t.
+        Sums of (θ_tᵀφ_t − y_t)² and L_t(θ_t) over the samples so far; θ_t is the model before it learns from sample t.
     right : int
         Number of samples so far whose label, ±1, has the sign of the prediction.
     """
@@ -125,11 +124,11 @@ class OnlineCost(StreamCost):
         self.loss = loss
         self.squared_error = 0.0
         self.right = 0
-        # Only the squared loss is for regression; all others are for labels.
+        # The squared loss is for regression; all other losses are for labels ±1.
         self._labels = not isinstance(loss, Squared)
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the last sample; count its squared error, and whether its sign is right."""
+        """Return the loss of ``prediction`` for the last sample, and update `squared_error` and `right`."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
         self._count_error(prediction)
@@ -142,7 +141,7 @@ class OnlineCost(StreamCost):
         self.squared_error += error * error
 
     def take_predicted(self, prediction: float, loss: float, square: float) -> None:
-        """Take the next sample as `draw`, with θᵀφ, ℓ(θᵀφ, y) and ‖θ‖² already computed."""
+        """Take the next sample as `draw` does, given ``prediction`` = θᵀφ, ``loss`` = ℓ(θᵀφ, y), ``square`` = ‖θ‖²."""
         self.features, self.target = self._next()
         self._count_error(prediction)
         self.count += 1
@@ -154,10 +153,10 @@ class OnlineCost(StreamCost):
         return slope * self.features + (2.0 * self.regularizer) * theta
 
     def argmin(self, quadratic: float, linear: Vector) -> Vector:
-        """Return argmin L_t(θ) + quadratic‖θ‖² + linearᵀθ, shape (D,), at a cost of O(D).
+        """Return argmin L_t(θ) + quadratic‖θ‖² + linearᵀθ, shape (D,), in O(D) time.
 
-        With a = r + quadratic, the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y). That is a scalar equation
-        s = ℓ'(f₀ − k·s, y), with f₀ = −linearᵀφ/(2a) and k = ‖φ‖²/(2a), which `Loss.slope` solves.
+        With a = r + quadratic, the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y). So s solves the scalar
+        equation s = ℓ'(f₀ − k·s, y) with f₀ = −linearᵀφ/(2a) and k = ‖φ‖²/(2a). `Loss.slope` solves it.
         """
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features

@@ -1,1 +1,1 @@
-"""Measures of the agents' models: errors, agreement, confusion of classes, regret."""
+"""Measures of the agents' models: squared error, disagreement, confusion matrix, regret."""

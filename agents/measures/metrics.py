@@ -11,11 +11,11 @@ from netsim.util import check
 
 
 class MeanSquaredError:
-    """The mean squared error over all samples of all agents, each sample predicted by its own agent's model.
+    """The mean squared error over all samples of all agents; an agent's samples are predicted by the agent's own model.
 
     MSE(θ_1 … θ_N) = (1/Σ_i T_i) Σ_i Σ_t (θ_iᵀφ_it − y_it)², as in §5 of Xu, Wang, Chen and Tian, "COKE", 2021. A call
-    computes with the Gram matrices of all agents at once, in time independent of the number of samples. Its error is
-    about 1e-15 of the terms that cancel.
+    uses Gram matrices computed once, so its time does not depend on the number of samples. Its rounding error is about
+    1e-15 of the terms that cancel.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class MeanSquaredError:
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = np.matmul(self._grams, thetas[:, :, None])[:, :, 0]
             error = np.vdot(predicted - self._crosses, thetas) + self._energy
-        return float(np.maximum(error, 0.0))  # Rounding may give a negative error of a perfect fit; nan stays nan.
+        return float(np.maximum(error, 0.0))  # Rounding may make the error of a perfect fit negative; nan stays nan.
 
 
 def consensus_error(thetas: NDArray[np.float64]) -> float:

@@ -4,10 +4,10 @@ L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i 
 its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation, eq. 3.4);
 dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with rounds.
 
-On the step sizes of ODKLA's O(√T) bound (theorem 9): in its proof (3.53), one term grows with η_t and ρ, and the sum of
-another over the rounds falls as T/(η_t + 2ρd_i). For the bound, both η_t and ρ must grow as √T, so that the step, their
-inverse, shrinks as 1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step. ODKLA as written here divides
-by η_t + 2ρd_i: take ρ = η = c·√T; with c/√T it diverges.
+For the O(√T) bound on ODKLA's regret (theorem 9), take ρ = η = c·√T in `ODKLA`, which divides by η_t + 2ρd_i; with c/√T
+it diverges. In the theorem's proof (3.53), one term grows with η_t and ρ, and the sum of another term over the rounds
+falls as T/(η_t + 2ρd_i). So the bound requires that η_t and ρ grow as √T, and the step 1/(η_t + 2ρd_i) shrinks as
+1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE_RATIO = 1e-7  # Ratio of regulariser to trace above which a Cholesky solve has harmless rounding errors.
+_SAFE_RATIO = 1e-7  # If regulariser/trace(Gram matrix) is larger, the rounding errors of a Cholesky solve are harmless.
 
 
 class _Regret:
-    """Base class with the agents' losses so far, ``loss`` = Σ_t Σ_i L_i,t(θ_i,t); inf or nan for diverged models."""
+    """Base class that adds up the agents' losses: ``loss`` = Σ_t Σ_i L_i,t(θ_i,t); inf or nan for diverged models."""
 
     def __init__(self, size: int, regularizer: float) -> None:
         self.size = check.integer("size", size, low=1)
@@ -40,7 +40,7 @@ class _Regret:
         thetas: Vector | None = None,
         losses: Vector | None = None,
     ) -> None:
-        """Add a round.
+        """Add the samples and the losses of one round.
 
         Parameters
         ----------
@@ -49,15 +49,15 @@ class _Regret:
         targets : array of shape (N,)
             Their targets y_i,t.
         thetas : ndarray of shape (N, D), optional
-            The models θ_i,t from *before* learning from this round's samples.
+            The models θ_i,t *before* they learn from this round's samples.
         losses : ndarray of shape (N,), optional
             The losses L_i,t(θ_i,t) instead of ``thetas``: the growth of `OnlineCost.loss_sum` in this round.
 
         Raises
         ------
         BadInput
-            For inconsistent shapes, for NaN or infinity in the samples, or if thetas and losses are both given or both
-            left out.
+            For inconsistent shapes, for NaN or infinity in the samples, or unless exactly one of thetas and losses is
+            given.
         """
         x, y = samples("features", features, "targets", targets)
         if x.shape[1] != self.size:
@@ -78,13 +78,13 @@ class _Regret:
         self.take(x, y, loss)
 
     def take(self, x: Vector, y: Vector, loss: float) -> None:
-        """Add a round as `add` does, without checks: its finite features and targets, and all agents' total loss."""
+        """Add a round without checks: features ``x`` and targets ``y`` as in `add`, and the agents' total ``loss``."""
         self.rounds += 1
         self.loss += loss
         self._compare(x, y)
 
     def _compare(self, x: Vector, y: Vector) -> None:
-        """Add a round's samples to the data of the best model."""
+        """Update the loss of the best model, or the sums from which it is computed, with a round's samples."""
         raise NotImplementedError
 
 
@@ -118,19 +118,22 @@ class StaticRegret(_Regret):
         self._energy += float(y @ y)
 
     def best(self) -> Vector:
-        """Return the best model θ* over all rounds so far, shape (D,); the shortest if several are best. O(D³) time."""
+        """Return the best model θ* over all rounds so far, shape (D,); the shortest one if several are best.
+
+        This takes O(D³) time.
+        """
         total = self.count * self.regularizer
         if total > _SAFE_RATIO * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)
         values, vectors = _eigenpairs(self._gram)
-        # Outside the span of the samples, the shortest model is zero.
+        # The shortest model has no component outside the span of the samples.
         along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
         result: Vector = vectors @ along
         return result
 
     @property
     def best_loss(self) -> float:
-        """The loss Σ_t Σ_i L_i,t(θ*), correct to 1e-8 of Σ y² at worst; takes one solve, O(D³)."""
+        """The loss Σ_t Σ_i L_i,t(θ*), computed in O(D³) time; its error is at most 1e-8 of Σ y²."""
         return max(self._energy - float(self._cross @ self.best()), 0.0)
 
     @property
@@ -142,8 +145,8 @@ class StaticRegret(_Regret):
 class DynamicRegret(_Regret):
     """Dynamic regret Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], where θ*_t = argmin_θ Σ_i L_i,t(θ) is the best of round t.
 
-    θ*_t = Φᵀa lies in the span of the round's N samples Φ, so a round takes a problem of size N instead of D: with
-    K = ΦΦᵀ, (K + λI) a = y, and the least loss is λ·yᵀa.
+    θ*_t = Φᵀa lies in the span of the round's N samples Φ. So a round requires the solution of N equations instead of
+    D: (K + λI) a = y with K = ΦΦᵀ. The least loss is λ·yᵀa.
 
     Parameters
     ----------
@@ -168,7 +171,8 @@ class DynamicRegret(_Regret):
         if total > _SAFE_RATIO * np.trace(gram):
             self.best_loss += total * float(y @ _solve(gram, total, y))
             return
-        # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ); for small λ, w_j = 0 must be exact.
+        # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ). For small λ, a w_j that would be 0
+        # without rounding must be exactly 0.
         values, vectors = _eigenpairs(gram)
         unmet = np.divide(total, values + total, out=np.ones_like(values), where=values > 0.0)
         self.best_loss += float(unmet @ np.square(y @ vectors))
@@ -181,7 +185,8 @@ class DynamicRegret(_Regret):
 
 def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
     """Solve (gram + regularizer·I) x = right for x, shape (n,)."""
-    # LAPACK directly: scipy's cho_factor and cho_solve take ten times as long for a few agents' matrix.
+    # LAPACK is called directly, because scipy's cho_factor and cho_solve take ten times as long for the small matrix of
+    # a few agents.
     factor, info = dpotrf(gram + regularizer * np.eye(len(gram)), clean=False)
     if info:
         raise LinAlgError(f"the leading minor of order {info} is not positive definite")
@@ -191,7 +196,8 @@ def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
 
 def _eigenpairs(gram: Vector) -> tuple[Vector, Vector]:
     """Return eigenvalues, with those within rounding of zero set to zero, and eigenvectors (columns)."""
-    # For n = 100, on two cores of a larger machine, numpy's eigh took 200 ms, scipy's 14, and a Cholesky solve 0.1.
+    # scipy's eigh, because for n = 100, on two cores of a larger machine, it took 14 ms and numpy's took 200 ms. (A
+    # Cholesky solve took 0.1 ms.)
     values, vectors = eigh(gram, driver="evd")
     noise = len(gram) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
     return np.where(values > noise, values, 0.0), vectors

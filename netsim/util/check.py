@@ -29,9 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 ROUNDING = 1e-12
 """Tolerated relative rounding error of a computed argument: 3 * 0.1 counts as 0.3."""
 
-# Rounding error by which a probability may lie below 0 or above 1.
+# A computed probability may lie below 0 or above 1 by this much.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# In bytes. Every machine has this much memory, so `fits` accepts a smaller object without reading the limits.
+# Bytes of memory that every machine has: `fits` accepts a smaller object without reading the memory limits.
 _SMALL = 2**26
 
 
@@ -53,14 +53,14 @@ def installed(name: str, package: str, extra: str) -> None:
 
 
 def called(name: str, value: object) -> None:
-    """Raise BadInput if ``value`` is a function or class that the caller forgot to call."""
+    """Raise BadInput if ``value`` is a function or a class, which the user probably forgot to call."""
     if inspect.isroutine(value) or isinstance(value, type):
         each = getattr(value, "__name__", "it")
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
 def doubt(text: str) -> None:
-    """Issue a RuntimeWarning about a valid but implausible argument, shown at the user's line that called netsim."""
+    """Issue a RuntimeWarning about a valid but implausible argument, located at the user's line that called netsim."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "netsim":
         level, frame = level + 1, frame.f_back
@@ -116,7 +116,7 @@ def number(
 def finite(
     name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None
 ) -> float:
-    """Return ``value`` as a finite float within the same bounds as `number`."""
+    """Return ``value`` as a finite float in [low, high] and, if ``above`` is given, greater than ``above``."""
     result = number(name, value, low=low, above=above)
     if math.isinf(result):
         raise refuse(name, value, "finite")
@@ -126,7 +126,7 @@ def finite(
 
 
 def at_least(name: str, value: Any, low: float) -> float:
-    """Return ``value`` as a finite float >= ``low``; a value below it by a rounding error becomes ``low``."""
+    """Return ``value`` as a finite float >= ``low``; a value below ``low`` by a rounding error becomes ``low``."""
     return max(finite(name, value, low=low - abs(low) * ROUNDING), low)
 
 
@@ -165,9 +165,9 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 def fits(name: str, value: Any, size: float, what: str) -> None:
     """Raise BadInput if an object that is about to be created would not fit in memory.
 
-    ``size`` is the minimum size in bytes that the argument implies; ``what`` names the object in the message. The limit
-    is the minimum of physical memory, the process's limits (``ulimit -v``, ``-d``) and its cgroup's limit. On Windows
-    every size is accepted. Memory in use counts as free.
+    ``size`` is a lower bound in bytes of the object's size; ``what`` names the object in the message. The limit is the
+    smallest of the physical memory, the process's limits (``ulimit -v``, ``-d``) and its cgroup's limit. On Windows
+    every size is accepted. The limit does not take into account how much memory is already in use.
     """
     if size <= _SMALL:
         return
@@ -213,14 +213,14 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def mapping(name: str, value: Any) -> dict[Any, Any]:
-    """Return a mapping as a dict."""
+    """Return ``value`` as a dict; raises BadInput if it is not a mapping."""
     if not isinstance(value, Mapping):
         raise refuse(name, value, "a mapping")
     return dict(value)
 
 
 def pair(name: str, value: Any, of: str) -> tuple[Any, Any]:
-    """Return ``value`` as a tuple of two elements; the error message names them by ``of``, such as ``(from, to)``."""
+    """Return ``value`` as a tuple of two elements; the error message describes it by ``of``, such as "(from, to)"."""
     try:
         one, other = value
     except (TypeError, ValueError):
@@ -275,12 +275,12 @@ def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) 
 
 
 def measured(value: Any) -> float | None:
-    """Return a probe's value as an int or float (True becomes 1.0), or None if it is not a real number."""
+    """Return a measured value as an int or float (True becomes 1.0), or None if it is not a real number."""
     if type(value) is float:
         return value
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
-    # Larger integers become floats, because float64 columns could not hold them exactly.
+    # Integers from 2**53 on become floats: a table's float64 columns could not hold them exactly.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
         return int(value)
     try:
@@ -292,7 +292,7 @@ def measured(value: Any) -> float | None:
 def fields(
     frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
 ) -> None:
-    """Replace the named fields of a frozen dataclass by the results of a check; with ``optional``, None is kept."""
+    """Replace the named fields of a frozen dataclass by the results of ``checked``; with ``optional``, None is kept."""
     for name in names:
         value = getattr(frozen, name)
         if value is not None or not optional:

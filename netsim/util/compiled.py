@@ -1,4 +1,7 @@
-"""Import compiled modules, if they were built and are not disabled."""
+"""Import netsim's compiled modules, if they were built and are not disabled.
+
+Each has a twin in Python, with the same results.
+"""
 
 import importlib
 import os
@@ -12,7 +15,7 @@ __all__ = ["compiled", "is_built"]
 
 
 def compiled(name: str) -> ModuleType | None:
-    """Import a compiled module of netsim; return None if its Python twin is to be used instead.
+    """Import and return a compiled module of netsim; return None if its Python twin is to be used instead.
 
     The environment variable ``NETSIM_CORE`` decides: ``python`` always uses the twin, ``compiled`` raises BadInput if
     the module was not built, and empty uses the module if it was built.
@@ -29,7 +32,7 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, without importing it."""
+    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, the module is not imported."""
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

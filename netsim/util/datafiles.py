@@ -32,8 +32,8 @@ def find(name: str, suffix: str, source: str = "") -> Path:
 def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
     """Return the error for a missing data set; its message lists the required and the existing files.
 
-    ``suffixes`` are the endings of files that the caller can read, the preferred one first; ``source`` says where the
-    data are published; ``otherwise`` is a text that the message ends with.
+    ``suffixes`` are the file name endings that the caller can read, the preferred one first; ``source`` says where the
+    data are published; ``otherwise`` is appended to the message.
     """
     source = f"public source: {source}" if source else ""
     first, *others = suffixes
@@ -71,7 +71,7 @@ def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
     The name is the file's path, or ``$NETSIM_DATA/…`` if `find` located the file there, because that folder may move.
-    With ``inside``, the recording around this one gets the files, too, even after an error.
+    With ``inside``, an enclosing `recording` gets the files, too, even after an error.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -84,13 +84,16 @@ def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
 
 
 def record(files: Mapping[str, str]) -> None:
-    """Add files, SHA-256 by name, to the recording around the call, if there is one."""
+    """Add ``files``, a mapping from names to SHA-256, to the enclosing `recording`, if there is one."""
     if (found := _recorded.get()) is not None:
         found |= files
 
 
 def used(path: Path, *, by_name: bool = False) -> Path:
-    """Record a file for `recording`, and return its path; ``by_name`` means that `find` located it."""
+    """Add a file to the enclosing `recording`, if there is one, and return ``path``.
+
+    ``by_name`` says whether `find` located the file.
+    """
     found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
         value = os.environ.get(_FOLDER)
@@ -100,7 +103,7 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the path of a file recorded under ``name``, in which ``$NETSIM_DATA`` means the folder that is set now."""
+    """Return the path of a file recorded under ``name``, with the present value of NETSIM_DATA for ``$NETSIM_DATA``."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 

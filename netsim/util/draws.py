@@ -1,8 +1,10 @@
 """Random numbers as a pure function of (seed, name, purpose, number).
 
-A generator object per link would take more memory than the link itself; with a shared generator, a frame on one link
-would change the draws of another. So a stream is a 64-bit key. Its n-th number is the SplitMix64 output function of
-key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), computed for arrays of keys.
+The name is that of an agent or a link. The purpose is a text, such as "minibatch": each purpose has a stream of random
+numbers of its own. A generator object per link would take more memory than the link itself; with a generator for all
+links, a frame on one link would change the draws for another. So a stream is represented by a 64-bit key. Its n-th
+number is the SplitMix64 output function of key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
+generators"), computed for arrays of keys.
 """
 
 import hashlib
@@ -24,7 +26,7 @@ Keys = NDArray[np.uint64]
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-# The constants again as Python integers, which are faster than numpy's for a single number.
+# The same constants as Python integers: for a single number, these are faster than numpy's integers.
 _GAMMA, _FIRST, _SECOND, _WORD = int(GAMMA), int(_MIX_1), int(_MIX_2), 2**64 - 1
 _S30, _S27, _S31, _S11 = (np.uint64(s) for s in (30, 27, 31, 11))
 _TO_UNIT = 2.0**-53
@@ -49,7 +51,7 @@ def mix_words(*words: NDArray[Any]) -> Keys:
 
 
 def name_key(name: Hashable) -> int:
-    """Return a 64-bit key of a name; unlike hash() it is the same in every process. Equal names have equal keys.
+    """Return a 64-bit key of a name, which unlike hash(name) is the same in every process; equal names have equal keys.
 
     Raises BadInput as `plain_name` does.
     """
@@ -67,8 +69,8 @@ def plain_name(name: Hashable) -> Any:
     Raises
     ------
     BadInput
-        If the name is not text, bytes, a number, None, or a tuple of these, or is a number that equals none of Python's
-        own, such as NaN.
+        If the name is not text, bytes, a number, None, or a tuple of these; or if it is a number, such as NaN, that
+        equals no number of Python's types.
     """
     kind = type(name)
     if kind is str or (kind is int and -_LARGEST < name < _LARGEST):  # type: ignore[operator]
@@ -85,14 +87,14 @@ def plain_name(name: Hashable) -> Any:
         plain = _plain_number(name)
     else:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
-    # NaN equals nothing, the conversion may have lost digits, and a user's type may compare or hash differently.
+    # ``plain`` differs if the name is NaN, the conversion lost digits, or a user's type compares or hashes differently.
     if plain != name or hash(plain) != hash(name):
         raise check.refuse("node", name, "equal to a str or bytes" if isinstance(name, str | bytes) else _NUMBERS)
     return plain
 
 
 _LARGEST = 2**2048
-"""Bound of integer names: Python may refuse to print larger ones (``PYTHONINTMAXSTRDIGITS`` may be as low as 640)."""
+"""Bound of integer names: Python may refuse to print larger integers (``PYTHONINTMAXSTRDIGITS`` may be only 640)."""
 
 _NUMBERS = "equal to an int, float, Fraction or complex, of less than 2,048 bits"
 
@@ -108,7 +110,7 @@ def _plain_number(name: Any) -> Any:
         elif name in (math.inf, -math.inf):
             return float(name)
         elif isinstance(name, Decimal) and abs(name.adjusted()) > _LARGEST.bit_length():
-            # The exact fraction would fill the memory.
+            # The exact fraction of such an exponent would fill the memory.
             raise OverflowError
         else:
             exact = Fraction(*name.as_integer_ratio())
@@ -131,12 +133,12 @@ def check_name(name: Hashable) -> None:
 
 @lru_cache(maxsize=1024, typed=True)
 def purpose_key(seed: int, purpose: str) -> int:
-    """Return the 64-bit key of a seed and a purpose, which `stream_keys` mixes into each link's or agent's key."""
+    """Return a 64-bit key of a seed and a purpose, which `stream_keys` combines with the key of each link or agent."""
     return name_key((seed, purpose))
 
 
 def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
-    """Return the stream keys, shape (n,), of the links or agents with these ``keys`` for one purpose."""
+    """Return the keys of the streams of n links or agents for a purpose, shape (n,), given their own ``keys``."""
     return _mix(keys * _MIX_2 + np.uint64(purpose_key(seed, purpose)))
 
 
@@ -171,7 +173,7 @@ def _mix_one(z: int) -> int:
 
 
 class Stream:
-    """Reads a stream number by number; computes the numbers in small blocks, which is faster."""
+    """Reads a stream number by number; the numbers are computed in small blocks, which is faster."""
 
     __slots__ = ("_block", "_key", "_next")
 
@@ -191,7 +193,7 @@ class Stream:
 def derived(seed: int, name: Hashable, purpose: str) -> int:
     """Return a 64-bit seed derived from (seed, name, purpose), for libraries that take a seed instead of a generator.
 
-    The seed plus a number would instead be the seed of another run, and repeat that run's draws.
+    The sum of seed and a number is no substitute: it may be the seed of another run, and would repeat that run's draws.
     """
     return stream_key(seed, name_key(name), purpose)
 

@@ -20,16 +20,16 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file for writing bytes, and rename it to ``path`` when the block ends without an error.
 
     Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; OSError if writing
-    fails, for example on a full disk. After an error, an existing file is unchanged.
+    fails, for example on a full disk. After an error, an existing file at ``path`` is unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # The name is cut, because the whole name plus a suffix could exceed the file system's maximum length.
+    # The file's name is cut, because the whole name plus a suffix could exceed the file system's maximum length.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # The first name may be taken: by another thread that writes the same file, or by a killed process.
+    # A name may be in use: another thread may be writing the same file, or a killed process may have left its file.
     temporary = next(name for name in names if not os.path.lexists(name))
     try:
         file = temporary.open("xb")
@@ -71,7 +71,8 @@ def text_of(data: bytes, where: str, allowed: str = "text in UTF-8") -> str:
         raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
     try:
         text = data.decode("utf-8-sig")
-        # `translate` deletes control bytes: an equal length means none. A regular expression takes six times as long.
+        # `translate` deletes control bytes, so equal lengths mean that there are none. A regular expression would take
+        # six times as long.
         if len(data.translate(None, _CONTROL)) == len(data):
             return text
         at = next(place for place, byte in enumerate(data) if byte in _CONTROL)

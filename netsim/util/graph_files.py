@@ -35,9 +35,9 @@ FORMS = (
     "GraphML, GEXF, GML, node-link JSON, Pajek, LEDA, graph6, sparse6, a list of edges, an adjacency list or a matrix"
 )
 
-# Limit of an uncompressed file in bytes: the network of a larger file would be too large to emulate.
+# Limit of a file's uncompressed size in bytes: a larger file would hold a graph that is too large to emulate.
 _MOST_BYTES = 2**30
-# Lower bound of the bytes that a node takes in networkx; 500 were measured.
+# Lower bound of the bytes that a node takes in networkx; a measurement gave 500.
 _NODE_BYTES = 300
 
 # Column names that programs use for the two ends of an edge.
@@ -47,7 +47,8 @@ _END_COLUMNS = (
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
-# Endings of formats that are recognised by their content: an unrecognised file with such an ending is damaged.
+# File name endings of formats that are recognised by their content: a file with such an ending but other content is
+# refused.
 _RECOGNISED = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
@@ -96,7 +97,7 @@ def read_graph(path: Path) -> GraphFile:
 
 
 def _check_fits(where: str, nodes: int) -> None:
-    """Raise BadInput if a graph of ``nodes`` nodes would not fit in memory: a small file can declare any number."""
+    """Raise BadInput if a graph of ``nodes`` nodes, which even a small file can declare, would not fit in memory."""
     try:
         check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
     except BadInput as error:
@@ -250,7 +251,10 @@ def _of_json(where: str, text: str) -> GraphFile:
 
 
 def _of_gml(where: str, text: str, start: int) -> GraphFile:
-    """Read GML by node ids, as labels may repeat, and accept parallel edges that the file does not declare."""
+    """Read GML; nodes are named by their labels or, if labels repeat or are missing, by their ids.
+
+    Parallel edges are accepted even if the file does not declare a multigraph.
+    """
     said = re.compile(r"^[ \t]*multigraph[ \t]+[01][ \t]*$", re.MULTILINE)
     text = f"{text[:start]} multigraph 1 {said.sub('', text[start:])}"
     parse: Any = nx.parse_gml
@@ -301,7 +305,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
 
 
 def _node_count6(values: Sequence[int]) -> int:
-    """Decode the number of nodes, with which graph6 and sparse6 begin: 6 bits, or 18 or 36 bits after a marker."""
+    """Decode the number of nodes at the beginning of graph6 or sparse6: 6 bits, or 18 or 36 bits after a marker."""
     digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
     return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
 
@@ -406,7 +410,7 @@ def _of_table(where: str, text: str) -> GraphFile:
 
 
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
-    """Return the cells of each line, the delimiter, and the attributes by line: the dict in braces at a line's end.
+    """Return the cells of each line, the delimiter, and by line number the edge attributes in a dict at a line's end.
 
     The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comments are left out.
     """
@@ -419,7 +423,7 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
             attributes[number] = _literal(where, number, kept[brace:])
             kept = kept[:brace].rstrip(" \t,;")
         if kept:
-            # Tabs are kept: at a line's ends they delimit empty cells.
+            # Tabs at a line's ends are kept, because they delimit empty cells.
             lines.append((number, kept if brace > 0 else line.strip(" \r\n")))
     delimiter = next((delimiter for delimiter in "\t;," if all(delimiter in line for _, line in lines)), " ")
     if delimiter == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):
@@ -466,14 +470,14 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
     # A matrix with names has them in the first line and at the beginning of each other line.
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
-    # The corner, a first cell before the names, is no number: else the first row of elements could pass for names.
+    # A first cell before the names must not be a number: a row of matrix elements could otherwise pass for names.
     corner = len(names) == len(first) or _number(first[0], delimiter) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, delimiter)
     if above:
-        # Names in the first line only: pandas writes a matrix like this if the index is left out.
+        # The first line has names, and the other lines have none: pandas writes a matrix like this without its index.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
@@ -489,14 +493,16 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
         whole = all(_WHOLE.fullmatch(cell) for cells in body for cell in cells[:2])
         if count == 2 and whole and hollow and mirrored and not flags:
             raise BadInput(f"{where}: must be more than two lines of two numbers: a matrix or a list of edges")
-        # `even` recognises averaging weights: their diagonal is not zero, but their rows or columns have equal sums.
+        # `even` recognises a matrix of averaging weights: its diagonal is not zero, but its rows or columns have equal
+        # sums.
         even = any(bool(np.ptp(array.sum(axis=axis)) < 1e-6) for axis in (0, 1))
         likely = (mirrored and hollow) or flags or (hollow and count > 3)
         likely = likely or (not whole and (hollow or (count > 2 and (mirrored or even))))
         if count == 2 and whole:
             likely = mirrored and hollow
         if above and labels == _places(count):
-            # The first line "0 1 2 ..." may also be an edge; a matrix must be symmetric and hollow, or of 0 and 1.
+            # The first line "0 1 2 ..." may also be an edge. So the table is a matrix only if it is symmetric with a
+            # zero diagonal, or has no other elements than 0 and 1.
             likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
@@ -556,7 +562,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
 def _check_weights(where: str, rows: list[Row], weight: int, delimiter: str) -> None:
     """Raise BadInput if only some weights are finite numbers.
 
-    A column that is all text holds no weights; an edge with an empty cell has none.
+    If no cell of the column is a number, the column does not hold weights. An edge with an empty cell has no weight.
     """
     found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
     numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]
@@ -602,7 +608,7 @@ def _check_plain(where: str, rows: list[Row], delimiter: str) -> None:
 
 
 def _of_adjacency(where: str, text: str) -> GraphFile:
-    """Read an adjacency list of networkx: a node and its neighbours per line, or several lines per node."""
+    """Read an adjacency list as networkx writes it, with a node and its neighbours in a line, or in several lines."""
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
     graph: Graph = nx.MultiGraph()
@@ -624,7 +630,10 @@ def _of_adjacency(where: str, text: str) -> GraphFile:
 
 
 def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None:
-    """Read networkx's multiline list, where a line "node degree" precedes a line per edge; None for other text."""
+    """Read networkx's multiline adjacency list, or return None if the lines are not in this format.
+
+    In this format, a line with a node's name and a count n is followed by n lines, each with one edge of the node.
+    """
     graph: Graph = nx.MultiDiGraph()
     place = 0
     while place < len(lines):
@@ -667,7 +676,10 @@ def _simple(found: GraphFile) -> GraphFile:
 
 
 def _unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
-    """Return a note that counts the node pairs whose two directions differ in weight; the last weight is kept."""
+    """Return a note on the number of edges with different weights in the two directions, if there are any.
+
+    The caller keeps the last weight of such an edge.
+    """
     first: dict[frozenset[Any], Any] = {}
     count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
     return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []

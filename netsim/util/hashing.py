@@ -1,4 +1,4 @@
-"""Find Python's hash seed, which decides the order of a set of strings."""
+"""Find Python's hash seed, which determines the order of a set of strings."""
 
 import os
 import sys
@@ -13,8 +13,8 @@ VARIABLE = "PYTHONHASHSEED"
 def hash_seed() -> int | None:
     """Return the hash seed of this process, or None if Python drew it at random.
 
-    Setting PYTHONHASHSEED after startup has no effect, so on Linux the environment at startup is read from /proc;
-    elsewhere only the present environment is available.
+    Python reads PYTHONHASHSEED only at startup. So on Linux this function reads the environment at startup from /proc;
+    on other systems only the present environment is available.
     """
     if not sys.flags.hash_randomization:
         return 0

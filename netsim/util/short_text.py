@@ -1,4 +1,4 @@
-"""Short text for values, as shown on arrows and in legends."""
+"""Short texts for values, as shown on the arrows and in the legends of figures."""
 
 import heapq
 import math
@@ -11,18 +11,18 @@ import numpy as np
 
 __all__ = ["cut", "short_text"]
 
-# A value nested deeper than in this many containers has no short text.
+# Limit of nested containers: a value that contains more levels has no short text.
 _DEEPEST = 4
 
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}")}
 
 
 def short_text(value: Any, most: int) -> str | None:
-    """Return ``value`` as text; None if it is or contains an array or an object of a class not named below.
+    """Return ``value`` as text, of which only the first ``most`` characters are reliable.
 
-    Numbers, text, None and containers have a text, of which only the first ``most`` characters are reliable. Numbers
-    that are not integers are rounded to three significant digits, enum members are shown by name, sets and dicts are
-    sorted.
+    Numbers, text, None, enum members, lists, tuples, sets and dicts have a text. The result is None if ``value`` is or
+    contains anything else, such as an array, or is nested too deeply. Numbers that are not integers are rounded to
+    three significant digits, enum members are shown by name, sets and dicts are sorted.
     """
     return _text(value, most, 0)
 
@@ -45,7 +45,7 @@ def _text(value: Any, most: int, depth: int) -> str | None:
     kind = next((each for each in _BRACKETS if isinstance(value, each)), None)
     if kind is None or depth == _DEEPEST:
         return None
-    # An element and its separator take at least three characters; later elements would be cut off.
+    # An element and its separator take at least three characters, so elements after these would be cut off.
     parts = _parts(value, most // 3 + 2, most, depth)
     if parts is None:
         return None

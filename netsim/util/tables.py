@@ -1,6 +1,6 @@
 """Read csv files: `rows` for small handwritten files, with line numbers for errors, and `frame` for whole tables.
 
-Both accept UTF-8 with or without a byte order mark, plain or compressed by gzip. The delimiter is a comma, semicolon or
+Both accept UTF-8 with or without a byte order mark, also compressed by gzip. The delimiter is a comma, semicolon or
 tab; blanks after it are ignored. With semicolons or tabs, numbers may have a decimal comma. Empty lines and lines that
 begin with # are skipped.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["frame", "line_of", "name", "number", "rows"]
 
-# An integer as Python prints it; 07 is therefore text, a different node name than 7.
+# An integer as Python prints it. So 07 does not match: it stays text, and names another node than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-_ROWS_SEARCHED = 1000  # rows that are searched for thousands separators
+_ROWS_SEARCHED = 1000  # Number of rows in which `_thousands` looks for thousands separators.
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
@@ -41,7 +41,7 @@ _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
 def _bytes_of(path: Path, failed: str) -> bytes:
-    """Read a file's bytes, uncompressed; error messages begin with ``failed``."""
+    """Read a file's bytes, and decompress them if needed; error messages begin with ``failed``."""
     if not path.is_file() and path.exists():
         # Reading a pipe would block until another process writes to it.
         raise BadInput(f"{failed}: must be a regular file")
@@ -70,7 +70,7 @@ def _without_comments(text: str) -> str:
 
 
 def _delimiter_of(text: str) -> str:
-    """Return the delimiter of the columns, a comma, semicolon or tab, judged by the first two lines."""
+    """Return the delimiter that the first two lines suggest: a comma, semicolon or tab."""
     lines = [re.sub(r'"[^"]*"', "", line) for line in _first_lines(text, 2)]
     if not lines:
         return ","
@@ -109,7 +109,7 @@ def _reader(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 def rows(
     path: str | Path, needed: Collection[str], optional: Collection[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield for each row of a csv file its place, such as "motes.csv, line 3", and its stripped cells by column.
+    """Yield for each row of a csv file its place, such as "motes.csv, line 3", and a dict from columns to its cells.
 
     Raises
     ------
@@ -170,11 +170,11 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
 
 
 def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
-    """Read a csv file as a table, one sample a row; return it with notes on the columns that were left out.
+    """Read a csv file as a table, one sample a row; return it with notes, for example on columns that were left out.
 
-    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. Left out
-    are an unnamed first column (row numbers), unnamed empty columns, empty lines and, unless the delimiter is a comma,
-    rows of empty cells. The table's index holds each row's number in the file, for `line_of`.
+    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. The table does
+    not contain an unnamed first column (row numbers), unnamed empty columns, empty lines or, unless the delimiter is a
+    comma, rows of empty cells. Its index holds each row's number in the file, from which `line_of` finds the line.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     Raises
     ------
     BadInput
-        If the file is damaged or no table, or its first line looks like a row of data, lacks the name of a column that
-        is not empty, or repeats a name.
+        If the file is missing, damaged or no table, or if its first line looks like a row of data, lacks the name of a
+        column that is not empty, or repeats a name.
     """
     import pandas as pd
 
@@ -202,7 +202,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     decimal = _decimal_of(text, delimiter)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas only warns of rows with too many cells.
             found = pd.read_csv(
                 io.BytesIO(data if text is given or text == given else text.encode()),
                 index_col=False,
@@ -216,7 +216,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
             )
     except pd.errors.ParserWarning:
         raise _too_long(path, line, names, text, delimiter) from None
-    except ValueError as error:  # ValueError includes pandas' EmptyDataError and UnicodeDecodeError
+    except ValueError as error:  # ValueError includes pandas' EmptyDataError and UnicodeDecodeError.
         raise BadInput(f"{path} is no table: {one_line(error)}") from None
     for each in found.columns:
         if not pd.api.types.is_numeric_dtype(found[each]):
@@ -245,7 +245,7 @@ def _too_long(path: Path, line: int, names: Sequence[str], text: str, delimiter:
 def _thousands(text: str, delimiter: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
     """Return a note on each column whose decimal marks may separate thousands: 1.005 may mean 1005.
 
-    A column is suspect if, in the first rows, every decimal mark is followed by exactly three digits.
+    A column gets a note if, in the first rows, every decimal mark is followed by exactly three digits.
     """
     notes, point = [], re.escape(decimal)
     like = re.compile(rf"[-+]?[1-9]\d{{0,2}}{point}\d{{3}}")
@@ -263,7 +263,10 @@ def _thousands(text: str, delimiter: str, decimal: str, names: Sequence[str], fo
 
 
 def line_of(path: Path, row: int) -> int | None:
-    """Return the line in the file of a row of `frame`, given its index in the table; None if there is no such row."""
+    """Return the number of the line at which a row ends in the file; None if there is no such row.
+
+    ``row`` is the row's index in the table that `frame` returned.
+    """
     text = _without_comments(text_of(_bytes_of(path, str(path)), str(path)))
     # pandas reads cells of any length; the csv module by default refuses those above 128 KiB.
     limit = csv.field_size_limit(max(len(text), 1))
@@ -275,7 +278,7 @@ def line_of(path: Path, row: int) -> int | None:
 
 
 def _all_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and cells of each row that pandas counts: all but empty lines."""
+    """Yield the line number and the cells of each row, as pandas counts rows, that is, without empty lines."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or any(cell.strip() for cell in cells):
@@ -321,8 +324,9 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
 
-    They look like data if all of them are numbers or recur as text in their own columns, or if more than half do so
-    and a number is among them.
+    A name counts as data if it is a number, or if the same text is in a cell of its column. The names look like data
+    if all of them count as data; also if more than half do and a number is among them, unless the numbers increase
+    evenly and no text recurs in its column.
     """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]

@@ -1,4 +1,4 @@
-"""Aliases for float64 arrays. Type checkers do not check shapes: the names are only for readers."""
+"""Aliases for float64 arrays. Their names tell readers the number of dimensions; type checkers do not check it."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -17,7 +17,10 @@ cdef double LARGEST = np.finfo(np.float32).max
 
 
 cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Append an integer to ``held``, write the bytes that are complete, and return the next place to write."""
+    """Append an integer to the bits in ``held``, write those that fill bytes, and return the next place to write.
+
+    ``waiting`` is the number of bits in ``held`` that are not yet written.
+    """
     held[0] = (held[0] << bits) | integer
     waiting[0] += bits
     while waiting[0] >= 8:
@@ -28,7 +31,10 @@ cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_
 
 
 cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Read bytes into ``held`` until ``bits`` bits wait, count these as taken, and return the next place to read."""
+    """Read bytes into ``held`` until it has ``bits`` bits that are not yet taken; return the next place to read.
+
+    The caller takes these bits. ``waiting`` is the number of bits in ``held`` that are left after them.
+    """
     while waiting[0] < bits:
         held[0] = (held[0] << 8) | at[0]
         at += 1
@@ -38,7 +44,7 @@ cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held
 
 
 def pack(integers, int bits):
-    """Pack integers of ``bits`` bits."""
+    """Pack integers of ``bits`` bits, as `netsim.wire.packing.pack` does."""
     cdef object array = np.ascontiguousarray(integers, dtype=np.uint16)
     cdef const uint16_t* values = <const uint16_t*>cnp.PyArray_DATA(array)
     cdef int64_t i, count = cnp.PyArray_SIZE(array)
@@ -54,7 +60,7 @@ def pack(integers, int bits):
 
 
 def unpack(bytes data, int bits, int64_t count):
-    """Unpack ``count`` integers, without checking the length of ``data``."""
+    """Unpack ``count`` integers of ``bits`` bits, without checking the length of ``data``."""
     cdef cnp.npy_intp shape[1]
     shape[0] = count
     cdef object array = cnp.PyArray_EMPTY(1, shape, cnp.NPY_UINT16, 0)
@@ -90,7 +96,7 @@ def to_float32(array):
     result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT32, 0)
     values, to = <const double*>cnp.PyArray_DATA(array), <float*>cnp.PyArray_DATA(result)
     for i in range(cnp.PyArray_SIZE(array)):
-        # NaN fails this comparison, too.
+        # This comparison is False for a NaN, too.
         fits &= fabs(values[i]) <= LARGEST
         to[i] = <float>values[i]
     return result if fits else None

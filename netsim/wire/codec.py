@@ -2,9 +2,9 @@
 
 agent → outbox → link → inbox → agent: the outbox encodes and the inbox decodes. numpy arrays, numpy scalars, tuples,
 complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`) are msgpack
-extension types. decode(encode(x)) equals x bit for bit and in type, or encode refuses x; subclasses (of str, dict,
-numpy.ndarray, …) are refused. Three exceptions: a bytearray, or a memoryview of bytes, arrives as bytes; another
-library's array as a numpy array; an OrderedDict as a dict.
+extension types. Either decode(encode(x)) equals x bit for bit and in type, or encode refuses x. There are three
+exceptions: a bytearray, or a memoryview of bytes, arrives as bytes; an array of another library arrives as a numpy
+array; an OrderedDict arrives as a dict. Objects of other subclasses of str, dict, numpy.ndarray, … are refused.
 """
 
 import math
@@ -23,32 +23,33 @@ from netsim.wire import registry
 from netsim.wire.coded import Coded
 from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, unpacked
 
-# Numbers of extension types; `netsim.wire.registry` gives the other numbers to coded types.
+# Numbers of msgpack extension types. The numbers of coded types are in `netsim.wire.registry`.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# Types that `_check_parts` examines: containers, and types that msgpack would accept but decode as another type.
+# Types that `_check_parts` examines: containers, and types that msgpack would encode, but decode as another type.
 _TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
-# Limit of nesting: one more than in a payload, because a frame is a list that contains the payload.
+# Limit of nested containers: one more than in a payload, because a frame is a list that contains the payload.
 _MAX_DEPTH = MOST_NESTED + 1
 
 _BUFFER_SIZE = 1024
 
-# Limit of dict keys with the same hash: without it, a small hostile payload could occupy its receiver for hours.
+# Limit of dict keys with the same hash: without a limit, a small hostile payload could occupy its receiver for hours.
 _MAX_COLLISIONS = 256
 
-# Caches for encoding and decoding arrays: building a description costs more than the rest of a frame. `_trailers`
-# maps dtype and shape to the description, and to whether the dtype has fields; `_read_trailers` maps it back.
+# Caches for encoding and decoding arrays, because to describe a dtype takes longer than all else in a frame.
+# `_trailers` maps (dtype, shape) to (trailer, whether the dtype has fields). `_read_trailers` maps (description, size
+# of the array in bytes) to (dtype, shape, number of elements).
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
 
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the bytes that follow an array's raw bytes: its dtype and shape, and their length in one byte.
+    """Return the bytes that follow an array's raw bytes: a description of dtype and shape, and its length in one byte.
 
-    At the front they would misalign the array, and decoding would have to copy it.
+    In front of the raw bytes the description would misalign the array, and decoding would have to copy the array.
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
@@ -89,7 +90,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
     """Return the content of an extension of type `ARRAY`: the array's raw bytes and its description."""
     trailer, has_fields = array_trailer(array.dtype, array.shape)
     if has_fields and array.nbytes:
-        # The padding between fields holds arbitrary bytes; zeros make the same run send the same bytes.
+        # The padding between fields holds arbitrary bytes. Zeros in their place make a repeated run send equal bytes.
         packed = np.zeros(array.shape, array.dtype)
         _copy_fields(packed, array)
         array = packed
@@ -97,7 +98,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 
 
 def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
-    """Copy a structured array field by field: as a whole, numpy 2.5 would copy the padding, too."""
+    """Copy a structured array field by field, because numpy 2.5 copies padding, too, when it copies the whole array."""
     for name in array.dtype.names or ():
         if to[name].dtype.fields is None:
             to[name] = array[name]
@@ -106,7 +107,10 @@ def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
 
 
 def extension(payload: Any) -> tuple[int, bytes]:
-    """Encode an array or coded array as an extension; return its number and content. Raises WireError."""
+    """Encode an array or a coded array; return the number and the content of its msgpack extension type.
+
+    Raises WireError if the array cannot be encoded.
+    """
     if type(payload) is np.ndarray:
         known = encodable(payload)
         return (ARRAY, array_bytes(known)) if known is payload else (_NAMED, _named_bytes(known))
@@ -134,7 +138,7 @@ def _to_descr(value: Any) -> Any:
 
 
 def _has_valid_units(dtype: np.dtype[Any]) -> bool:
-    """Return whether time units are valid: numpy accepts a unit of "0 seconds", but cannot compute with it."""
+    """Return whether the time units in a dtype are valid: numpy accepts a unit of 0 s, but cannot compute with it."""
     if dtype.subdtype is not None:
         return _has_valid_units(dtype.subdtype[0])
     if dtype.fields is not None:
@@ -143,7 +147,10 @@ def _has_valid_units(dtype: np.dtype[Any]) -> bool:
 
 
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return an array's dtype, shape and element count; raises WireError if it cannot have ``raw`` bytes."""
+    """Return an array's dtype, shape and number of elements from its description.
+
+    Raises WireError if such an array cannot consist of ``raw`` bytes.
+    """
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
         # numpy warns of deprecated dtype names; the sender chose them, so the receiver can do nothing.
@@ -173,7 +180,7 @@ def _read_array(data: bytes) -> NDArray[Any]:
 
 
 def _pack_other(value: Any) -> msgpack.ExtType:
-    """Encode a type unknown to msgpack, as its ``default`` hook."""
+    """Encode an object of a type that msgpack does not know; msgpack calls this function as its ``default`` hook."""
     kind = type(value)
     if kind in registry.NUMBERS:
         return msgpack.ExtType(*registry.pack(value))
@@ -227,7 +234,7 @@ def _unknown(value: Any) -> WireError:
 
 
 def read_extension(code: int, data: bytes) -> Any:
-    """Decode an extension type, as msgpack's ``ext_hook``."""
+    """Decode the content ``data`` of extension type ``code``; msgpack calls this function as its ``ext_hook``."""
     if code == ARRAY:
         return _read_array(data)
     if code == _SCALAR:
@@ -261,7 +268,7 @@ def _named_bytes(value: Named) -> bytes:
 def _split(data: bytes) -> tuple[str, bytes]:
     """Split the bytes of a `Named` payload into its name and the bytes of its content."""
     unpacker = msgpack.Unpacker()
-    # The longest name and its header, which in msgpack takes up to three bytes.
+    # These bytes contain the name: msgpack writes at most three bytes before it.
     unpacker.feed(data[: LONGEST_NAME + 3])
     name = unpacker.unpack()
     if type(name) is not str:
@@ -270,7 +277,8 @@ def _split(data: bytes) -> tuple[str, bytes]:
 
 
 def _pack(value: Any) -> bytes:
-    # A small buffer, which grows if needed: allocating msgpack's default of 256 KB costs more than encoding a frame.
+    # The buffer is small, and grows if needed: to allocate msgpack's default of 256 KB takes longer than to encode a
+    # frame.
     return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER_SIZE))
 
 
@@ -280,7 +288,7 @@ def unpack_payload(data: bytes) -> Any:
 
 
 def _check_parts(value: Any, depth_left: int, action: str) -> None:
-    """Raise WireError if lists, tuples and dicts nest more than ``depth_left`` deep, or hold an unknown type."""
+    """Raise WireError if lists, tuples and dicts are nested more than ``depth_left`` deep, or hold an unknown type."""
     kind = type(value)
     if kind not in _TO_CHECK:
         return
@@ -312,9 +320,9 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     WireError
-        If a value cannot be sent: an unknown type or a subclass of a known one, an array of Python objects or of a
-        device other than the CPU, an integer of more than 64 bits, lists, tuples and dicts nested more than
-        `MOST_NESTED` deep.
+        If a value cannot be sent: an object of an unknown type or of a subclass of a known one, an array of Python
+        objects or on a device other than the CPU, an integer of more than 64 bits, or lists, tuples and dicts nested
+        more than `MOST_NESTED` deep.
     """
     try:
         value = encodable(value)
@@ -359,7 +367,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
         if code == _NAMED:
             name, body = _split(body)
             content = _decode(body, depth_left - 1)
-            # Check the content first: the user's unpack function need not be safe for hostile content.
+            # Check the content first, because the user's unpack function need not be safe for hostile content.
             _check_parts(content, depth_left - 1, "decode")
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)
@@ -372,7 +380,10 @@ def _decode(data: bytes, depth_left: int) -> Any:
 
 
 def check_whole(data: bytes) -> None:
-    """Raise an error if the bytes claim more items than they hold, before msgpack allocates lists of that size."""
+    """Raise an error if lists or dicts in the bytes claim more items than follow.
+
+    Without this check, msgpack would allocate lists of the size that hostile bytes claim.
+    """
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
     unpacker.feed(data)
     unpacker.skip()
@@ -396,7 +407,7 @@ def is_mutable(payload: Any) -> bool:
 
 
 def payload_bits(payload: Any) -> int:
-    """Return the bits of a payload as papers count them.
+    """Return the number of bits of a payload, as papers count them.
 
     An array counts 8 × its bytes, a coded array its ``payload_bits``, a float 64, and a list, tuple or dict the sum
     over its items. An object of a registered class counts as the payload that its ``pack`` returns, and anything else
@@ -423,5 +434,5 @@ def payload_bits(payload: Any) -> int:
 
 
 def saturated(payload: Any) -> int:
-    """Return the number of elements that a coder clipped in the payload; 0 if it is not coded."""
+    """Return the number of elements that a coder clipped in the payload; 0 if the payload is not a coded array."""
     return payload.saturated if type(payload) in registry.NUMBERS else 0

@@ -1,6 +1,6 @@
-"""Base classes: a `Coder` encodes an array as a `Coded` array, which knows its bytes and payload bits.
+"""Base classes of coders and coded arrays: a `Coder` encodes an array as a `Coded` array, or as a numpy array.
 
-Sender and receivers decode the same bytes, so their copies agree to the last bit.
+Sender and receivers decode the same bytes, so their copies of a state agree to the last bit.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,8 @@ class Coded(ABC):
     shape : tuple of int
         Shape of the array.
     saturated : int
-        Number of elements that the coder clipped; only the sender knows it. The ledger adds up these numbers.
+        Number of elements that the coder clipped. Only the sender knows this number; a run's ledger adds up all of
+        them.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +35,7 @@ class Coded(ABC):
     @property
     @abstractmethod
     def payload_bits(self) -> int:
-        """Bits as papers count them: those of the elements and of the side information."""
+        """Number of bits as papers count them: those of the elements and of side information such as a scale."""
 
     @abstractmethod
     def pack(self) -> bytes:
@@ -68,12 +69,12 @@ class Coded(ABC):
 
 
 Encoded = Coded | NDArray[np.floating[Any]]
-"""A coder's result: a coded array or a numpy array. `decoded` returns its values."""
+"""The result of a coder: a coded array or a numpy array, from which `decoded` returns the values."""
 
 
 def decoded(coded: Encoded) -> Vector:
-    """Return the values of a coder's result as a float64 array; one that is a float64 array is not copied."""
-    # The comparison of types is redundant but fast: isinstance is slow for abstract classes.
+    """Return the values of a coder's result as a float64 array; a result that is a float64 array is not copied."""
+    # The first comparison is redundant but fast, while isinstance is slow for abstract classes.
     if type(coded) is not np.ndarray and isinstance(coded, Coded):
         return coded.values
     return np.asarray(coded, dtype=np.float64)
@@ -85,9 +86,9 @@ class Coder(ABC):
     Attributes
     ----------
     whole : bool
-        Whether the coder is precise enough to encode a state itself instead of a difference.
+        Whether the coder is precise enough to encode states themselves instead of their changes.
     feeds_back : bool
-        Whether the coder adds the error of one message to the next; only `ErrorFeedback` does.
+        Whether the coder adds the coding error of one message to the next message; only `ErrorFeedback` does.
     """
 
     whole: bool = False

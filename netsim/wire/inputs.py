@@ -1,4 +1,4 @@
-"""Check the inputs of coders, and round ranges, norms and scales to float32, in which they are sent."""
+"""Check the inputs of coders, and convert ranges, norms and scales to float32, the precision in which they are sent."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def generator(rng: np.random.Generator | None) -> np.random.Generator:
 
 
 def without_memory(coder: Coder) -> Coder:
-    """Return ``coder`` for use inside another coder; raises BadInput if it is not a coder, or keeps a memory."""
+    """Return ``coder``, to be used by another coder; raises BadInput if it is not a coder, or has a memory."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
@@ -50,7 +50,7 @@ def without_memory(coder: Coder) -> Coder:
 
 
 def with_own_memory(coder: Coder) -> Coder:
-    """Return a fresh copy of ``coder`` for use inside another coder; raises BadInput for one with error feedback."""
+    """Return a fresh copy of ``coder``, to be used by another coder; raises BadInput if it has error feedback."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.feeds_back:
@@ -59,17 +59,17 @@ def with_own_memory(coder: Coder) -> Coder:
 
 
 def scales(sizes: Any) -> tuple[float, ...]:
-    """Round one size, or one for each row, up to float32."""
+    """Return ``sizes``, one number or one for each row of a matrix, rounded up to float32."""
     return tuple(float32_above(size) for size in np.atleast_1d(sizes).tolist())
 
 
 def columns(scale: tuple[float, ...], by_row: bool) -> Any:
-    """Return the scales in a shape that divides an array: one number, or a column with one for each row."""
+    """Return the scales in a shape by which an array can be divided: a number, or a column with one for each row."""
     return np.array(scale)[:, None] if by_row else scale[0]
 
 
 def without_zero(scale: Any) -> Any:
-    """Replace a scale of 0, which belongs to a vector or row of zeros, by 1, to avoid division by zero."""
+    """Replace each scale of 0 by 1, to avoid a division by zero; a vector or row with the scale 0 has only zeros."""
     if isinstance(scale, float):
         return scale or 1.0
     return np.where(scale == 0.0, 1.0, scale)

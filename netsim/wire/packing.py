@@ -1,7 +1,7 @@
 """Pack coded arrays into bytes: a shape, and n integers of b bits in ⌈n·b/8⌉ bytes, most significant bit first.
 
-The shape of a vector is written as a number, that of a matrix as a pair. The functions here have compiled twins in
-`_packing.pyx`, which are used if they were built.
+The shape of a vector is written as a number, that of a matrix as a pair. `_packing.pyx` has compiled twins of functions
+here, with the same results; they are used if they were built.
 """
 
 import math
@@ -36,8 +36,8 @@ __all__ = [
 
 _MAX_ELEMENTS = 1 << 48
 
-# msgpack's first byte of a pair and, by the first byte of an integer, how many bytes follow. An integer below 0x80 is
-# a single byte.
+# In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte; `_SIZES` maps the first byte
+# of a larger integer to the number of bytes that follow it.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -75,14 +75,14 @@ def _middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any
 
 
 def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[np.uint16]:
-    """Return ⌊|element|·factor + uniform⌋ for each element, at most 2**bits − 1."""
+    """Return ⌊|element|·factor + uniform⌋, or 2**bits − 1 if that is smaller, for each element."""
     exact = np.floor(np.abs(array) * factors + uniforms)
     found: NDArray[np.uint16] = np.minimum(exact, (1 << bits) - 1).astype(np.uint16)
     return found
 
 
 def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> bytes:
-    """Pack each element's `levels` below its sign, the highest of ``bits`` + 1 bits; ``bits`` is at most 15."""
+    """Pack each element's sign, as one bit, and then its level (see `levels`), as ``bits`` ≤ 15 bits."""
     signs = (array < 0).astype(np.uint16)
     return _pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
 
@@ -107,17 +107,18 @@ def float32_above(value: float) -> float:
 
 
 def is_finite(array: object) -> bool:
-    """Return True if one fast pass shows that ``array`` is a vector or matrix of finite float64 numbers.
+    """Return True if ``array`` is known to be a vector or matrix of finite float64 numbers.
 
-    False leaves the question open. The Python twin has no fast pass, and always returns False.
+    False means that it may be one or not. Only the compiled twin checks the array, in one fast pass; this function
+    always returns False.
     """
     return False
 
 
 def to_float32(array: object) -> NDArray[np.float32] | None:
-    """Round a float64 array to float32 in one fast pass; return None if that is impossible.
+    """Round a float64 array to float32, or return None if the caller must do that.
 
-    The Python twin has no fast pass, and always returns None.
+    Only the compiled twin rounds, in one fast pass; this function always returns None.
     """
     return None
 
@@ -147,7 +148,10 @@ def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
 
 
 def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
-    """Decode the bytes of `cells` to the middles of cells, or 0 in an empty range; raises WireError like `unpack`."""
+    """Decode the bytes of `cells` to the middle of each element's cell, or to 0 in an empty range.
+
+    Raises WireError if ``data`` does not have the length that ``shape`` and ``bits`` imply.
+    """
     check_packed(data, bits, math.prod(shape))
     return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
 
@@ -172,7 +176,7 @@ def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a shape; raises WireError unless a vector or matrix can have it."""
+    """Return the number of elements of a shape; raises WireError if no vector or matrix can have this shape."""
     if type(shape) is not tuple or len(shape) not in (1, 2):
         raise WireError(f"no coded array has shape {shape!r:.60}")
     product = count = 1
@@ -182,15 +186,15 @@ def check_shape(shape: tuple[int, ...]) -> int:
         product *= length or 1
         count *= length
     if product >= _MAX_ELEMENTS:
-        # In ``product`` a length of 0 counts as 1, because numpy refuses huge shapes even of empty arrays.
+        # In ``product`` a length of 0 counts as 1, because numpy refuses a huge shape even if the array is empty.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
 
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
-    """Encode a shape in msgpack, as a vector's length or a matrix's pair, in at most 19 bytes."""
+    """Encode a shape in msgpack: a vector's as a number, a matrix's as a pair, in at most 19 bytes."""
     if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
-        # msgpack would return the same byte; this is faster, and most vectors are that short.
+        # msgpack would return the same byte, but more slowly. Most vectors are that short.
         return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 
@@ -212,7 +216,7 @@ def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
 
 
 def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
-    """Return a shape and the bytes after it; raises WireError unless there are ⌈n·bits/8⌉ bytes for n elements."""
+    """Return a shape and the bytes after it; raises WireError unless these are ⌈n·bits/8⌉ bytes for n elements."""
     shape, start = unpack_shape(data)
     elements = data[start:]
     check_packed(elements, bits, math.prod(shape))

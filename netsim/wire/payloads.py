@@ -28,12 +28,13 @@ LONGEST_NAME = 255
 MOST_NESTED = 32
 """The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
 
-Decoding a level takes about 50 kB of stack and, for tuples, a copy of their items.
+To decode a level takes about 50 kB of stack and, if it is a tuple, a copy of its items.
 """
 
 T = TypeVar("T")
 
-# DLPack's numbers of devices whose memory the CPU can read: CPU, and host memory pinned by CUDA and ROCm.
+# DLPack's numbers of device types: those whose memory the CPU can read (CPU, and host memory pinned by CUDA or ROCm),
+# and the names of others for error messages.
 _ON_CPU = {1, 3, 11}
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "managed CUDA", 14: "oneAPI", 15: "WebGPU"}
 
@@ -43,8 +44,8 @@ _BFLOAT16 = "bfloat16"
 _UNCHANGED = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
 _OWN_TYPES = _UNCHANGED | {np.ndarray, list, tuple, dict, OrderedDict}
 
-# Limit of nesting in `encodable`: twice the codec's, because an object registered without ``unpack`` counts as a level
-# here, but not in the codec.
+# Limit of nested containers in `encodable`. It is twice the codec's limit, because an object of a class registered
+# without ``unpack`` counts as a level here, but not in the codec.
 _MAX_DEPTH = 2 * MOST_NESTED
 
 
@@ -63,15 +64,15 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How objects of a registered class are packed; if ``name`` is None, receivers get the packed content itself."""
+    """A registered class's ``pack`` function, and its name on the wire: None if receivers get the packed content."""
 
     pack: Callable[[Any], Any]
     name: str | None
 
 
 _packing: dict[type, _Kind] = {}
-# Class and unpack function by name. None is never a key; the type permits it because `register` calls pop() with the
-# name of a class, which may be None.
+# Maps a name on the wire to the class and its unpack function. None is never a key; the type permits None because
+# `register` calls pop() with the name of a class, which may be None.
 _unpacking: dict[str | None, tuple[type, Callable[[Any], Any]]] = {}
 
 
@@ -121,7 +122,7 @@ def register(
 
 
 def _bytes_of(title: str) -> int:
-    """Return the UTF-8 length of a name; 0 if it cannot be encoded, such as half a surrogate pair."""
+    """Return the number of bytes of a name in UTF-8; 0 if it cannot be encoded, such as half a surrogate pair."""
     try:
         return len(title.encode())
     except UnicodeEncodeError:
@@ -133,7 +134,7 @@ def _title(kind: type) -> str:
 
 
 def encodable(payload: Any) -> Any:
-    """Replace the parts of a payload that the codec does not know; return the same object if there are none.
+    """Return a payload in which all parts that the codec does not know are replaced; the same object if there are none.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def _encodable(value: Any, depth_left: int) -> Any:
     if kind in _UNCHANGED or kind in registry.NUMBERS:
         return value
     if not depth_left:
-        # The codec's check would come too late: a list that holds itself twice doubles in size at each level here.
+        # The codec's own check would come too late: here a list that holds itself twice doubles in size at each level.
         raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
         if _UNCHANGED.issuperset(map(type, value)):
@@ -176,7 +177,8 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
         content = known.pack(value)
     except Exception as error:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
-    # `pack` may copy a tensor to the CPU; the copy is of the same, registered class, and is converted like any array.
+    # `pack` may return a tensor that it copied to the CPU. Its class is registered, too, so `_encodable` would call
+    # `pack` again; the copy is converted like any other array instead.
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
@@ -224,7 +226,7 @@ def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
 
 
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of this dtype can be summed: real numbers or booleans."""
+    """Return whether the elements of this dtype are real numbers or booleans, so that arrays of it can be summed."""
     return dtype.kind in "fiub" or _is_bfloat16(dtype)
 
 
@@ -240,7 +242,7 @@ def unpacked(name: str, content: Any) -> Any:
 
 
 def _bfloat16(bits: Any) -> NDArray[Any]:
-    """Return bfloat16 numbers from their bits, as ml_dtypes' type or, if that is not installed, widened to float32."""
+    """Return bfloat16 numbers, given their bits, in ml_dtypes' type or, without ml_dtypes, widened to float32."""
     if type(bits) is not np.ndarray or bits.dtype != np.uint16:
         raise WireError("an array of bfloat16 must be of 16 bits an element")
     try:

@@ -1,4 +1,4 @@
-"""Numbers of coded types: on the wire, a type's number precedes the array's bytes, so that decoding finds the type.
+"""Numbers of coded types: on the wire, a type's number precedes a coded array's bytes, and tells how to decode them.
 
 Numbers 0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and
 `netsim.coders` lists the rest. Users register types from 64 to 127; all processes of a run must agree on the numbers.
@@ -27,7 +27,7 @@ Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to a type, or to all ``members`` of a family of types, whose bytes ``kind`` unpacks."""
+    """Give a number to ``kind`` or, if ``members`` are given, to all of these types, whose bytes ``kind`` unpacks."""
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
@@ -38,7 +38,7 @@ def register(number: int) -> Callable[[Kind], Kind]:
     Parameters
     ----------
     number : int
-        From 64 to 127; the same in every program that reads the type.
+        From 64 to 127; it must be the same in every program that sends or receives the type.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def unregistered(kind: type) -> WireError:
 
 
 def unpack(number: int, data: bytes) -> Coded:
-    """Return the coded array with this number and these bytes; raises only WireError."""
+    """Decode ``data`` as the coded type with this number; raises only WireError."""
     kind = KINDS.get(number)
     if kind is None:
         raise WireError(f"unknown extension type {number}")
