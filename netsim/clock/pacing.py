@@ -1,4 +1,4 @@
-"""The clock of a run in several processes: real time since a shared epoch, read once per instant.
+"""The clock of a run in several processes: real time since a shared epoch, read once per simulated instant.
 
 When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
 So agents that keep up see exactly the times of a simulation, send the same frames and draw the same numbers. If a
@@ -13,28 +13,28 @@ from netsim.clock.virtual_clock import ClockSelector, Ready
 __all__ = ["PacedSelector"]
 
 _LONGEST_SLEEP = 3600.0
-# The most real seconds for which sockets are read before a due timer runs.
+# Sockets are read for at most this long (real s) before a due timer runs, or a quarter of the slack if that is longer.
 _READ_TIME = 0.02
 
 
 class PacedSelector(ClockSelector):
     """Simulated time that passes ``speed`` times as fast as real time and is constant during an instant.
 
-    It is 0 at ``epoch``, in seconds of `time.monotonic`. An instant keeps its planned time if it comes at most
-    ``slack`` simulated seconds late.
+    The simulated time is 0 at ``epoch``, in seconds of `time.monotonic`. A timer that runs at most ``slack`` simulated
+    seconds late still sees the time for which it was set.
     """
 
     def __init__(self, epoch: float, speed: float, slack: float) -> None:
         super().__init__()
         self.limit = float("inf")
         self.speed = speed
-        # The number of jumps of the clock, and the greatest delay (real s) of an instant.
+        # How often the clock jumped to the real time, and the longest delay (real s) of a timer.
         self.overruns = 0
         self.longest_lag = 0.0
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
-        # The first instant, like every other, may be late by up to the slack.
+        # The start, like a timer, may be late by up to the slack.
         self._now = 0.0 if 0 < now <= slack else now
         # The due time for which sockets were last read, and the real time (s) until which they may be read for it.
         self._due = float("-inf")
@@ -68,7 +68,7 @@ class PacedSelector(ClockSelector):
         return []
 
     def _read_sockets(self, due: float) -> Ready:
-        """Return ready sockets, for a limited time: other processes could keep one ready for ever."""
+        """Return ready sockets or, after a time limit, none: other processes could keep a socket ready for ever."""
         real = time.monotonic()
         if due != self._due:
             self._due = due

@@ -27,7 +27,7 @@ def add_scaled_difference(y: Array, alpha: float, a: Array, b: Array) -> Array:
 
 
 def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
-    """Return start + Σ_i weights[i]·rows[i], added one after the other; ``rows`` has one axis more than ``start``."""
+    """Return start + Σ_i weights[i]·rows[i], summed in order of i; ``rows`` has one axis more than ``start``."""
     total = start.copy()
     for weight, row in zip(weights, rows, strict=True):
         total += weight * row
