@@ -207,7 +207,7 @@ class RoundClock:
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether a clock whose ``reference`` is this one opens a round before round ``number`` of this one closes."""
+        """Return whether a clock whose ``reference`` is this one opens a round before round ``number`` closes."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 

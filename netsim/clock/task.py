@@ -149,7 +149,7 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwn
 
 
 def refuse_unnumbered(maker: FrameType) -> None:
-    """Raise BadInput if a stack frame creates a future or task of asyncio's own types, whose sets have no fixed order."""
+    """Raise BadInput if a stack frame creates a future or task of asyncio's own types, which have no number."""
     # asyncio's constructors are written in C and call the loop's `get_debug`: a caller of `get_debug` whose code does
     # not name it has called a constructor. asyncio itself creates futures and tasks through the loop.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:

@@ -8,7 +8,7 @@ import networkx as nx
 
 __all__ = ["partition"]
 
-# A part may exceed the mean size by this factor.
+# The most by which the size of a worker's part may exceed the mean size, as a factor.
 _BALANCE = 1.03
 
 
@@ -24,7 +24,7 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     adjacency = [[numbers[other] for other in graph[name] if other != name] for name in graph]
     _, parts = pymetis.part_graph(workers, adjacency=adjacency, options=pymetis.Options(seed=0))
     sizes = [parts.count(worker) for worker in range(workers)]
-    # For few agents, METIS may leave workers without any, or unbalanced.
+    # With few agents, METIS may give a worker no agents, or make the parts unequal.
     if min(sizes) == 0 or max(sizes) > _BALANCE * len(graph) / workers + 1:
         return grown(graph, workers)
     # Workers are ordered by their first agents, because the first worker's error wins among errors of the same time.
@@ -33,7 +33,7 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
 
 
 def grown(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
-    """Return the worker of each agent; each part grows breadth-first, beginning beside the parts before it."""
+    """Return the worker of each agent. Each worker's part grows breadth-first, from a node beside the earlier parts."""
     place: dict[Hashable, int] = {}
     nodes, frontier = iter(graph), deque[Hashable]()
     for worker in range(workers):
