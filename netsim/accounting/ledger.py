@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def duplicated(self) -> int:
-        """The number of duplicates so far."""
+        """The number of duplicates that links have made so far."""
         return self.tally.duplicated
 
     @property

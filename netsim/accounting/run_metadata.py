@@ -97,7 +97,7 @@ def _pairs(listed: Iterable[Any]) -> Positions | None:
 
 
 def _paths(content: Any, agents: int) -> dict[int, Path] | None:
-    """Return the paths in a dict from JSON; None if they do not fit ``agents`` agents."""
+    """Return the paths in a dict from JSON; None if they are invalid for ``agents`` agents."""
     if not isinstance(content, Mapping):
         return None
     found: dict[int, Path] = {}

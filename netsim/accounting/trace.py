@@ -109,11 +109,11 @@ class Trace:
         return len(self._sent) + len(self._exits)
 
     def count(self, stream: str) -> int:
-        """Return the number of records of one type, by its name, for example in `STREAMS`."""
+        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
         return len(self._records.get(stream, ()))
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield, in chunks, the records of one type, by its name, for example in `STREAMS`."""
+        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
         for first in range(0, self.count(stream), _CHUNK):
             yield self._records[stream][first : first + _CHUNK]
 
@@ -247,11 +247,11 @@ class TraceFile:
             self._read()
 
     def count(self, stream: str) -> int:
-        """Return the number of records of one type, by its name, for example in `STREAMS`."""
+        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
         return self._counts.get(stream, 0)
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield, in chunks, the records of one type, by its name, for example in `STREAMS`."""
+        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
         if stream not in self._counts:
             return
         dtype, left = _ALL_STREAMS[stream], self._counts[stream]

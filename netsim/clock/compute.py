@@ -54,7 +54,7 @@ class ComputeTimes:
         return self._sums[rounds]
 
     def _drawn(self, node: Hashable, block: int) -> Delays:
-        """Return the seconds of a block of a node's steps."""
+        """Return the seconds of each step in a block of a node's steps."""
         first, model = block * _BLOCK, self._models[node]
         found = model.delays(draws.uniforms(self._keys[node], first, _BLOCK), first)[:, 0]
         if not (np.isfinite(found) & (found >= 0)).all():

@@ -36,7 +36,8 @@ class PacedSelector(ClockSelector):
         now = self.wall()
         # The start, like a timer, may be late by up to the slack.
         self._now = 0.0 if 0 < now <= slack else now
-        # The due time for which sockets were last read, and the real time (s) until which they may be read for it.
+        # `_due`: the time of the timer before which sockets were read last. `_read_until`: the real time (s) until
+        # which they may be read before this timer.
         self._due = float("-inf")
         self._read_until = 0.0
 

@@ -104,7 +104,7 @@ class RoundClock:
         self._unwritten = 0
         # The timer of the next boundary, while a round is open or about to open.
         self._timer: asyncio.TimerHandle | None = None
-        # When the next round opens (s): −∞ if one is open, ∞ if none will.
+        # When the next round opens (s): −∞ if a round is open, ∞ if no round is scheduled.
         self._opens_at = math.inf
         self.period = period
         self.closed = 0

@@ -2,10 +2,9 @@
 
 asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done tasks, the loop all tasks. A set is
 ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future is
-its number. Each agent numbers its own tasks, so
-that the order of its sets does not depend on other agents in the same process; the loop numbers tasks without an agent.
-Futures and tasks made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are
-refused.
+its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the same
+process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
+`asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
 """
 
 import asyncio

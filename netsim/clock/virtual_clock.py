@@ -1,4 +1,4 @@
-"""The simulation's clock: a selector for an event loop that advances virtual time or follows the wall clock.
+"""The simulation's clock: a selector, used by an event loop, that advances virtual time or follows the wall clock.
 
 A loop asks its selector to wait for the next event. The virtual selector does not wait: it sets the clock to the next
 timer, so the cost of a simulated hour is that of its events. The wall selector sleeps for the simulated time divided by
@@ -82,7 +82,7 @@ class Onlooker(Protocol):
         ...
 
     def look(self) -> None:
-        """Observe the run, without changing it."""
+        """Observe the run; called when all events due by `until` have happened."""
         ...
 
 

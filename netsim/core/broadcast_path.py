@@ -1,6 +1,6 @@
 """The broadcast path, the common case: it encodes a message once and puts it into all neighbours' arrival queues.
 
-On the path agent → outbox → link → inbox → agent, this class replaces the outbox and the links, if the links only lose
+On the path agent → outbox → link → inbox → agent, this class does the work of the outbox and of links that only lose
 and delay frames.
 """
 

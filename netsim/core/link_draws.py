@@ -1,7 +1,7 @@
 """Random delays and losses of an agent's broadcasts, drawn for all of its simple links (`Link.is_simple`) at once.
 
-On the path agent → outbox → link → inbox → agent, this class stands for the links. Drawing the numbers for many
-broadcasts at a time (a block) is faster than drawing them for each.
+On the path agent → outbox → link → inbox → agent, this class is part of the links. It draws the numbers for a block
+of broadcasts at a time, which is faster than drawing them for each broadcast.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ where ``number`` counts its sender's transmissions from 0, and s is 63 minus the
 (`key_shift`). No record depends on what other agents do, so a network's records do not depend on the order in which its
 agents act.
 
-Both cores, the ledger, the trace and the tables take the list of counted columns from this module.
+The Python core and the compiled one, the ledger, the trace and the tables take the list of counted columns from here.
 
 * To add a cause, add one line at the end of its group below. This shifts the numbers of later groups and therefore
   changes the trace hash, which includes each cause's number.

@@ -35,10 +35,10 @@ def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
 
 
 def stacked(frames: Sequence[object]) -> Array | None:
-    """Return the frames' vectors as rows if the core can read them without decoding each frame, else None."""
+    """Return None; the compiled core returns the frames' vectors as rows, if it can read them without decoding."""
     return None
 
 
 def added(frames: Sequence[object]) -> Array | None:
-    """Return the sum of the frames' vectors, in order, if the core can read them without decoding, else None."""
+    """Return None; the compiled core returns the sum of the frames' vectors, if it can read them without decoding."""
     return None

@@ -38,7 +38,7 @@ def clock() -> float:
 
 
 class Phase(IntEnum):
-    """The phases of a process in a run, in order; a process in phase OVER has left the run early, by an error."""
+    """The phases of a process in a run, in order; a process in phase OVER has left the run early, after an error."""
 
     MEETING = 0
     RUNNING = 1
@@ -91,7 +91,7 @@ class Peer:
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """How far (s) the process's clock is ahead of this one's, and the round trip (s) of that measurement."""
+        """How far (s) the process's clock is ahead of this process's, and the round trip (s) of this measurement."""
         if not self.measurements:
             return None
         trip, offset = min(self.measurements)

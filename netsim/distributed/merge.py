@@ -59,7 +59,7 @@ class RunPart:
     begin, end : dict
         The entries BEGIN and END; ``end`` is empty for a killed process.
     kinds : list of str
-        Kinds of message, indexed by the process's ids.
+        The kinds of message, in the order of the ids that the process gave them.
     pieces : deque of (float, list)
         For each row: its number, and the entries between the previous row and this one. Entries after the last row
         come under the next number.

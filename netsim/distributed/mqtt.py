@@ -34,7 +34,7 @@ class MQTT(Transport):
     here : str
         The name of this process. As a level of a topic, it must not contain ``/``, ``+`` or ``#``.
     peers : mapping
-        {name: agents}.
+        {name: agents}: the agents of each other process.
     topic : str
         Prefix of the processes' topics, which are ``topic/name``.
     username, password : str, optional

@@ -234,7 +234,7 @@ class Node:
                 self._journal.close()
 
     def _send_heartbeats(self, loop: Loop) -> None:
-        """Send a heartbeat, check on the run, and schedule the next call."""
+        """Send a heartbeat, call `check`, and schedule the next call of this method."""
         self._membership.send_heartbeat()
         self.check()
         self._heartbeat_timer = loop.call_later(_HEARTBEAT_INTERVAL * self._transport.pace, self._send_heartbeats, loop)
@@ -249,7 +249,7 @@ class Node:
             self.relay.before_sending = self._write_events
 
     def starting(self) -> None:
-        """Begin to relay frames; called before the agents of this process start, perhaps later than others did."""
+        """Begin to relay frames; called before the agents start, which may be later than in other processes."""
         run = self.runtime
         for name in run.agents:
             if not self.relay.is_local(name):
@@ -269,7 +269,7 @@ class Node:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; this object itself may open later ones."""
+        """Return the last round in which an agent of this process took part; later ones may be open without one."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class UDP(Transport):
     here : str
         The address of this process.
     peers : mapping
-        {address: agents}.
+        {address: agents}: the agents of each other process.
     settings
         Parameters of `Transport`. ``key`` is required unless ``here`` is a loopback address.
 

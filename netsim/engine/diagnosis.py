@@ -1,4 +1,4 @@
-"""One-line errors of a run: the agent that raised and its source line, or what each agent waits for."""
+"""One-line errors of a run: which agent raised an error and in which line, or what each agent waits for."""
 
 import asyncio
 import inspect

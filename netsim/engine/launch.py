@@ -1,4 +1,4 @@
-"""Launch runs on new event loops, even while another loop runs, so that a Ctrl-C can interrupt them."""
+"""Launch runs on new event loops, also while another loop runs, and let a Ctrl-C interrupt them."""
 
 import _thread
 import asyncio
@@ -20,7 +20,7 @@ from netsim.run import Run
 __all__ = ["aside", "simulate", "threads_start"]
 
 _INTERRUPT_TIMEOUT = 2.0
-"""Real seconds after a Ctrl-C before it interrupts a step of an agent that has not ended by itself."""
+"""If an agent's step has not ended this many real seconds after a Ctrl-C, the Ctrl-C interrupts it."""
 
 
 def simulate(runtime: Runtime, loop: Loop) -> Run:

@@ -99,8 +99,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # A time that differs from a round's end only by rounding becomes that end. The instant of any other time before
-        # the round's end is over before the round is.
+        # A time that differs from a round's end only by rounding is set to that end. For any other time before a
+        # round's end, ``until`` is before that end, too.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -153,7 +153,7 @@ class View:
         self._patience = 0.0
 
     def start(self) -> None:
-        """Observe from now on."""
+        """Call the viewer, and observe the run from now on."""
         self._scene = self._make_scene()
         self._shown = self._viewer(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS

@@ -33,8 +33,8 @@ _THRESHOLD = 50_000
 _OBJECTS_PER_AGENT = 50
 
 # A run begins with a full collection if, since the last collection, the process created more objects than this number
-# and more than it then had. With a quarter of the latter as the limit, collections took a fifth of the time of many
-# small runs in a notebook.
+# and more than it had at that collection. With a quarter of the latter as the limit, collections took a fifth of the
+# time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0

@@ -45,7 +45,7 @@ class _Member:
 
 
 class RoundScheduler:
-    """Runs the rounds of a batch of agents; in the order in which waiting tasks wake, the batch counts as one task.
+    """Runs the rounds of a batch of agents. It waits for each round like one task, so its agents act one after another.
 
     Parameters
     ----------

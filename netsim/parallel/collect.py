@@ -29,7 +29,7 @@ Message = tuple[int, str, Any]
 SILENCE = 5.0
 """After this many real seconds without a message, a `Crew` checks whether workers have become silent."""
 
-# The real seconds that workers have to end after the run was interrupted.
+# Real seconds within which the workers must end after the run was interrupted.
 _END_TIMEOUT = 5.0
 
 

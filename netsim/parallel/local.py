@@ -23,7 +23,7 @@ from netsim.parallel.worker import Assignment, work
 
 __all__ = ["LocalCrew"]
 
-# The real seconds that a process has to end after its last message.
+# Real seconds within which a process must end after its last message.
 _LAST_SECONDS = 5.0
 
 

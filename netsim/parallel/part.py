@@ -64,7 +64,7 @@ def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> flo
 
 
 class PartInbox(Inbox):
-    """The inbox of an agent of this worker, which tells the worker's `Part` when the agent waits for frames."""
+    """The inbox of an agent of this worker; it reports to the worker's `Part` that the agent waits for frames."""
 
     __slots__ = ("_name", "_part", "_waits_since", "unordered")
 
@@ -152,7 +152,7 @@ class PartInbox(Inbox):
 
 
 class _Endpoint:
-    """Destination of links to another worker's agents, used like an `Inbox`; one queue serves the whole worker."""
+    """Destination of links to another worker's agents, used like an `Inbox`; it holds the frames for all of them."""
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -292,7 +292,7 @@ class Part:
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames, so that its inbox is told of frames from other workers."""
+        """Register an agent that waits for frames, and have `PartInbox.arrived` called for those of other workers."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -340,7 +340,7 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that this worker's agents have ended; at the run's time limit, exchange reports until all agree to end."""
+        """Note that this worker's agents have ended; at the run's time limit, exchange until all agree to end."""
         until, run = self._settings.until, self.runtime
         if not self._is_over:
             self._is_over, self._over_at = True, run.loop.now()

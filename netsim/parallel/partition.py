@@ -8,7 +8,7 @@ import networkx as nx
 
 __all__ = ["partition"]
 
-# The most by which the size of a worker's part may exceed the mean size, as a factor.
+# A worker's part may exceed the mean size by this factor.
 _BALANCE = 1.03
 
 
@@ -27,7 +27,7 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     # With few agents, METIS may give a worker no agents, or make the parts unequal.
     if min(sizes) == 0 or max(sizes) > _BALANCE * len(graph) / workers + 1:
         return grown(graph, workers)
-    # Workers are ordered by their first agents, because the first worker's error wins among errors of the same time.
+    # Order the workers by their first agents: of errors at the same time, that of the first worker is raised.
     order = {part: worker for worker, part in enumerate(dict.fromkeys(parts))}
     return {name: order[part] for name, part in zip(numbers, parts, strict=True)}
 

@@ -1,8 +1,8 @@
 """The network's rounds in one of several workers: a round that opens in one worker opens in all.
 
 A round opens only if some agent takes part in it, perhaps one of another worker. So a worker opens a round on trial if
-agents of other workers took part in the last one. Before time passes, the workers report when their
-agents want a round. If none wants the round that is open on trial, it is taken back as if it had never opened.
+agents of other workers took part in the last one. Before time passes, the workers report when their agents want a
+round. If none wants the round that is open on trial, it is taken back as if it had never opened.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ class JointRounds(RoundClock):
 
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         super().__init__(loop, period, on_round_end)
-        # Whether agents of other workers take part in rounds, and whether own agents take part in the open round.
+        # `_elsewhere`: whether agents of other workers want rounds. `_own`: whether agents of this worker take part in
+        # the open round.
         self._elsewhere = self._own = False
         # The values to restore if the open round is taken back.
         self._before = self.closed, self.open_round, self.open_deadline
@@ -75,7 +76,7 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Open the round that opened in another worker; agents waiting here came too late, and wait for the next."""
+        """Open a round that opened in another worker; agents waiting here came too late, and wait for the next round."""
         if self._timer is not None:
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline

@@ -112,7 +112,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return the changes since the last call, for `learn`; a value that cannot be pickled becomes a `WorkerOnly`."""
+        """Return the changes since the last call, for `learn`; a `WorkerOnly` replaces any value that is unpicklable."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]

@@ -58,7 +58,7 @@ class WindowSelector(VirtualSelector):
         return min(others, default=math.inf)
 
     def wait(self, until: float) -> Ready:
-        """Advance to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the `Part` allows."""
         return self._go_to(until)
 
     def _wait_for_onlookers(self, until: float) -> Ready:
@@ -68,7 +68,7 @@ class WindowSelector(VirtualSelector):
         return super()._stand_still() if self.window is None else self._go_to(math.inf)
 
     def _go_to(self, until: float) -> Ready:
-        """Advance to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the `Part` allows."""
         if self.window is not None and not self.window.allows(until):
             # The exchange may move the clock, so first call an onlooker that is due at the present time.
             if self._look_before(self._now):

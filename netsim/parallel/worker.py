@@ -45,7 +45,7 @@ class Assignment:
     scheduled : sequence of (float, callable)
         Times (s), and the functions that every worker calls at these times.
     active : callable
-        Returns a context manager within which calls of the network, such as `Network.at`, reach the given runtime.
+        Called with a runtime; returns a context manager within which `Network.at` and `Network.set_link` act on it.
     """
 
     settings: Settings

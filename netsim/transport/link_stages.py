@@ -24,7 +24,7 @@ _ACCEPTED = 0
 
 
 class LinkStages:
-    """Carries one agent's frames over its links: transmits, loses, delays, copies and corrupts them, and counts this.
+    """Carries one agent's frames over its links: transmits, loses, delays, copies, corrupts and counts them.
 
     Parameters
     ----------

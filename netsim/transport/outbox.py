@@ -208,7 +208,7 @@ class Outbox:
     ) -> bool:
         """Send a message to one neighbour; return whether the link accepted the frame.
 
-        On a `netsim.Radio`, the result of ``outcome`` is set to the frame's delivery report.
+        On a `netsim.Radio`, the result of ``outcome`` is set to a `Delivery` once it is known.
         """
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
@@ -270,7 +270,7 @@ class Outbox:
         self._choose_path()
 
     def end_jitter(self, link_index: int, number: int) -> None:
-        """End a burst of jitter."""
+        """End the burst of jitter that the fault ``number`` began on a link."""
         self.bursts.end(link_index, number)
         self._choose_path()
 

@@ -1,9 +1,9 @@
-"""An outbox that numbers its frames and sends lost ones again: until they are acknowledged, or on request.
+"""An outbox that numbers its frames and repeats lost ones: until they are acknowledged, or if a receiver requests them.
 
-On the path agent → outbox → link → inbox → agent, this module is the outbox, and checks what arrives in the inbox. A
-frame's number is its `Frame.sequence`: even numbers count broadcasts, odd numbers count frames to one neighbour.
-Control frames refer to a frame by its number: ``ack``, ``nack`` (with a list of numbers), and ``resent`` (with the
-bytes of the original frame).
+On the path agent → outbox → link → inbox → agent, this module is the outbox. It also processes the numbered frames that
+arrive in the inbox. A frame's number is its `Frame.sequence`: even numbers count broadcasts, odd numbers count frames
+to one neighbour. Control frames refer to a frame by its number: ``ack``, ``nack`` (with a list of numbers), and
+``resent`` (with the bytes of the original frame).
 """
 
 import asyncio
