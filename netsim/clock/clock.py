@@ -221,7 +221,7 @@ class Loop(asyncio.SelectorEventLoop):
         if callback is _SET_RESULT and not self.on_call:
             start = partial(self._wake, timer, args)
         elif not self.on_call:
-            # asyncio's loop, too, appends the handle of a due timer to the ready ones without calling `call_soon`.
+            # asyncio's loop, too, appends the handle of a due timer to its ready handles without calling `call_soon`.
             start = partial(self._ready.append, timer)  # type: ignore[attr-defined]
         else:
             # Run the callback through `call_soon`, which calls the hooks with its context.

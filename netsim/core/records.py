@@ -177,7 +177,7 @@ DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
 """For each link message: when its first bit left the sender (s), the number of its transmission (the key of a duplicate
 holds another number) and its wire bits. A link message without such a record left at the time of its transmission, if
-it was accepted, and its wire bits are those in `SENT`.
+it was accepted, and `SENT` gives its wire bits.
 """
 
 KEPT = {"sent": SENT, "exits": OUTCOME, "details": DETAIL, "left": LEFT}

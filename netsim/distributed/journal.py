@@ -160,7 +160,7 @@ class JournalWriter(Journal):
             self.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
-        """Write the events since the last call; the tally drops them unless ``keep``."""
+        """Write the events since the last call; unless ``keep``, the tally then deletes all its events."""
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)

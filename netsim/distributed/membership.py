@@ -113,7 +113,7 @@ class Membership:
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
         self.peers = {number: Peer() for number in range(len(self.hosts)) if number != self.me}
-        # The number of the current run; before the first run, that of the first run minus 1.
+        # The number of the current run. Before the first run, it is one less than the number of the first run.
         self.run = transport.first_run - 1
         self.phase = Phase.MEETING
         self.mark = b""
@@ -248,7 +248,7 @@ class Membership:
     def start_time(self, margin: float) -> float | None:
         """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
-        NaN means that the others have ended the run. Once all processes have met, process 0 sets the start to
+        NaN means that the other processes have ended the run. Once all processes have met, process 0 sets the start to
         ``margin`` seconds from now. Raises NetsimError if another process has different settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}

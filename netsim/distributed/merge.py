@@ -181,7 +181,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
 
 
 def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
-    """Raise BadInput if a journal is there twice, or the journal of a process that another one met is missing."""
+    """Raise BadInput if a journal exists twice, or if a process met another process whose journal is missing."""
     paths: dict[tuple[str, int], Path] = {}
     for part in (part for part in journals if part.begin):
         process = part.host, part.begin["incarnation"]
@@ -334,7 +334,7 @@ class _Merger:
             self._tally.kind(name)
 
     def _find_outcomes(self) -> None:
-        """Find the link messages with a known outcome, and those sent after the end of the run."""
+        """Find the link messages with a known outcome, and the transmissions after the end of the run."""
         sent: set[tuple[int, int]] = set()
         for _, records in self._records():
             self._with_outcome.update(records["exits"]["key"].tolist())

@@ -138,7 +138,7 @@ class Node:
         return self.relay.is_local(agent)
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links this process builds: those of all processes."""
+        """Return the agents whose links this process builds: the agents of all processes."""
         return names
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> Inbox:

@@ -80,7 +80,7 @@ class _Batch:
         self._frame = frame
 
     def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
-        """Add a link to the last message, if that has this frame and there is room; return whether it was added."""
+        """Add a link to the last message if it holds this frame and there is room; return whether it was added."""
         if frame is not self._frame or self.size + LEG > self._max_size:
             return False
         last = self.messages[-1]
@@ -103,7 +103,7 @@ class Relay:
         self._sent: dict[int, int] = {}
         self._batches: dict[int, _Batch] = {}
         self._flushing = False
-        # The context in which `flush` runs: it must not be that of the agent whose frame is sent.
+        # The context in which `flush` runs. Without it, `flush` would run in the context of the agent that sends.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
         # The incarnation of each process: a restarted one begins again at sequence number 0, and needs new filters.
@@ -251,5 +251,5 @@ class Relay:
         return self._filters[batch.host].setdefault(link, _DuplicateFilter())
 
     def has_all_of(self, host: int, count: int) -> bool:
-        """Return whether all ``count`` frames that a process sent to this one have been received."""
+        """Return whether this process has received all ``count`` frames that the process ``host`` sent to it."""
         return sum(numbers.count for numbers in self._filters[host].values()) >= count

@@ -576,7 +576,8 @@ class StateReader:
                 found = getattr(found, part)
         if (module, name) in self._allowed:
             return found
-        # In the modules of agents, only classes that are defined there are allowed, not those that the module imports.
+        # In the modules of agents, only classes that are defined there are allowed, not classes that the module
+        # imports.
         if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which no agent had at the beginning or has in its module")
         return found

@@ -141,7 +141,7 @@ class Transport(ABC):
     # --- called by netsim ---------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Call ``deliver`` with each received datagram; with None, drop them."""
+        """Call ``deliver`` with each received datagram; if it is None, drop received datagrams."""
         self.failure = None
         self._deliver = deliver
 

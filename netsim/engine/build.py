@@ -105,7 +105,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 
 
 def _check_parts(agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput if two agents hold, as an attribute, the same object that is an Agent, such as a MAC layer."""
+    """Raise BadInput if two agents share an attribute's value that is itself an Agent, such as a MAC layer."""
     known = {id(agent) for agent in agents.values()}
     owners: dict[int, tuple[Hashable, str]] = {}
     for name, agent in agents.items():
@@ -153,7 +153,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         run.medium = Medium(
             settings.medium, shared, settings.link_seed, names, log=settings.trace, on_death=run.battery_died
         )
-    # Large blocks of random numbers are fast, but with many links they would take too much memory.
+    # Large blocks of random numbers are fast, but with many links large blocks would take too much memory.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
         if name not in inboxes:

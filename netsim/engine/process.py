@@ -51,7 +51,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze those, too.
+            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze its objects, too.
             _freezes = not gc.get_freeze_count()
             if _new:
                 _count_new()
@@ -109,7 +109,7 @@ class _Held:
 
 
 _held: dict[int | None, _Held] = {}
-# Finding the libraries takes milliseconds: repeat it only after further imports, which may have loaded others.
+# Finding the libraries takes milliseconds, so it is repeated only after further imports, which may have loaded more.
 _libraries: list[Any] = []
 _modules = 0
 
@@ -119,8 +119,8 @@ def limited_blas(threads: int | None) -> Iterator[None]:
     """Let BLAS use ``threads`` threads; None leaves them as they are.
 
     With the small matrices of agents, further threads mostly wait for each other. Most libraries have one number of
-    threads for the process; those on OpenMP have one for each calling thread. Overlapping runs use the smallest number
-    requested.
+    threads for the process; libraries on OpenMP have one for each calling thread. Overlapping runs use the smallest
+    number requested.
     """
     if threads is None:
         yield
@@ -163,7 +163,8 @@ def _is_shared(library: Any) -> bool:
 
 def _set(library: Any, threads: int) -> None:
     # threadpoolctl obeys only the first thread that sets a number, and ignores others silently. Release that thread
-    # before, so that a run in another thread (in a notebook) takes effect, and after, so that the next run does.
+    # first, so that a run in another thread (in a notebook) takes effect. Release this thread afterwards, so that the
+    # next run, too, takes effect.
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)

@@ -186,7 +186,7 @@ def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
 
 
 def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return, by agent name, the functions that create the main coroutines of agents in batches; others are absent."""
+    """Return, by agent name, the functions that create the main coroutines; agents in no batch are absent."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.speed < math.inf

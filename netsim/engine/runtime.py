@@ -237,7 +237,7 @@ class Runtime:
         self.injector.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent calls ``what`` in a run over several workers: the others would not learn of it."""
+        """Raise BadInput if an agent calls ``what`` in a run over several workers: other workers would not notice."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 
@@ -407,7 +407,7 @@ class Runtime:
         self.loop.clock.at_instant_end(self._on_finished)
 
     def _on_finished(self) -> None:
-        """End the run or, in a run over several processes, let ``self.node`` agree on the end with the others.
+        """End the run or, in a run over several processes, let ``self.node`` agree on the end with the other processes.
 
         Called when all agents of this process are finished or ``until`` is reached.
         """
@@ -465,7 +465,7 @@ class Runtime:
                 self.ready_counts[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _on_livelock(self) -> None:
-        """After a few iterations, end the run with an error that names the agent that was ready most often in them."""
+        """After a few further iterations, end the run with an error that names the agent that was ready most often."""
         self.count_ready_agents()
         self.iterations_sampled += 1
         # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.
@@ -507,7 +507,7 @@ class Runtime:
         return answer
 
     def battery_died(self, name: Hashable) -> None:
-        """Stop the agent of a node whose battery is empty; the others continue."""
+        """Stop the agent of a node whose battery is empty; other agents continue."""
         self.injector.record.empty(name, self.loop.now())
         self.injector.down(name, for_good=True)
 

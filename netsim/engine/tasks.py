@@ -206,7 +206,7 @@ class AgentTasks:
                     self._contexts[name].inbox.discard_from_now()
 
     def _report_unreferenced(self) -> None:
-        """Briefly drop the reference to each task that raised, so that asyncio reports unreferenced ones.
+        """Briefly drop the reference to each task that raised, so that asyncio reports tasks without other references.
 
         If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Tasks
         that are still referenced elsewhere are kept, so that garbage collection does not affect the run.

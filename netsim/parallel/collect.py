@@ -45,7 +45,7 @@ class Crew(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask all workers to end soon and send their counts; kill those that cannot."""
+        """Ask all workers to end soon and send their counts; kill workers that cannot."""
         ...
 
     def kill(self) -> None:

@@ -76,7 +76,7 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Open a round that opened in another worker; agents waiting here came too late, and wait for the next round."""
+        """Open a round that opened in another worker; agents waiting here came too late, and wait for the next."""
         if self._timer is not None:
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline

@@ -112,7 +112,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return the changes since the last call, for `learn`; a `WorkerOnly` replaces any value that is unpicklable."""
+        """Return the changes since the last call, for `learn`; a `WorkerOnly` replaces an unpicklable value."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -178,7 +178,7 @@ def learn(agents: Sequence[Agent], changes: bytes) -> None:
 
 
 class _Begun:
-    """Replaces `netsim.transport.shared.Shared` for the agents in the caller's process, which do not run there."""
+    """Replaces the agents' `netsim.transport.shared.Shared` in the caller's process, because no agent runs there."""
 
     begun = over = True
 
@@ -192,7 +192,7 @@ class _Begun:
 
 
 class Placed:
-    """Replaces the `Context` of an agent in the caller's process, which does not run there."""
+    """Replaces an agent's `Context` in the caller's process, because no agent runs there."""
 
     __slots__ = ("name", "shared")
 
