@@ -482,8 +482,7 @@ class Runtime:
             )
         self.iterations_sampled = self.loop.clock.passes = 0
 
-    # --- callbacks during the run
-    # ---------------------------------------------------------------------------------------
+    # --- callbacks during the run -------------------------------------------------------------------------------------
 
     def _request_handler(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
