@@ -1,9 +1,9 @@
 """The clock of a run in several processes: real time since a shared epoch, read once per simulated instant.
 
 When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
-So agents that keep up see exactly the times of a simulation, send the same frames and draw the same numbers. If a
-process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that have
-passed.
+So agents that are fast enough see exactly the times of a simulation, send the same frames and draw the same numbers. If
+a process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that
+have passed.
 """
 
 import time
@@ -34,7 +34,7 @@ class PacedSelector(ClockSelector):
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
-        # The start, like a timer, may be late by up to the slack.
+        # If the process starts late by at most the slack, its time still begins at 0.
         self._now = 0.0 if 0 < now <= slack else now
         # `_due`: the time of the timer before which sockets were read last. `_read_until`: the real time (s) until
         # which they may be read before this timer.

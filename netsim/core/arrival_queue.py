@@ -78,7 +78,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # Usually every frame is due; then sorting a list is faster than the heap of `due`.
+            # Usually every frame is due, so that none must be kept in ``_pending``.
             due = sorted(incoming)
             incoming.clear()
         else:

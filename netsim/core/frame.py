@@ -23,7 +23,7 @@ __all__ = ["Frame", "FrameEncoder", "message_hash"]
 
 _UNREAD = object()
 
-# Types of which msgpack can write every value, unlike int (too large) and str (lone surrogates).
+# Types whose values msgpack can always write. An int may be too large, and a str may contain lone surrogates.
 _PLAIN = frozenset({float, bool, type(None)})
 
 

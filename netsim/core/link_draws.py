@@ -57,7 +57,7 @@ class LinkDraws:
 
         This is done at the first draw, because the compiled core often draws by itself and then never draws here.
         """
-        # Links with the same settings are drawn together, which is fast if many links have the same.
+        # Group the links with the same settings, so that one call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}
         for index, link in enumerate(self._links):
             groups.setdefault(id(link), []).append(index)

@@ -206,7 +206,8 @@ class Relay:
         if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # The run has begun in the sender's process, whose clock may be slightly ahead, but not yet in this one.
+            # Keep the batch: the run has begun in the sender's process, whose clock may be slightly ahead, but not yet
+            # here.
             self._early_batches.append(batch)
             return ""
         refused = ""

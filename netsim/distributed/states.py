@@ -564,7 +564,7 @@ class StateReader:
             known.update(fields)
             _set_slots(agent, slots)
         if context is not None:
-            # The connection to the network is not part of the state.
+            # The connection to the network is not part of the state, so put it back.
             attributes["_netsim"] = context
 
     def find(self, module: str, name: str) -> Any:

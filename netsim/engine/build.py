@@ -105,7 +105,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 
 
 def _check_parts(agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput if two agents share an attribute's value that is itself an Agent, such as a MAC layer."""
+    """Raise BadInput if two agents hold the same object and this object is an Agent, such as a MAC layer."""
     known = {id(agent) for agent in agents.values()}
     owners: dict[int, tuple[Hashable, str]] = {}
     for name, agent in agents.items():

@@ -81,7 +81,7 @@ class Sampler:
 
     def look(self) -> None:
         """Write the row that is due."""
-        # Frames that arrive at this instant count, because nothing more can happen in it.
+        # Count the frames that arrive at this time, too: `look` is called once nothing more can happen at it.
         self._row(self.time, math.nextafter(self.until, math.inf))
 
     def round_ended(self, number: int) -> None:

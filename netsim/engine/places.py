@@ -1,4 +1,4 @@
-"""Current and earlier places of a run's nodes; moving a node changes the powers to and from other nodes."""
+"""Current and earlier places of a run's nodes; moving a node changes the powers received from it and by it."""
 
 import math
 from collections.abc import Hashable, Mapping

@@ -61,8 +61,8 @@ class RoundScheduler:
         self._members: dict[_Member, None] = {}
         # The batch object and the list of members for which it was made; None once the members have changed.
         self._batch: tuple[BatchRounds, list[_Member]] | None = None
-        # The context in which the callbacks run: not that of the agent whose task adds them, as they belong to no
-        # agent.
+        # The callbacks run in this context, because they belong to no agent. Without it, they would run in the context
+        # of the agent whose task adds them.
         self._variables = copy_context()
 
     async def run(self, agent: RoundAgent) -> None:
@@ -108,7 +108,7 @@ class RoundScheduler:
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
         if self._shared.over:
-            # The run ended between the opening of the round and this callback. The end of a run cancels all agents.
+            # Do nothing: the run ended between the opening of the round and this callback. Its end cancels all agents.
             return
         number = opening.result()
         for member in self._members:
@@ -123,7 +123,7 @@ class RoundScheduler:
         batch, members = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
-                # The agent's own task collects the frames of this round, in `run`.
+                # Mark this round as not collected: the agent's own task collects its frames, in `run`.
                 members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:

@@ -1,4 +1,4 @@
-"""One run of a network: build the links, run the agents to completion, write the rows and report errors."""
+"""One run of a network: build the links, run the agents to completion, write the results and report errors."""
 
 import asyncio
 import inspect
@@ -54,7 +54,7 @@ _LIVELOCK_SAMPLES = 8
 
 
 class Runtime:
-    """One run of a network: builds the links on a loop, runs the agents to completion and writes the rows.
+    """One run of a network: builds the links on a loop, runs the agents to completion and writes rows of results.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Runtime:
         for name, inbox in self.inboxes.items():
             if type(self.agents[name]).answer is not Agent.answer:
                 inbox.set_request_handler(self._request_handler(name))
-        # The result contains only the agents of this process.
+        # The result contains only the agents of this process, because only these run and change here.
         result.agents = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
         if self.node is not None:
             self.node.joined()
@@ -512,7 +512,7 @@ class Runtime:
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         if self.watcher:
-            # An action may change any agent.
+            # An action may change any agent, so mark all of them.
             self.watcher.call(self.result.agents)
         try:
             action()
@@ -529,7 +529,8 @@ class Runtime:
     def round_ended(self, number: int) -> None:
         """Write the round's row; in a run with sampled rows, write only a sample that is due as the round closes."""
         if self.shared.over:
-            # The run is over, but an agent that cleans up after its cancellation still takes part in rounds.
+            # Write no row: the run is over, and only an agent that cleans up after its cancellation still takes part in
+            # rounds.
             return
         if self.sampler:
             self.sampler.round_ended(number)

@@ -278,7 +278,7 @@ def _is_unretrieved(task: asyncio.Task[Any]) -> bool:
 
 
 def _exception_of(task: asyncio.Task[Any]) -> BaseException:
-    # task.exception() would mark the exception as retrieved.
+    # Do not call task.exception(), which would mark the exception as retrieved.
     error = task._exception
     assert error is not None
     return error

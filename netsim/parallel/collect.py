@@ -1,6 +1,6 @@
 """Collect a run's results in the process that called the run: add up the workers' rows and counts.
 
-If a worker fails, all are ended.
+If one worker fails, end all workers.
 """
 
 import pickle

@@ -146,7 +146,7 @@ class LinkStages:
             elif (received := self._damaged(link_index, frame)) is None:
                 tally.ended(time, key, kind, CORRUPTED)
             else:
-                # No deadline: the flipped bit may have changed the frame's round.
+                # Pass no deadline, so that the inbox checks the frame: the flipped bit may have changed its round.
                 arrivals.push(time, key, kind, received)
 
     def _damaged(self, link_index: int, frame: Frame) -> Frame | None:

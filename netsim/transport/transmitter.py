@@ -70,7 +70,8 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
-            # Queued frames may already have used the budget of the next round or of later rounds.
+            # Use the budget of the round after ``window``. That may be later than the next round, whose budget queued
+            # frames may have used.
             window, used = window + 1, 0
         used += bits
         return max(now, offset + window * period)
