@@ -66,7 +66,7 @@ class TaskOwner:
 
 
 OWNER: ContextVar[TaskOwner | None] = ContextVar("OWNER", default=None)
-"""The running agent; tasks and timers inherit this variable from the agent that creates them."""
+"""The running agent, or None; tasks and timers inherit this variable from the agent that creates them."""
 
 
 def _number_of(future: Any) -> int:

@@ -222,7 +222,7 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def _wait_for_onlookers(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s) or, if an onlooker is to look before that, to the time of its look."""
+        """Let time pass to ``until`` (s), or only to the ``time`` of an onlooker that must look before that."""
         first = min(self.onlookers, key=lambda onlooker: onlooker.until)
         if first.until >= until:
             return self.wait(until)

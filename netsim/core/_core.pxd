@@ -159,8 +159,8 @@ cdef class ArrivalQueue:
 cdef class Copies:
     cdef dict row_of
     cdef list neighbors
-    # `last` is the row of the last frame, and `following[row]` the row whose frame came after that of `row` last time.
-    # Frames mostly come in the same order, so trying that row first saves a lookup.
+    # `last`: the row of the last frame. `following[row]`: the row of the frame that came after the last frame of `row`.
+    # Frames mostly come in the same order, so trying this row first saves a lookup.
     cdef int64_t* following
     cdef int64_t last
     cdef readonly object table

@@ -58,8 +58,8 @@ cdef extern from *:
     #include <stdlib.h>
     #ifdef __GLIBC__
     #include <malloc.h>
-    /* By default glibc returns freed memory to the system, and fetching fresh pages costs more than copying, checking
-       and adding the vectors in them. So keep freed blocks of up to 32 MB, the most that malloc allows. */
+    /* By default glibc returns freed memory to the system, and getting it back costs more than copying, checking and
+       adding the vectors that it holds. So keep freed blocks of up to 32 MB, the most that malloc allows. */
     static void keep_freed_memory(void) {
         mallopt(M_MMAP_THRESHOLD, 1 << 25);
         mallopt(M_TRIM_THRESHOLD, 0x7FFFFFFF);

@@ -17,7 +17,7 @@ __all__ = ["LinkDraws"]
 
 
 class LinkDraws:
-    """The delay of an agent's next broadcast on each of its links, drawn for a block of broadcasts at a time.
+    """Draws the delays of an agent's broadcasts on each of its links, for a block of broadcasts at a time.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Relay"]
 
 # The most sequence numbers of a link that are remembered while an earlier one is missing; also the most batches kept
-# until the run is connected.
+# until the run begins in this process.
 _WINDOW = 10_000
 # Several frames share a datagram if it stays below this size in bytes, which fits into one Ethernet frame.
 _BATCH_SIZE = 1400

@@ -73,7 +73,7 @@ class Unavailable:
 _PROCESS_BOUND = (
     *(CoroutineType, AsyncGeneratorType, ModuleType, Variables, io.IOBase),
     *(threading.Thread, type(threading.Lock()), type(threading.RLock())),
-    # Tasks, and the loop and futures inside asyncio's queues and events.
+    # Objects of asyncio: tasks, and the loops and futures that its queues and events hold.
     *(asyncio.Future, asyncio.AbstractEventLoop, asyncio.Handle),
     # The objects that connect an agent to its network.
     *(Context, Inbox, Outbox),

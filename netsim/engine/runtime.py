@@ -465,7 +465,7 @@ class Runtime:
                 self.ready_counts[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _on_livelock(self) -> None:
-        """After a few further iterations, end the run with an error that names the agent that was ready most often."""
+        """After a few more iterations, end the run with an error that names the agent that was ready most often."""
         self.count_ready_agents()
         self.iterations_sampled += 1
         # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.

@@ -340,7 +340,10 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that this worker's agents have ended; at the run's time limit, exchange until all agree to end."""
+        """Note that this worker's agents have ended.
+
+        At the run's time limit, exchange reports until all workers agree to end.
+        """
         until, run = self._settings.until, self.runtime
         if not self._is_over:
             self._is_over, self._over_at = True, run.loop.now()

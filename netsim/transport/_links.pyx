@@ -133,7 +133,7 @@ cdef class Transmitter:
 
     @property
     def release(self):
-        """The budget as a function of (now, bits); None without a budget."""
+        """A function that returns the time from which the budget allows a frame; None without a budget."""
         return self.released if self.budget else None
 
     def released(self, double now, int64_t bits):
@@ -267,8 +267,8 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How a path decides losses and delays. ASKED calls a Python model. Losses: never, independent (ALONE), or by a
-    # Gilbert-Elliott model with states per fragment (IN_BURSTS) or per time slot (IN_SLOTS).
+    # How a path decides losses and delays. ASKED: it calls a Python model. For losses: never, independently (ALONE), or
+    # by a Gilbert-Elliott model whose state changes with each fragment (IN_BURSTS) or time slot (IN_SLOTS).
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -313,7 +313,7 @@ cdef class Path:
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
     # `loss_bits`: the length in bits to which the loss probability refers, or 0 if it holds for fragments of any
-    # length. `lengths`: `loss_bits` over the length of the present fragment, or 0 if it is not used.
+    # length. `lengths`: `loss_bits` divided by the length of the present fragment, or 0 if it is not used.
     cdef int64_t loss_bits
     cdef double lengths
     # The key of the slots' uniform numbers, and the slot to which `is_bad` belongs.

@@ -37,7 +37,7 @@ class LinkStages:
     down : set of int
         The indices of the links that are cut.
     bursts : Bursts
-        Faults that delay or lose single frames of these links.
+        Faults that delay or lose single frames of the agent's links.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Outbox:
     acknowledges : bool
         Whether the link layer acknowledges frames to one neighbour.
     bursts : Bursts
-        Faults that delay or lose single frames of these links.
+        Faults that delay or lose single frames of the agent's links.
     down : set of int
         The indices of the links that are cut.
     subscribers : dict
@@ -249,7 +249,7 @@ class Outbox:
         self._choose_path()
 
     def skip_numbers(self, count: int) -> None:
-        """Number transmissions from ``count`` on, or higher, since an earlier process may have used lower numbers."""
+        """Number the next transmission at least ``count``, because an earlier process may have used lower numbers."""
         self._broadcast_path.sent = max(self._broadcast_path.sent, count)
 
     def disable_fast_path(self) -> None:

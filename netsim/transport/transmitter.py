@@ -125,7 +125,7 @@ class Transmitter:
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        # Returns when the budget allows a frame to be sent; None without a budget.
+        # Returns the time from which the budget allows a frame to be sent; None without a budget.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
