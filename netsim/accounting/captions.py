@@ -102,8 +102,8 @@ class Captions:
     def arranged(self) -> tuple[list[str], Records, Records]:
         """Return the texts, labels and notes, sorted so that their order does not depend on which agent acted first.
 
-        Labels are sorted by sender and number. Notes are sorted by time and agent; notes that
-        one agent made at one time keep their order. Texts are sorted alphabetically.
+        Labels are sorted by sender and number. Notes are sorted by time and agent; notes that one agent made at one
+        time keep their order. Texts are sorted alphabetically.
         """
         labels, notes = self.labels(), self.notes()
         labels = labels[np.lexsort((labels["number"], labels["sender"]))]

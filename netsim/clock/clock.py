@@ -84,8 +84,8 @@ class Loop(asyncio.SelectorEventLoop):
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
-        Called in turn with the context of an uncaught exception, before the exception handler, until one returns True,
-        which means that it handled the exception.
+        Called one after another with the context of an uncaught exception, until one returns True, which means that it
+        has handled the exception. If none does, the exception handler is called.
     generators : Generators
         The async generators that were started on this loop and have not ended.
     on_call : list of callables

@@ -159,7 +159,7 @@ def refuse_unnumbered(maker: FrameType) -> None:
 
 
 def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, Any]) -> None:
-    """Raise BadInput if `asyncio.as_completed` makes a task of this coroutine, because it takes them from a set."""
+    """Raise BadInput if `asyncio.as_completed` makes a task of this coroutine: it takes its coroutines from a set."""
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return

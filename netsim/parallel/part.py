@@ -141,7 +141,7 @@ class PartInbox(Inbox):
             )
 
     def _refused(self, why: str) -> AgentError:
-        """Fail the run and return the error; if the agent could catch it and go on, results would depend on workers."""
+        """Fail the run and return the error: if it were only raised, an agent could catch it and go on."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
             # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.

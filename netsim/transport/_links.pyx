@@ -284,7 +284,7 @@ cdef struct Numbers:
     uint64_t drawn
 
 
-# This is cached, because the key depends on seed and purpose only, so that all links share it.
+# Cache this key: it depends on seed and purpose only, so that all links share it.
 _name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
 
 
