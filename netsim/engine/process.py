@@ -97,7 +97,7 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """The numbers of BLAS threads of each library: those ``before`` the first run, and those ``wanted`` by the runs."""
+    """Numbers of BLAS threads: those of the libraries ``before`` the first run, and those ``wanted`` by runs."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)

@@ -22,7 +22,7 @@ from netsim.transport.shared import Shared
 
 __all__ = ["Inbox", "RemoteEndpoint"]
 
-# An ended agent never reads its frames, so they are settled as soon as more than this many are queued, to free memory.
+# An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
 _MAX_UNSETTLED = 1000
 
 
@@ -76,7 +76,7 @@ class Inbox:
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
 
-        Frames that arrive at the present time are counted here, but not settled, because more may still arrive.
+        Frames that arrive at the present time are counted here, but stay in the queue, because more may still arrive.
         """
         now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
@@ -144,11 +144,11 @@ class Inbox:
     # --- arrivals -----------------------------------------------------------------------------------------------------
 
     def settle_now(self) -> None:
-        """Settle the frames that have arrived by now."""
+        """Process the frames that have arrived by now, as `settle` does."""
         self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
-        """Settle the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
+        """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
         if self.arrivals.careful or not self.up or (self._limit < math.inf and not self._abandoned):
