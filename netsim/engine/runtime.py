@@ -489,7 +489,7 @@ class Runtime:
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
-            # Any task that processes the inbox may call this function, but tasks created here must belong to this agent.
+            # Any task that processes the inbox may call this function, but tasks made here must belong to this agent.
             token = OWNER.set(member)
             if self.watcher:
                 self.watcher.call((name,))
