@@ -131,7 +131,7 @@ class Ledger:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all events so far, with or without a trace; runs with equal seeds have equal hashes."""
+        """A hash of all events so far, also available without a trace; runs with equal seeds have equal hashes."""
         return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self, on_air: Mapping[str, Any] | None = None) -> Trace | None:

@@ -31,7 +31,7 @@ _Args = TypeVarTuple("_Args")
 
 
 class LocalClock:
-    """A skewed clock: ``offset`` s behind at time 0, with local seconds that last 1 + ``drift`` s.
+    """A skewed clock. It is ``offset`` s behind at time 0, and each of its seconds lasts 1 + ``drift`` s.
 
     Attributes
     ----------
@@ -112,8 +112,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent
-    # has set none.
+    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the task factory for agents that
+    # have set none.
     _debug: bool
     _closed: bool
     _task_factory: Any
@@ -197,7 +197,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s), at once if that has passed, never if it is after `LATEST`."""
+        """Call ``callback`` at a simulated time (s): at once if it has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:

@@ -202,7 +202,7 @@ class RoundClock:
         self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
-        """Schedule the opening of the round that contains a time (s) or, if its start has passed, of the next round."""
+        """Schedule the opening of the round that contains a time (s) or, if that has begun, of the next round."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 

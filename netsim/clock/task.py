@@ -77,7 +77,8 @@ def _number_of(future: Any) -> int:
         loop = future.get_loop()
         numbers = getattr(loop, "numbers", None)
         if numbers is None:
-            # A future of `asyncio.gather` may belong to a loop of another type, which does not number futures.
+            # A future of `asyncio.gather` may belong to a loop of another type, which has no numbers: use Python's
+            # hash.
             number = future._number = object.__hash__(future)
         else:
             # Before Python 3.14 asyncio hashes a new task before its ``owner`` is set, so `loop.maker` holds the agent.
@@ -88,7 +89,7 @@ def _number_of(future: Any) -> int:
     return number
 
 
-# Futures of `asyncio.gather`: the only type that asyncio creates without calling the loop.
+# Number the futures of `asyncio.gather`, too: asyncio creates only this type without calling the loop.
 _ASYNCIO["_GatheringFuture"].__hash__ = _number_of
 
 _all_tasks = asyncio.all_tasks

@@ -133,7 +133,7 @@ cdef bint CAN_FOLD = folds()
 
 
 cdef object crc_on(uint32_t crc, bytes data):
-    """Return ``crc32(data, crc)``, for long data several times faster."""
+    """Return ``crc32(data, crc)``, several times faster for long data."""
     cdef int64_t count = PyBytes_GET_SIZE(data) & ~(<int64_t>63)
     cdef char[16] remainder
     if count < 4096 or not CAN_FOLD:

@@ -106,7 +106,7 @@ class Relay:
         # The context in which `flush` runs. Without it, `flush` would run in the context of the agent that sends.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # The incarnation of each process: a restarted one begins again at sequence number 0, and needs new filters.
+        # The incarnation of each process: a restarted process begins again at sequence number 0, and needs new filters.
         self._incarnations: dict[int, int] = {}
         self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None

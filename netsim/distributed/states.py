@@ -123,7 +123,7 @@ def _is_left_out(value: Any) -> bool:
     cls: Any = type(value)
     if _is_method(value):
         return _is_left_out(value.__self__)
-    # Iterators defined in C, such as generators, zips and counters.
+    # This is true for iterators defined in C, such as generators, zips and counters.
     is_iterator = issubclass(cls, Iterator) and _c_base(cls) is cls
     return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is FunctionType and "<" in value.__qualname__)
 

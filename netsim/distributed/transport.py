@@ -19,7 +19,7 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""The values of `netsim deploy --transport`, each a module of this package, with the module's class."""
+"""The values of `netsim deploy --transport`. Each names a module of this package, and is mapped to its class."""
 
 
 class Transport(ABC):

@@ -242,7 +242,7 @@ class Watcher:
 
     @property
     def time(self) -> float:
-        """Minus infinity, to look before time advances, if an agent was called; else infinity."""
+        """Minus infinity if an agent was called, so that `look` is called before time advances; else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
@@ -340,7 +340,7 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Minus infinity, to look before time advances; infinity if this instant was inspected or the run is to end."""
+        """Infinity if this instant was inspected or the run is to end; else minus infinity: look before time advances."""
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time

@@ -384,7 +384,7 @@ class Runtime:
         return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 if none has, or if compute times lengthen rounds."""
+        """Return the number of the last round that opened; 0 without one, or if compute times lengthen rounds."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()

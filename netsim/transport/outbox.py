@@ -260,8 +260,9 @@ class Outbox:
     def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
-        ``number`` is the fault's index in the script. Random draws must not depend on it, or a fault added elsewhere
-        would change them; they depend on the time ``at`` (s) and the order among the link's bursts of that time.
+        ``number`` is the fault's index in the script of faults. Random draws do not depend on it, because a fault added
+        elsewhere would then change them. They depend on the time ``at`` (s), and on how many bursts of the link began
+        before at that time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"

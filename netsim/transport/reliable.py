@@ -42,7 +42,7 @@ class _Stream:
         self.missing: dict[int, None] = {}
 
     def take(self, number: int, window: int) -> bool:
-        """Record a number, and gaps of at most ``window`` before it; return whether the number is new."""
+        """Record a number, and the missing ones among the ``window`` numbers before it; return whether it is new."""
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
                 self.missing[gap] = None
