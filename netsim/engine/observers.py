@@ -340,7 +340,7 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Infinity if this instant was inspected or the run is to end; else minus infinity: look before time advances."""
+        """Infinity if this instant was inspected or the run is to end; else minus infinity, to look before time moves."""
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time

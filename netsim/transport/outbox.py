@@ -261,8 +261,8 @@ class Outbox:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
         ``number`` is the fault's index in the script of faults. Random draws do not depend on it, because a fault added
-        elsewhere would then change them. They depend on the time ``at`` (s), and on how many bursts of the link began
-        before at that time.
+        elsewhere would then change them. They depend on the time ``at`` (s), and on the order of the link's bursts
+        that begin at that time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"
