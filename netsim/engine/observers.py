@@ -340,7 +340,10 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Infinity if this instant was inspected or the run is to end; else minus infinity, to look before time moves."""
+        """Infinity if this instant was inspected or the run is to end, else minus infinity.
+
+        Minus infinity makes the loop call `look` before time advances.
+        """
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time
