@@ -1,7 +1,8 @@
 """Labels of messages and notes of agents, shown in replays.
 
-A label belongs to a transmission, identified by its sender and its number there; a note belongs to an agent and an
-instant. Neither is sent, counted or part of the trace hash.
+A label belongs to a transmission, which is identified by its sender and by its number among the sender's transmissions.
+A note belongs to an agent and a simulated time. Labels and notes are not sent, not counted, and not part of the trace
+hash.
 """
 
 from array import array
@@ -25,20 +26,20 @@ NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""
 
-# The longest text of a payload, in characters, that serves as the label of a message without a label.
+# A message without a label is labelled with its payload, if the payload as text has at most this many characters.
 _DIGEST = 16
 
 Records = NDArray[np.void]
 
 
 def check_label(label: object) -> None:
-    """Raise BadInput unless the text is a valid label of a message."""
+    """Raise BadInput unless ``label`` is printable text that is short enough for a label."""
     if not isinstance(label, str) or len(label) > LONGEST_LABEL or not label.isprintable():
         raise check.refuse("label", label, f"printable text of at most {LONGEST_LABEL} characters")
 
 
 def check_note(text: object) -> None:
-    """Raise BadInput unless the text is a valid note."""
+    """Raise BadInput unless ``text`` is printable, not blank, and short enough for a note."""
     if not isinstance(text, str) or len(text) > LONGEST_NOTE or not (text.strip() and text.isprintable()):
         raise check.refuse("note", text, f"printable text of 1 to {LONGEST_NOTE} characters")
 
@@ -86,7 +87,7 @@ class Captions:
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Drop the labels, to save memory: a live view that has read them keeps its own copies."""
+        """Delete the labels to save memory, after a live view has read them; the view keeps its own copies."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 
@@ -99,10 +100,10 @@ class Captions:
         _extend((self._times, self._agents, self._sent, self._notes), notes, index)
 
     def arranged(self) -> tuple[list[str], Records, Records]:
-        """Return texts, labels and notes in an order that does not depend on the order in which agents acted.
+        """Return the texts, labels and notes, sorted so that their order does not depend on which agent acted first.
 
-        Labels are sorted by sender and number; notes by time and agent, an agent's notes in the order made; texts
-        alphabetically.
+        Labels are sorted by sender and number. Notes are sorted by time and agent; notes that one agent made at one
+        time keep their order. Texts are sorted alphabetically.
         """
         labels, notes = self.labels(), self.notes()
         labels = labels[np.lexsort((labels["number"], labels["sender"]))]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EventDifference", "first_difference"]
 
-# The columns by which events are sorted and compared; those up to ``receiver`` identify an event.
+# The columns by which events are sorted and compared. Those up to ``receiver`` tell which event it is; the others tell
+# what happened.
 _COMPARED = ["time_s", "sender", "message", "is_outcome", "receiver", "event"]
 _COMPARED += ["kind", "payload_bits", "wire_bits", "checksum"]
 
@@ -27,7 +28,7 @@ class EventDifference:
     time : float
         The event's simulated time in seconds.
     agent : str
-        The agent that acts: the sender of a transmission, or the receiver of an outcome.
+        The sender, if the event is a transmission; the receiver, if it is the outcome of a message.
     old, new : str
         The event in each run, as text; "nothing" in a run without it.
     """
@@ -38,7 +39,7 @@ class EventDifference:
     new: str
 
     def words(self, old: str, new: str) -> str:
-        """Return the difference in one line; ``old`` and ``new`` name the runs."""
+        """Return the difference as one line of text, in which ``old`` and ``new`` are the names of the runs."""
         return f"at {self.time:g} s, agent {self.agent}: {self.old} ({old}); {self.new} ({new})"
 
 
@@ -57,14 +58,14 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     if not there:
         return None
     first = min(there)
-    # If the rows concern different events, one run lacks the earlier event: the row of that run becomes None.
+    # If the two rows are not of the same event, one run lacks the earlier event: set its row to None.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
     return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_row_texts(old_row, new_row))
 
 
 def _events(trace: Trace) -> Any:
-    """Return an event log as rows of `_COMPARED`, in an order that depends on the events alone."""
+    """Return an event log as rows with the columns `_COMPARED`, sorted by all of these columns."""
     table = trace.table()
     table["sender"], table["receiver"] = table["sender"].map(str), table["receiver"].map(_name)
     table["is_outcome"], table["checksum"] = table["event"] != "sent", _checksums(trace, table)
@@ -89,12 +90,12 @@ def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
 
 
 def _subject(row: list[Any]) -> list[Any]:
-    """Return the elements that identify a row: its time and message, and for an outcome the receiver."""
+    """Return the elements of a row that tell which event it is: time and message, and for an outcome the receiver."""
     return row[:5] if row[3] else row[:4]
 
 
 def _row_texts(old: list[Any] | None, new: list[Any] | None) -> tuple[str, str]:
-    """Return a text for each of two rows, such that the texts differ."""
+    """Return a text for each of two rows that differ; the texts differ even if only the payloads do."""
     texts = ["nothing" if row is None else _row_text(row) for row in (old, new)]
     if texts[0] == texts[1]:
         texts[1] += ", with another payload"

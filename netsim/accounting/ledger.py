@@ -22,7 +22,7 @@ __all__ = ["Ledger"]
 Counts = NDArray[np.int64]
 
 _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
-"""Outcomes of frames that were never sent, which therefore say nothing about link quality."""
+"""Outcomes of frames that were never sent and so say nothing about the quality of a link."""
 
 
 class Ledger:
@@ -35,11 +35,11 @@ class Ledger:
     senders, receivers : int arrays, shape (links,)
         The indices of the agents at the ends of each directed link; links are sorted by sender.
     agent_keys : uint64 array, shape (agents,)
-        Keys of the agents' names.
+        The 64-bit hash of each agent's name.
     tally : Tally
-        The counts of the network.
+        Counts the frames; the ledger makes its tables from these counts.
     more : sequence of str
-        Causes beyond `CAUSES`, from `netsim.core.records.ALL_CAUSES`, that are possible in this run.
+        The causes of `netsim.core.records.ALL_CAUSES` that are possible in this run, but not in `CAUSES`.
     on_wires : bool
         Whether bits are counted per link; on a radio one transmission serves all links of its sender.
 
@@ -48,8 +48,8 @@ class Ledger:
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        The round number and the results of `heard` at the latest two of the rows 32, 64, 128, …; only of one in a run
-        of 32-63 rows, and of none in a shorter run.
+        The state of the counts when row 32, 64, 128, … of the run's results was written, but only for the latest two of
+        these rows: the number of the round, and the two arrays that `heard` returned.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Ledger:
         self.keeps_trace = tally.keeps
         """Whether the event log is kept for `trace`; False if it only feeds a live view."""
         self.captions: Captions | None = None
-        """The agents' labels and notes, with a trace or a live view; set by the runtime."""
+        """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
         """Yields the key and the kind id of each link message in flight; set by the network."""
 
@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def duplicated(self) -> int:
-        """The number of duplicates so far."""
+        """The number of duplicates that links have made so far."""
         return self.tally.duplicated
 
     @property
@@ -131,7 +131,7 @@ class Ledger:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all events so far, with or without a trace; runs with equal seeds have equal hashes."""
+        """A hash of all events so far, also available without a trace; runs with equal seeds have equal hashes."""
         return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self, on_air: Mapping[str, Any] | None = None) -> Trace | None:
@@ -158,7 +158,7 @@ class Ledger:
         return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
 
     def mark(self, row: int, number: int) -> None:
-        """At rows 32, 64, 128, …, append the current result of `heard` to ``marks`` with the round's ``number``."""
+        """If ``row`` is 32, 64, 128, …, append the result of `heard` to ``marks``, with the round's ``number``."""
         if row >= 32 and row.bit_count() == 1:
             self.marks = [*self.marks[-1:], (number, *self.heard())]
 
@@ -198,7 +198,7 @@ class Ledger:
         if not by:
             return frame[list(counts)].sum().to_frame().T
         if len({*by}) == 3:
-            # Each row has a combination of its own: there is nothing to sum.
+            # With all three columns, each row has its own combination, so there is nothing to sum.
             return frame[[*by, *counts]].infer_objects()
         return frame.groupby(by, sort=False, as_index=False)[list(counts)].sum()
 
@@ -222,7 +222,10 @@ class Ledger:
         return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
 
     def _kind_ranks(self) -> Counts:
-        """Return each kind's rank by its text, shape (kinds,). Ids are no sort key: they depend on the workers."""
+        """Return each kind's rank by its text, shape (kinds,).
+
+        Rows are not sorted by the ids of kinds, because these depend on the number of workers.
+        """
         kinds = list(self.tally.kinds)
         places = {name: place for place, name in enumerate(sorted(kinds))}
         return np.array([places[name] for name in kinds], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The metadata of a run, which a trace holds besides its events: times, medium, positions, faults."""
+"""The metadata of a run, which a trace holds in addition to its events: times, medium, positions, faults."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -20,19 +20,20 @@ class RunMetadata:
     Attributes
     ----------
     round_period, ended_at : float
-        In seconds.
+        The length of a round, and the simulated time at which the run ended, in seconds.
     medium : str
-        "wires", "radio", or "shared" for a `netsim.Radio`.
+        "wires", "radio" (without collisions), or "shared" (a `netsim.Radio`).
     positions : tuple of (x, y), or None
-        Positions of the agents, in the units of the graph's ``pos``; None if it has none.
+        Positions of the agents, in the units of the graph's ``pos``; None if the graph has none.
     rounds : int
-        The last round that opened; 0 if none did, or if compute times made their lengths unequal.
+        The number of the last round that opened; 0 if no round opened, or if compute times made rounds unequally long.
     paths : dict
-        For each agent that moved, by number, its way-points (s, x, y); it moves along straight lines between them. Two
-        way-points at one time are a jump, from the first to the second. Other agents stay at their ``positions``.
+        The way-points (s, x, y) of each agent that moved, by its number. The agent moves along straight lines between
+        them; at two way-points of one time, it jumps from the first to the second. Other agents stay at their
+        ``positions``.
     faults : sequence of dict
         The faults, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
-        `netsim.Network.set_link`, "Empty" for a battery), ``text``, ``begin`` and ``end`` (s; None: not ended),
+        `netsim.Network.set_link`, "Empty" for an empty battery), ``text``, ``begin`` and ``end`` (s; None: not ended),
         ``agents`` (numbers), ``links`` (pairs sender, receiver), and of a partition ``sides`` (two lists of agents).
     """
 
@@ -76,12 +77,12 @@ class RunMetadata:
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
-    """Return the first two coordinates of each agent's ``pos`` in a networkx graph; None unless all have them."""
+    """Return the first two coordinates of each agent's ``pos`` in a networkx graph; None if an agent has none."""
     return _pairs([graph.nodes[name].get("pos") for name in agents])
 
 
 def place_of(value: Any) -> tuple[float, float] | None:
-    """Return the first two coordinates, or None if they are not finite numbers."""
+    """Return the first two coordinates of a position, or None if they are not finite numbers."""
     try:
         x, y, *_ = value
     except (TypeError, ValueError):
@@ -96,7 +97,7 @@ def _pairs(listed: Iterable[Any]) -> Positions | None:
 
 
 def _paths(content: Any, agents: int) -> dict[int, Path] | None:
-    """Return the paths in a dict from JSON; None if they do not fit ``agents`` agents."""
+    """Return the paths in a dict from JSON; None if they are invalid for ``agents`` agents."""
     if not isinstance(content, Mapping):
         return None
     found: dict[int, Path] = {}

@@ -32,7 +32,7 @@ __all__ = ["STREAMS", "Trace", "TraceFile"]
 STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 """The records in a trace and their dtypes. Traces of earlier versions have only ``sent`` and ``exits``."""
 
-# Further records of a run on a `netsim.Radio`: frames on the air, and their contents, concatenated.
+# Further records of a run on a `netsim.Radio`: the frames on the air, and the bytes that they carry, concatenated.
 _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
 # Further records of a run whose agents labelled messages or wrote notes.
 _CAPTIONS = {"labels": LABELLED, "notes": NOTED}
@@ -41,7 +41,8 @@ _ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 # Number of records read at a time.
 _CHUNK = 1 << 18
 
-# The highest credible ratio of compression: zlib packs an event log to between 1/5 and 1/50 of its size.
+# An array in a file is refused if it claims more than this many times its compressed size, plus 1 MB. zlib packs real
+# event logs to between 1/5 and 1/50 of their size.
 _MAX_COMPRESSION = 200
 
 _METADATA = ("meta", "check", "agent_keys", "senders", "receivers")
@@ -62,7 +63,7 @@ class Trace:
     kinds : sequence of str
         The kinds of message.
     agent_keys : uint64 array, shape (agents,)
-        Keys of the agents' names.
+        The 64-bit hash of each agent's name.
     senders, receivers : int arrays, shape (links,)
         The indices of the agents at the ends of each directed link.
     scene : RunMetadata, optional
@@ -108,11 +109,11 @@ class Trace:
         return len(self._sent) + len(self._exits)
 
     def count(self, stream: str) -> int:
-        """Return the number of records in one of `STREAMS`."""
+        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
         return len(self._records.get(stream, ()))
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield the records of one of `STREAMS` in chunks."""
+        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
         for first in range(0, self.count(stream), _CHUNK):
             yield self._records[stream][first : first + _CHUNK]
 
@@ -128,7 +129,7 @@ class Trace:
         senders, ends = self.links
         names = as_column([*self.agents, None])
         kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
-        # A broadcast has no receiver: its index -1 selects the None after the last name.
+        # A broadcast has no receiver: link -1 selects the last element, which is the index of the None after the names.
         receivers = np.append(ends, len(self.agents))
         link = exits["key"] >> self._shift
         parts = [
@@ -216,7 +217,7 @@ class TraceFile:
     path : str or Path
         The file, which must not change while this object is used.
     progress : callable, optional
-        Called periodically with the number of records read so far; each record is read several times.
+        Called periodically with the number of records read so far, which counts a record each time it is read.
 
     Attributes
     ----------
@@ -246,11 +247,11 @@ class TraceFile:
             self._read()
 
     def count(self, stream: str) -> int:
-        """Return the number of records in one of `STREAMS`."""
+        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
         return self._counts.get(stream, 0)
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield the records of one of `STREAMS` in chunks."""
+        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
         if stream not in self._counts:
             return
         dtype, left = _ALL_STREAMS[stream], self._counts[stream]
@@ -264,7 +265,7 @@ class TraceFile:
                     self._progress(self._seen)
                 yield np.frombuffer(data, dtype)
                 left -= count
-            # Reading on to the end makes zipfile compare the checksum.
+            # zipfile compares the checksum only when the end of the file is read, so try to read one more byte.
             if file.read(1):
                 raise ValueError(f"it has more events ({stream}) than its header states")
 
@@ -329,7 +330,7 @@ def _compare(path: str | Path, found: str, meta: Mapping[str, Any]) -> None:
 
 
 def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
-    """Return the records of a file; raises ValueError unless they have the dtypes of a trace."""
+    """Return the records of a file; raises ValueError unless they have the dtypes in `_ALL_STREAMS`."""
     found = {name: parts[name] for name in _ALL_STREAMS if name in parts or name in ("sent", "exits")}
     for name, records in found.items():
         if records.dtype != _ALL_STREAMS[name] or records.ndim != 1:
@@ -338,10 +339,13 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
 
 
 def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], RunMetadata | None]:
-    """Return a file's metadata and its scene or None; the hash is None if the metadata were changed."""
+    """Return a file's metadata, and its scene or None.
+
+    If the metadata do not match their checksum, their ``hash`` is set to None, so that `_compare` refuses the file.
+    """
     text = str(parts["meta"])
     meta = json.loads(text)
-    # Earlier versions wrote a scene without ``rounds``, which is incomplete: ignore it.
+    # A scene without ``rounds`` is one of an earlier version, and incomplete: ignore it.
     scene = RunMetadata.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
     if str(parts["check"]) != _check(text):
         meta["hash"] = None
@@ -370,12 +374,13 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Details are zeros outside rounds and may compress by any ratio, but are no longer than the transmissions.
+            # Outside rounds the records `DETAIL` are zeros, which compress by any ratio. But they are no larger than
+            # those of the transmissions, which are checked, too.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)
             elif member.filename == "contents.npy":
-                # Messages may consist of zeros, of which zlib packs about a thousand into a byte.
+                # The messages may consist of zeros, and zlib packs about a thousand zeros into a byte.
                 limit = 1100 * member.compress_size
             if member.file_size > limit + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")

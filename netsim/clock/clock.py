@@ -31,7 +31,7 @@ _Args = TypeVarTuple("_Args")
 
 
 class LocalClock:
-    """A skewed clock: ``offset`` s behind at time 0, with local seconds that last 1 + ``drift`` s.
+    """A skewed clock. It is ``offset`` s behind at time 0, and each of its seconds lasts 1 + ``drift`` s.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class Loop(asyncio.SelectorEventLoop):
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
-        Called in turn with the context of an uncaught exception, before the exception handler, until one returns True,
-        which means that it handled the exception.
+        Called one after another with the context of an uncaught exception, until one returns True, which means that it
+        has handled the exception. If none does, the exception handler is called.
     generators : Generators
         The async generators that were started on this loop and have not ended.
     on_call : list of callables
@@ -112,13 +112,13 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the factory of tasks whose agent
-    # has set none.
+    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the task factory for agents that
+    # have set none.
     _debug: bool
     _closed: bool
     _task_factory: Any
 
-    # The two ends of asyncio's pipe to itself.
+    # The two ends of the pipe through which asyncio wakes its own loop; None until the pipe is made.
     _ssock = _csock = None
 
     def _make_self_pipe(self) -> None:
@@ -137,7 +137,7 @@ class Loop(asyncio.SelectorEventLoop):
             super()._write_to_self()
 
     def add_signal_handler(self, sig: int, callback: Callable[[*_Args], object], *args: *_Args) -> None:
-        """Call ``callback`` at a signal; see asyncio."""
+        """Call ``callback`` at a signal, as asyncio does; first make the pipe to which Python's handler writes."""
         if self._csock is None and not self.is_closed():
             super()._make_self_pipe()  # type: ignore[misc]
         super().add_signal_handler(sig, callback, *args)
@@ -145,7 +145,7 @@ class Loop(asyncio.SelectorEventLoop):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the simulated time in seconds."""
+        """Return the simulated time in seconds, whatever clock the running agent has."""
         return self.clock.now()
 
     def time(self) -> float:
@@ -169,7 +169,7 @@ class Loop(asyncio.SelectorEventLoop):
         methods.call_soon_threadsafe = partial(self._call_and_note, super().call_soon_threadsafe)
 
     def forget_calls(self, note: Callable[[Context], None]) -> None:
-        """Stop calling ``note``."""
+        """Stop calling ``note``, after `note_calls`."""
         self.on_call.remove(note)
         if not self.on_call:
             del self.call_soon, self.call_soon_threadsafe
@@ -197,7 +197,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s), at once if that has passed, never if it is after `LATEST`."""
+        """Call ``callback`` at a simulated time (s): at once if it has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -221,7 +221,7 @@ class Loop(asyncio.SelectorEventLoop):
         if callback is _SET_RESULT and not self.on_call:
             start = partial(self._wake, timer, args)
         elif not self.on_call:
-            # As asyncio does with a due timer: its handle becomes ready without a call of `call_soon`.
+            # asyncio's loop, too, appends the handle of a due timer to its ready handles without calling `call_soon`.
             start = partial(self._ready.append, timer)  # type: ignore[attr-defined]
         else:
             # Run the callback through `call_soon`, which calls the hooks with its context.
@@ -248,12 +248,15 @@ class Loop(asyncio.SelectorEventLoop):
     # --- tasks and futures --------------------------------------------------------------------------------------------
 
     def create_future(self) -> Future[Any]:
-        """Return a new future, which is numbered."""
+        """Return a new future whose hash is a number (`netsim.clock.task`)."""
         return Future(loop=self)
 
     def get_debug(self) -> bool:
-        """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
-        # Every new handle calls this method, so it compares code objects first.
+        """Return whether debug mode is on.
+
+        Raises BadInput if the caller is the constructor of an unnumbered future or task.
+        """
+        # Compare code objects first, which is fast: every new handle calls this method.
         maker = sys._getframe(1)
         code = maker.f_code
         if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
@@ -271,9 +274,9 @@ class Loop(asyncio.SelectorEventLoop):
         context: Context | None = None,
         **settings: Any,
     ) -> Task[_T]:
-        """Run a coroutine as a task, which by default is named Task-1, Task-2, …; each agent counts its own.
+        """Run a coroutine as a task. Its default name is Task-1, Task-2, …, counted for each agent separately.
 
-        A task that an agent creates in a context without an owner, such as an empty one, belongs to that agent.
+        A task that an agent creates in a context without `OWNER`, such as an empty context, belongs to that agent.
 
         Raises BadInput if `asyncio.as_completed` creates the task from a coroutine, and NetsimError if the task factory
         returns another type than `netsim.clock.task.Task`.
@@ -296,7 +299,7 @@ class Loop(asyncio.SelectorEventLoop):
             if factory is None:
                 task = Task(coro, loop=self, name=name, context=context, **settings)
             else:
-                # `get_debug` allows this task, and `_checked` checks its type.
+                # The factory may make an unnumbered task: `get_debug` allows it, and `_checked` then checks its type.
                 self._in_factory = True
                 loops_own, self._task_factory = self._task_factory, factory
                 try:
@@ -317,7 +320,7 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # Remove the task factory, because closing the loop also creates tasks.
+        # Remove the task factory, because closing the loop creates tasks, for which it would fail again.
         self._set_factory_of(owner, None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(
@@ -350,7 +353,7 @@ class Loop(asyncio.SelectorEventLoop):
         return self._task_factory if owner is None or owner.task_factory is None else owner.task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Handle an uncaught exception: see ``on_error``."""
+        """Pass an uncaught exception to the functions in ``on_error``; if none handles it, do as asyncio does."""
         if not any(handle(context) for handle in list(self.on_error)):
             super().call_exception_handler(context)
 
@@ -367,7 +370,7 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.speed == math.inf:
-            # asyncio.wrap_future does not serve: since Python 3.14 its future is done at once, so the awaiting task
+            # asyncio.wrap_future cannot be used: since Python 3.14 its future is done at once, so the awaiting task
             # would run before callbacks that are ready now.
             finished: Future[_T] = self.create_future()
             self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
@@ -492,7 +495,7 @@ _OUTSIDE = (
 
 
 def _outside(name: str) -> Callable[..., Any]:
-    """Return a method of asyncio's loop that is refused in virtual time."""
+    """Return asyncio's method of this name, with a check that raises BadInput in virtual time."""
     method = getattr(asyncio.SelectorEventLoop, name)
 
     @wraps(method)

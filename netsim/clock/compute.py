@@ -1,4 +1,4 @@
-"""Compute times: the seconds of each step of each node, and how long a round waits for its slowest node."""
+"""Compute times: how long each computation step of each node takes, and how long rounds wait for their slowest node."""
 
 from collections.abc import Hashable, Mapping
 
@@ -14,14 +14,14 @@ _BLOCK = 32
 
 
 class ComputeTimes:
-    """Seconds of computation: a function of the seed, the node and the number of its step.
+    """Compute times in seconds, drawn as a function of the seed, the node and the number of the node's step.
 
     Parameters
     ----------
     models : mapping
         The time model of each node.
     seed : int
-        The seed of the nodes' draws.
+        The seed of the random draws.
     """
 
     __slots__ = ("_blocks", "_keys", "_models", "_sums")
@@ -31,9 +31,9 @@ class ComputeTimes:
         names = np.array([draws.name_key(name) for name in self._models], dtype=np.uint64)
         keys = draws.stream_keys(seed, names, "compute")
         self._keys = dict(zip(self._models, np.split(keys, len(keys)), strict=True))
-        # By node, the last block of steps drawn: its number, and the seconds of its steps.
+        # By node: the number of the block of steps that was drawn last, and the seconds of each of these steps.
         self._blocks: dict[Hashable, tuple[int, list[float]]] = {}
-        # Entry k: the total seconds that rounds 1 to k wait for their slowest node.
+        # Entry k: the total seconds for which rounds 1 to k wait for their slowest node.
         self._sums = [0.0]
 
     def seconds(self, node: Hashable, step: int) -> float:
@@ -54,7 +54,7 @@ class ComputeTimes:
         return self._sums[rounds]
 
     def _drawn(self, node: Hashable, block: int) -> Delays:
-        """Return the seconds of a block of a node's steps."""
+        """Return the seconds of each step in a block of a node's steps."""
         first, model = block * _BLOCK, self._models[node]
         found = model.delays(draws.uniforms(self._keys[node], first, _BLOCK), first)[:, 0]
         if not (np.isfinite(found) & (found >= 0)).all():

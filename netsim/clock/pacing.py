@@ -1,9 +1,9 @@
-"""The clock of a run in several processes: real time since a shared epoch, read once per instant.
+"""The clock of a run in several processes: real time since a shared epoch, read once per simulated instant.
 
 When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
-So agents that keep up see exactly the times of a simulation, send the same frames and draw the same numbers. If a
-process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that have
-passed.
+So agents that are fast enough see exactly the times of a simulation, send the same frames and draw the same numbers. If
+a process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that
+have passed.
 """
 
 import time
@@ -13,30 +13,31 @@ from netsim.clock.virtual_clock import ClockSelector, Ready
 __all__ = ["PacedSelector"]
 
 _LONGEST_SLEEP = 3600.0
-# The most real seconds for which sockets are read before a due timer runs.
+# Sockets are read for at most this long (real s) before a due timer runs, or a quarter of the slack if that is longer.
 _READ_TIME = 0.02
 
 
 class PacedSelector(ClockSelector):
     """Simulated time that passes ``speed`` times as fast as real time and is constant during an instant.
 
-    It is 0 at ``epoch``, in seconds of `time.monotonic`. An instant keeps its planned time if it comes at most
-    ``slack`` simulated seconds late.
+    The simulated time is 0 at ``epoch``, in seconds of `time.monotonic`. A timer that runs at most ``slack`` simulated
+    seconds late still sees the time for which it was set.
     """
 
     def __init__(self, epoch: float, speed: float, slack: float) -> None:
         super().__init__()
         self.limit = float("inf")
         self.speed = speed
-        # The number of jumps of the clock, and the greatest delay (real s) of an instant.
+        # How often the clock jumped to the real time, and the longest delay (real s) of a timer.
         self.overruns = 0
         self.longest_lag = 0.0
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
-        # The first instant, like every other, may be late by up to the slack.
+        # If the process starts late by at most the slack, its time still begins at 0.
         self._now = 0.0 if 0 < now <= slack else now
-        # The due time for which sockets were last read, and the real time (s) until which they may be read for it.
+        # `_due`: the time of the timer before which sockets were read last. `_read_until`: the real time (s) until
+        # which they may be read before this timer.
         self._due = float("-inf")
         self._read_until = 0.0
 
@@ -68,7 +69,7 @@ class PacedSelector(ClockSelector):
         return []
 
     def _read_sockets(self, due: float) -> Ready:
-        """Return ready sockets, for a limited time: other processes could keep one ready for ever."""
+        """Return ready sockets or, after a time limit, none: other processes could keep a socket ready for ever."""
         real = time.monotonic()
         if due != self._due:
             self._due = due

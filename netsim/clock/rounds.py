@@ -2,12 +2,13 @@
 
 If the network has compute times, a round lasts longer by the compute time of its slowest node.
 
-At a boundary, three things happen in order at the same time: tasks waiting for round k to close resume; once no task is
-ready, the row of round k is written (probes see every agent); then round k + 1 opens if a task waits for it.
+At the boundary between rounds k and k + 1, three things happen in order, at the same simulated time. Tasks that wait
+for round k to close resume. Once no task is ready, the results of round k are recorded, so probes see every agent after
+the round. Then round k + 1 opens, if a task waits for it.
 
-Sums of latencies and periods are rounded, so a boundary is an interval of a few rounding errors. A frame that arrives
-within this interval is too late for the round that closes there. Use `RoundClock.deadline` to compare a time with the
-end of a round.
+Sums of latencies and periods are rounded, so a boundary is treated as an interval of a few rounding errors. A frame
+that arrives within this interval is too late for the round that closes there. Use `RoundClock.deadline` to compare a
+time with the end of a round.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ SHORTEST_ROUND = 1e-9
 _FAR = 1e6
 """With compute times, `RoundClock.snap` does not change times beyond this many periods.
 
-To find the nearest boundary, it would have to draw the compute times of all rounds until then.
+To find the nearest boundary, `snap` would have to draw the compute times of all rounds until then.
 """
 
 
@@ -99,11 +100,11 @@ class RoundClock:
         self._closing = RoundBarrier(loop)
         self.open_round = 0
         self.open_deadline = math.inf
-        # The round that closed at this instant and has no row yet; 0: none.
+        # The round that closed at this instant and for which `on_round_end` was not called yet; 0: none.
         self._unwritten = 0
         # The timer of the next boundary, while a round is open or about to open.
         self._timer: asyncio.TimerHandle | None = None
-        # When the next round opens (s): −∞ if one is open, ∞ if none will.
+        # When the next round opens (s): −∞ if a round is open, ∞ if no round is scheduled.
         self._opens_at = math.inf
         self.period = period
         self.closed = 0
@@ -125,7 +126,7 @@ class RoundClock:
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
         # Find the last round that has closed by ``time``: by doubling steps, then by bisection. Compute times only
-        # lengthen rounds, so their number without compute times is an upper bound.
+        # lengthen rounds, so the number of rounds without compute times is an upper bound.
         low = self.closed if self.close_time(self.closed) <= time else 0
         high, step = max(math.floor((time - self.offset) / self.period), 0) + 1, 1
         while low + step < high and self.close_time(low + step) <= time:
@@ -156,13 +157,12 @@ class RoundClock:
         The tolerance for these errors is ``widths`` times the width of a boundary.
         """
         if self.compute is not None and time > _FAR * self.period:
-            # The comparison would draw the compute times of all rounds until then.
             return time
         boundary = self.close_time(self.number_at(time, round))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def instant_end(self, time: float) -> float:
-        """Return the end (s) of the interval that counts as ``time``, given the width of a boundary."""
+        """Return the latest time (s) that counts as the same time as ``time`` (s), given the width of a boundary."""
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
@@ -202,21 +202,21 @@ class RoundClock:
         self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
-        """Schedule the opening of the round that contains a time (s) or, if its start has passed, of the next round."""
+        """Schedule the opening of the round that contains a time (s) or, if that has begun, of the next round."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether a following clock has opened or will open a round before round ``number`` here closes."""
+        """Return whether a clock whose ``reference`` is this one opens a round before round ``number`` closes."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounding: Callable[[float], int]) -> int:
-        """Return how many rounds have closed by now or, with ``math.ceil``, will have closed by the next opening."""
+        """Return how many rounds have closed by now or, with ``math.ceil``, will have closed at the next opening."""
         now = self._loop.now()
         slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
         number = self.number_at(now + slack, rounding)
-        # If the clock is early, its first round began before the run.
+        # At time 0 no round has closed, even if a negative offset makes ``number`` positive.
         return 0 if now <= 0 else max(number, 0)
 
     @property
@@ -225,11 +225,11 @@ class RoundClock:
         return len(self._opening)
 
     def closing(self) -> asyncio.Future[int]:
-        """Return a future that is done when the open round closes."""
+        """Return a future that yields the open round's number when that round closes."""
         return self._closing.wait()
 
     def stop(self) -> None:
-        """Stop opening and closing rounds."""
+        """Stop opening and closing rounds, because the run is over."""
         if self._timer is not None:
             self._timer.cancel()
         self._opening.clear()

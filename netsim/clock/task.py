@@ -1,10 +1,10 @@
 """Numbered tasks and futures, so that sets of them have the same order in every run, and the owners of tasks.
 
 asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done tasks, the loop all tasks. A set is
-ordered by hash, which by default is a memory address. Here the hash is a number. Each agent numbers its own tasks, so
-that the order of its sets does not depend on other agents in the same process; the loop numbers tasks without an agent.
-Futures and tasks made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are
-refused.
+ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future is
+its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the same
+process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
+`asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 _ASYNCIO = vars(asyncio.tasks)
 
-# A number holds an agent's key (47 bits) above a count (12 bits), which fits into the 61 bits of a hash.
+# The number of a task or future consists of its agent's key (47 bits) and a count (12 bits), to fit into the 61 bits of
+# a hash.
 _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
@@ -65,7 +66,7 @@ class TaskOwner:
 
 
 OWNER: ContextVar[TaskOwner | None] = ContextVar("OWNER", default=None)
-"""The running agent; tasks and timers inherit this variable from the agent that creates them."""
+"""The running agent, or None; tasks and timers inherit this variable from the agent that creates them."""
 
 
 def _number_of(future: Any) -> int:
@@ -76,17 +77,19 @@ def _number_of(future: Any) -> int:
         loop = future.get_loop()
         numbers = getattr(loop, "numbers", None)
         if numbers is None:
-            # A future of `asyncio.gather` may belong to a loop of another type, which does not number futures.
+            # A future of `asyncio.gather` may belong to a loop of another type, which has no numbers: use Python's
+            # hash.
             number = future._number = object.__hash__(future)
         else:
-            # Before Python 3.14 asyncio hashes a new task before its owner is set, so `loop.maker` names the agent.
-            # Later versions may hash it only when another agent lists all tasks, so its ``owner`` precedes `OWNER`.
+            # Before Python 3.14 asyncio hashes a new task before its ``owner`` is set, so `loop.maker` holds the agent.
+            # Later versions may hash the task only when another agent lists all tasks: `OWNER` is then that agent,
+            # so the task's ``owner`` is preferred.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
 
 
-# Futures of `asyncio.gather`: the only type that asyncio creates without calling the loop.
+# Number the futures of `asyncio.gather`, too: asyncio creates only this type without calling the loop.
 _ASYNCIO["_GatheringFuture"].__hash__ = _number_of
 
 _all_tasks = asyncio.all_tasks
@@ -94,7 +97,7 @@ _all_tasks = asyncio.all_tasks
 
 @wraps(_all_tasks)
 def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Task[Any]]":
-    """Return the loop's unfinished tasks. An agent gets only its own: other agents may live in another worker."""
+    """Return the loop's unfinished tasks; for an agent only its own, as other agents may run in another process."""
     found: set[asyncio.Task[Any]] = _all_tasks(loop)
     owner = OWNER.get()
     if owner is None:
@@ -111,7 +114,7 @@ asyncio.all_tasks = _ASYNCIO["all_tasks"] = all_tasks
 
 
 class Future(asyncio.Future[_T]):
-    """A future that is hashed by its number."""
+    """A future whose hash is its number, so that sets of futures have a fixed order."""
 
     __slots__ = ("_number",)
     _number: int
@@ -119,7 +122,7 @@ class Future(asyncio.Future[_T]):
 
 
 class Task(asyncio.Task[_T_co]):
-    """A task that is hashed by its number.
+    """A task whose hash is its number, so that sets of tasks have a fixed order.
 
     Attributes
     ----------
@@ -137,16 +140,16 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwn
     """Started async generators that have not ended, in the order of their start; asyncio's own set has no order."""
 
     def add(self, generator: AsyncGeneratorType[Any, Any]) -> None:
-        """Note that the running agent started a generator."""
+        """Store a generator with the running agent, which started it."""
         self[generator] = OWNER.get()
 
     def discard(self, generator: AsyncGeneratorType[Any, Any]) -> None:
-        """Note that a generator ended."""
+        """Remove a generator that has ended."""
         self.pop(generator, None)
 
 
 def refuse_unnumbered(maker: FrameType) -> None:
-    """Raise BadInput if a frame creates a future or task of asyncio's own types: sets of them have no fixed order."""
+    """Raise BadInput if a stack frame creates a future or task of asyncio's own types, which have no number."""
     # asyncio's constructors are written in C and call the loop's `get_debug`: a caller of `get_debug` whose code does
     # not name it has called a constructor. asyncio itself creates futures and tasks through the loop.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
@@ -157,7 +160,7 @@ def refuse_unnumbered(maker: FrameType) -> None:
 
 
 def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, Any]) -> None:
-    """Raise BadInput if `asyncio.as_completed` creates the task: it takes coroutines from a set, in any order."""
+    """Raise BadInput if `asyncio.as_completed` makes a task of this coroutine: it takes its coroutines from a set."""
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return

@@ -1,8 +1,8 @@
-"""The simulation's clock: a selector for an event loop that advances virtual time or follows the wall clock.
+"""The simulation's clock: a selector, used by an event loop, that advances virtual time or follows the wall clock.
 
 A loop asks its selector to wait for the next event. The virtual selector does not wait: it sets the clock to the next
-timer, so the cost of a simulated hour is that of its events. The wall selector waits for the real time divided by a
-speed factor. The selector keeps the timers itself, because asyncio's heap scrambles timers of equal times, knows only
+timer, so the cost of a simulated hour is that of its events. The wall selector sleeps for the simulated time divided by
+a speed factor. The selector keeps the timers itself, because asyncio's heap scrambles timers of equal times, knows only
 the remaining time (which differs by rounding from the requested time), and assumes a clock resolution of a nanosecond,
 which floating-point times beyond half a year do not have.
 """
@@ -31,10 +31,10 @@ LATEST = 1e12
 """The last time (s), 32,000 years: a timer set to a later time never runs."""
 
 PASSES_PER_INSTANT = 1_000_000
-"""The number of passes of a loop without an advance of virtual time beyond which the loop counts as endless."""
+"""If virtual time does not advance within this number of passes of a loop, the loop counts as endless."""
 
 PATIENCE = 60.0
-"""Real seconds without data from open sockets after which a loop on the wall clock counts as stalled."""
+"""A loop on the wall clock counts as stalled if it has no timer and receives no data for this long (real s)."""
 
 # Real seconds: the longest single sleep (epoll refuses timeouts of more than 24 days), and how long a loop at a
 # standstill waits for a thread that may be about to wake it.
@@ -82,7 +82,7 @@ class Onlooker(Protocol):
         ...
 
     def look(self) -> None:
-        """Observe the run."""
+        """Observe the run; called when all events due by `until` have happened."""
         ...
 
 
@@ -101,11 +101,11 @@ class ClockSelector(selectors.BaseSelector):
     on_endless : list of callables
         Called at each pass beyond ``limit``; if the list is empty, such a pass raises `Stalled`.
     onlookers : list of Onlooker
-        Each looks when time is about to pass its ``time``. Time passes only while a timer is set.
+        Each observes the run before time passes its ``until``. They do not make time pass: only a timer does.
     passes : int
         Passes of the loop since virtual time last advanced.
     limit : float
-        The number of such passes beyond which the loop counts as endless.
+        The number of ``passes`` beyond which the loop counts as endless.
     beyond : bool
         Whether a timer was set to a time later than `LATEST`.
     jobs : int
@@ -141,7 +141,7 @@ class ClockSelector(selectors.BaseSelector):
 
     @cached_property
     def _sockets(self) -> selectors.BaseSelector:
-        """The operating system's selector."""
+        """The operating system's selector, made when it is first needed."""
         return selectors.DefaultSelector()
 
     def now(self) -> float:
@@ -153,7 +153,7 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the timer that starts now is the only event of this instant: nothing else is ready or due."""
+        """Return whether the timer whose callback runs now is the only event at this time: no other is ready or due."""
         return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
@@ -161,7 +161,7 @@ class ClockSelector(selectors.BaseSelector):
         return False
 
     def at_instant_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when nothing else is ready at the present time."""
+        """Call ``callback`` once, when no other callback is ready and no timer is due at the present time."""
         self._instant_ends.append(callback)
 
     def set_timer(self, time: float, handle: Timer, start: Callable[[], object], first: bool = False) -> None:
@@ -187,14 +187,14 @@ class ClockSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Run due timers; if ``timeout`` is None (nothing is ready), let time pass until something is."""
+        """Run due timers; if ``timeout`` is None (no callback is ready), let time pass until one is."""
         ready = self._pass(timeout)
         while timeout is None and not (ready or self.ready):
             ready = self._pass(timeout)
         return ready
 
     def _pass(self, timeout: float | None) -> Ready:
-        """Run due timers; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
+        """Run due timers; if ``timeout`` is None (no callback is ready), first let time pass to the next timer."""
         self.passes += 1
         if self.passes > self.limit:
             self._too_many_passes()
@@ -222,7 +222,7 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def _wait_for_onlookers(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s), or to an earlier look of an onlooker."""
+        """Let time pass to ``until`` (s), or only to the ``time`` of an onlooker that must look before that."""
         first = min(self.onlookers, key=lambda onlooker: onlooker.until)
         if first.until >= until:
             return self.wait(until)
@@ -262,8 +262,8 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def wake(self) -> None:
-        """End the present wait for a thread, or the next one; called by threads that have no socket to the loop."""
-        with suppress(RuntimeError):  # The lock is released already, so the next wait ends at once.
+        """End the present wait in `_rest`, or the next one; a thread calls it if the loop has no pipe to write to."""
+        with suppress(RuntimeError):  # The lock was already released, so the next wait ends at once.
             self._sleep.release()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -279,7 +279,7 @@ class ClockSelector(selectors.BaseSelector):
         return self._sockets.get_map() if "_sockets" in vars(self) else {}
 
     def close(self) -> None:
-        """Release the operating system's selector."""
+        """Remove all timers, and close the operating system's selector if it was made."""
         self._timers.clear()
         if "_sockets" in vars(self):
             self._sockets.close()
@@ -319,7 +319,8 @@ class VirtualSelector(ClockSelector):
 class WallSelector(ClockSelector):
     """Simulated time that passes ``speed`` times as fast as real time; it is 0 until the loop first waits.
 
-    While sockets are open, data may arrive; the loop counts as stalled after ``patience`` real seconds without data.
+    Without a timer, data may still arrive from open sockets; the loop counts as stalled after ``patience`` real seconds
+    without any.
     """
 
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
@@ -341,7 +342,7 @@ class WallSelector(ClockSelector):
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # More than one: the loop's own wake-up pipe is always registered.
+        # The loop's own wake-up pipe is always registered, so that only more than one entry means an open socket.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

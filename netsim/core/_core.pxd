@@ -27,12 +27,12 @@ cdef inline uint64_t bits_of(double value) noexcept nogil:
 
 
 cdef inline uint64_t stream_key(uint64_t key, uint64_t purpose) noexcept nogil:
-    """Return the key of a link's stream for a purpose; see `netsim.util.draws.stream_keys`."""
+    """Return the key of a link's random stream for a purpose; see `netsim.util.draws.stream_keys`."""
     return mix(key * <uint64_t>0x94D049BB133111EBULL + purpose)
 
 
 cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
-    """Return the draw of this number from the stream of a key, in [0, 1); see `netsim.util.draws`."""
+    """Return number ``number`` of the random stream with this key, in [0, 1); see `netsim.util.draws`."""
     return <double>(mix(key + (number + 1) * <uint64_t>0x9E3779B97F4A7C15ULL) >> 11) * 1.1102230246251565e-16  # 2**-53
 
 
@@ -79,7 +79,8 @@ cdef class Tally:
     cdef list arrays
     cdef int64_t* data[MOST_TABLES]
     cdef uint64_t first_sum, second_sum
-    # By record type: the stored bytes, how many of them are in use, how many `news` has returned.
+    # By record type: the buffer of stored bytes, how many of its bytes are in use, how many of these `news` has
+    # returned.
     cdef list kept
     cdef int64_t size[N_KEPT]
     cdef int64_t returned[N_KEPT]
@@ -109,7 +110,7 @@ cdef class Frame:
     cdef readonly object request
     cdef readonly bint is_reply
     cdef readonly int64_t sequence
-    # Whether the powers of signal, noise and interference at this receiver are known; these powers, in mW.
+    # Whether the powers of signal, noise and interference at this receiver are known, and these powers in mW.
     cdef bint measured
     cdef double power, noise, interference
     cdef object value
@@ -141,7 +142,8 @@ cdef struct Entry:
 cdef class ArrivalQueue:
     cdef Tally tally
     cdef Entry* entries
-    # The number of entries in use; how many of these, from the first, form a heap; the number that the memory holds.
+    # `size`: the number of entries in use. `heap`: how many of them, from the first on, form a heap. `room`: the number
+    # of entries that fit into the allocated memory.
     cdef int64_t size, heap, room
     cdef public bint careful
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
@@ -157,8 +159,8 @@ cdef class ArrivalQueue:
 cdef class Copies:
     cdef dict row_of
     cdef list neighbors
-    # `last` is the row of the last frame, and `following[row]` the row whose frame came after that of `row` last time.
-    # Frames mostly come in the same order, so trying that row first saves a lookup.
+    # `last`: the row of the last frame. `following[row]`: the row of the frame that came after the last frame of `row`.
+    # Frames mostly come in the same order, so trying this row first saves a lookup.
     cdef int64_t* following
     cdef int64_t last
     cdef readonly object table
@@ -180,7 +182,8 @@ cdef class BroadcastPath:
     cdef public int64_t sent
     cdef bint on_radio
     # `inline_draws`: whether all links have the same settings, with independent losses and constant or uniform delays.
-    # Draws are then made here, and `row_number` counts broadcasts; else `row` holds delays of `netsim.core.link_draws`.
+    # If so, delays and losses are drawn here, and `row_number` counts the broadcasts; if not, `row` holds the delays
+    # from `netsim.core.link_draws`.
     cdef bint inline_draws, draws_latency
     cdef int64_t row_number
     cdef list row
@@ -188,7 +191,7 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # By kind, the first bytes of every frame of that kind, up to the round.
+    # By kind: the bytes that precede the round in every frame of that kind.
     cdef dict heads
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1

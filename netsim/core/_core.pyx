@@ -2,8 +2,8 @@
 # cython: embedsignature=False, always_allow_keywords=True
 """The compiled core: it carries broadcasts over links that only lose and delay frames, and counts the frames.
 
-Each class and function has a Python twin beside this file, which defines and documents it. Frames, draws and hash are
-the same with either core; tests/netsim/core/test_core.py compares them. `_core.pxd` declares the types for other
+Each class and function has a Python twin beside this file, which defines and documents it. Both give the same frames,
+random draws and trace hash; tests/netsim/core/test_core.py compares them. `_core.pxd` declares the types for other
 compiled modules.
 """
 
@@ -58,8 +58,8 @@ cdef extern from *:
     #include <stdlib.h>
     #ifdef __GLIBC__
     #include <malloc.h>
-    /* By default glibc returns freed memory to the system, and fetching fresh pages costs more than copying, checking
-       and adding the vectors in them. So keep freed blocks of up to 32 MB, the most that malloc allows. */
+    /* By default glibc returns freed memory to the system, and getting it back costs more than copying, checking and
+       adding the vectors that it holds. So keep freed blocks of up to 32 MB, the most that malloc allows. */
     static void keep_freed_memory(void) {
         mallopt(M_MMAP_THRESHOLD, 1 << 25);
         mallopt(M_TRIM_THRESHOLD, 0x7FFFFFFF);
@@ -133,7 +133,7 @@ cdef bint CAN_FOLD = folds()
 
 
 cdef object crc_on(uint32_t crc, bytes data):
-    """Return ``crc32(data, crc)``, for long data several times faster."""
+    """Return ``crc32(data, crc)``, several times faster for long data."""
     cdef int64_t count = PyBytes_GET_SIZE(data) & ~(<int64_t>63)
     cdef char[16] remainder
     if count < 4096 or not CAN_FOLD:
@@ -154,7 +154,7 @@ cdef int F_SENDER = _FIELDS.index("sender"), F_LINK = _FIELDS.index("link"), F_T
 cdef int F_PAYLOAD = _FIELDS.index("payload_bits"), F_RAW = _FIELDS.index("raw_data_bits")
 cdef int F_WIRE = _FIELDS.index("wire_bits"), F_SATURATED = _FIELDS.index("saturated")
 cdef int F_EACH = _FIELDS.index("each"), F_CHECKSUM = _FIELDS.index("checksum")
-# The indices of the fields that are summed over transmissions, and of those that enter the hash unchanged.
+# The indices of the fields that are summed over transmissions, and of the fields that enter the hash unchanged.
 cdef int[MOST_FIELDS] SUMMED_FIELDS, MIXED_FIELDS
 cdef int N_SUMMED = 0, N_MIXED = 0
 for _index, _name in enumerate(_FIELDS):
@@ -165,7 +165,8 @@ for _index, _name in enumerate(_FIELDS):
         MIXED_FIELDS[N_MIXED] = _index
         N_MIXED += 1
 
-# The tables of a tally, named as in the Python twin. Tables with a column per link come first, beginning with causes.
+# The names of a tally's tables, as in the Python twin. First come the tables with a column per link, and among them
+# first those of the causes, so that a cause's number is the index of its table.
 _TABLES = (*BY_LINK, *(f"sender {name}" for name in SUMMED), "all offered", "all wire_bits")
 cdef int N_CAUSES = len(ALL_CAUSES), N_BY_LINK = len(BY_LINK), N_TABLES = len(_TABLES)
 cdef int T_OFFERED = _TABLES.index("offered"), T_DUPLICATED = _TABLES.index("duplicated")
@@ -226,7 +227,7 @@ cdef class Tally:
         return self.data[which] if self.data[which] != NULL else self.made(which)
 
     cdef int64_t* made(self, int which) except NULL:
-        """Allocate a table, or add rows to it, and return it."""
+        """Allocate the table with this index or, if it exists, add rows to it; return it."""
         grown = np.zeros((self.rows, self.links if which < N_BY_LINK else self.agents), dtype=np.int64)
         before = self.arrays[which]
         if before is not None:
@@ -274,7 +275,7 @@ cdef class Tally:
         return 0
 
     cpdef int link_bits(self, int64_t link, int64_t kind, int64_t bits) except -1:
-        """Count the bits that crossed one link."""
+        """Count the wire bits that a message took on one link."""
         self.table(T_WIRE)[kind * self.links + link] += bits
         return 0
 
@@ -285,12 +286,12 @@ cdef class Tally:
         return self.keep(KEPT_LEFT, &record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
-        """Count wire bits that a node put on a shared medium; they are known only after `sent` was called."""
+        """Count wire bits that a node sent on a shared medium; their number is known only after the call of `sent`."""
         self.summed[S_WIRE] += bits
         self.table(T_SENDERS_WIRE)[kind * self.agents + sender] += bits
 
     cpdef int duplicate(self, int64_t link, int64_t kind) except -1:
-        """Count a duplicate."""
+        """Count a second copy of a message, made by a link that duplicates."""
         self.duplicated += 1
         self.table(T_DUPLICATED)[kind * self.links + link] += 1
         return 0
@@ -321,7 +322,7 @@ cdef class Tally:
         return 0
 
     cdef int keep(self, int which, const void* record, int64_t length) except -1:
-        """Append a record to the stored ones of its type."""
+        """Append a record to the stored records of its type."""
         cdef bytearray to = <bytearray>self.kept[which]
         if self.size[which] + length > PyByteArray_GET_SIZE(to):
             PyByteArray_Resize(to, max(1 << 16, 2 * (self.size[which] + length)))
@@ -354,7 +355,7 @@ cdef class Tally:
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     cdef since(self, const int64_t* first):
-        """Return the records stored from these offsets on, as one array per record type."""
+        """Return, as one array per record type, the records stored from the offset ``first`` of their type on."""
         return {
             name: np.frombuffer(bytes(self.kept[i][first[i] : self.size[i]]), dtype)
             for i, (name, dtype) in enumerate(KEPT.items())
@@ -412,7 +413,7 @@ cdef class Frame:
         return self.whole()
 
     cdef bytes whole(self):
-        """Return the frame's bytes in one piece, without storing it: a long vector would be held twice."""
+        """Return the frame's bytes in one piece. It is not stored, because a long vector would then be held twice."""
         return self.written if self.vector is None else self.head + self.vector + self.trailer
 
     cdef int64_t size(self):
@@ -441,7 +442,7 @@ cdef class Frame:
         if self.start == 0:
             return unpack_payload(self.written)[3]
         if raw is None:
-            # Copy the elements to a new bytes object: an array on it is aligned, and numpy cannot make it writable.
+            # Copy the elements to a new bytes object. An array over its memory is aligned, and cannot be made writable.
             raw = PyBytes_FromStringAndSize(self.elements(), (4 if self.single else 8) * self.length)
         shape[0] = self.length
         kind = cnp.NPY_FLOAT32 if self.single else cnp.NPY_FLOAT64
@@ -451,7 +452,7 @@ cdef class Frame:
         return array
 
     def copy(self):
-        """Return a copy of the frame, which decodes a payload of its own."""
+        """Return a copy of the frame; the copy decodes the payload again, so the two share no payload."""
         return Frame(*self.__reduce__()[1])
 
     @property
@@ -473,7 +474,7 @@ cdef class Frame:
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def received(self, tuple signal):
-        """Return a copy for one receiver, with the power of signal, noise and interference (mW) there."""
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver."""
         return self.heard(signal[0], signal[1], signal[2])
 
     cdef Frame heard(self, double power, double noise, double interference):
@@ -533,7 +534,7 @@ cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
-    """Sort entries in place: few by insertion, many by a heap, none if they are in order, as on a radio."""
+    """Sort entries in place, by insertion if they are few, else by a heap; on a radio they are already in order."""
     cdef int64_t i = 1, j
     cdef Entry entry
     while i < size and before(&entries[i - 1], &entries[i]):
@@ -551,7 +552,8 @@ cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
         return
     for i in range((size >> 1) - 1, -1, -1):
         sift_down(entries, size, i)
-    # A heap yields its smallest entry first: fill from the back, then reverse.
+    # A heap yields its smallest entry first, and each entry taken frees a place at the back. So fill the places from
+    # the back, then reverse all entries.
     for i in range(size - 1, 0, -1):
         entry = entries[0]
         entries[0] = entries[i]
@@ -597,7 +599,7 @@ cdef class ArrivalQueue:
         return 0
 
     def push(self, double time, int64_t key, int32_t kind, Frame frame, double deadline=-INFINITY):
-        """Add a frame; set ``careful`` if the frame is not ``plain`` or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if `Frame.plain` is false or it arrives at or after ``deadline`` (s)."""
         self.put(time, key, kind, frame, deadline)
 
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1:
@@ -617,7 +619,7 @@ cdef class ArrivalQueue:
         return self.entries[0].time if self.size else INFINITY
 
     cdef int64_t arrange(self, double until) noexcept:
-        """Move the entries that arrive before ``until`` (s) to the front, sorted, and return their number."""
+        """Sort the entries if there is no heap; return how many of them arrive before ``until`` (s)."""
         cdef int64_t count = 0
         if self.heap == 0:
             sort_entries(self.entries, self.size)
@@ -626,7 +628,7 @@ cdef class ArrivalQueue:
         return count
 
     cdef void drop(self, int64_t count) noexcept:
-        """Drop the first ``count`` entries; the others are sorted, and a sorted list is a heap."""
+        """Drop the first ``count`` entries; all others form the heap, because they are sorted."""
         self.size -= count
         memmove(self.entries, self.entries + count, self.size * sizeof(Entry))
         self.heap = self.size
@@ -693,7 +695,7 @@ cdef class ArrivalQueue:
         return found
 
     def clear(self):
-        """Remove all frames."""
+        """Remove all frames without counting an outcome for them."""
         cdef int64_t i
         for i in range(self.size):
             Py_DECREF(<object>self.entries[i].frame)
@@ -807,7 +809,7 @@ cdef class Copies:
         return 0
 
     cdef object state_of(self, Frame frame):
-        """Return the payload as `as_state` does, faster for coded arrays that `Coded` itself decodes."""
+        """Return the payload as `as_state` does, but faster if it is a coded array whose class keeps `Coded.values`."""
         payload = frame.payload
         cdef object kind = type(payload)
         if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
@@ -907,7 +909,7 @@ cdef int64_t common_length(frames) except -2:
 
 
 def stacked(frames):
-    """Return the vectors that frames carry as rows of float64; None if they carry anything else."""
+    """Return the frames' vectors as rows of float64; None if a payload is no vector, or their lengths differ."""
     cdef Frame frame
     cdef cnp.npy_intp shape[2]
     cdef int64_t length = common_length(frames)
@@ -924,7 +926,7 @@ def stacked(frames):
 
 
 def added(frames):
-    """Return the sum in float64 of the vectors that frames carry, in order; None if they carry anything else."""
+    """Return the sum of the frames' vectors in float64; None if a payload is no vector, or their lengths differ."""
     cdef Frame frame
     cdef cnp.npy_intp shape[1]
     cdef int64_t length = common_length(frames)
@@ -975,7 +977,7 @@ def add_scaled_difference(y, double alpha, a, b):
 
 
 def add_weighted_rows(start, weights, rows):
-    """Return start + Σ_i weights[i]·rows[i], added one after the other; ``rows`` has one axis more than ``start``."""
+    """Return start + Σ_i weights[i]·rows[i], summed in order of i; ``rows`` has one axis more than ``start``."""
     cdef object total = start.copy()
     cdef int64_t i, j, width = cnp.PyArray_SIZE(start), count = cnp.PyArray_DIM(weights, 0)
     cdef double* to
@@ -1041,13 +1043,14 @@ cdef class BroadcastPath:
             return
         if self.loss:
             self.loss_key = draws.purpose_key("loss")
-        # Stream keys are recomputed at each draw: storing them would take more memory than the links' own keys.
+        # The keys of random streams are computed again at each draw: storing them would take more memory than the
+        # links' own keys.
         self.keys_array = np.ascontiguousarray(draws.keys, dtype=np.uint64)
         self.keys = <const uint64_t*>cnp.PyArray_DATA(self.keys_array)
         self.inline_draws = True
 
     def delays(self):
-        """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
+        """Return the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         cdef int64_t index
         self.next_row()
         return [self.delay(index) for index in range(self.degree)]
@@ -1123,7 +1126,10 @@ cdef class BroadcastPath:
 
     cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
                     int64_t taken, int64_t wire, int64_t each) except -1:
-        """Count a transmission, accepted if ``taken`` is not 0; the other arguments are fields of a `Transmission`."""
+        """Count a transmission, which was accepted if ``taken`` is not 0.
+
+        ``wire`` is the number of its wire bits, ``each`` the number per link (`Transmission.each`).
+        """
         cdef int64_t fields[MOST_FIELDS]
         memset(fields, 0, sizeof(fields))
         if taken and frame.start:
@@ -1157,7 +1163,7 @@ cdef class BroadcastPath:
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
         """Write a frame's bytes if its payload is a contiguous float64 or float32 vector; return whether it wrote them.
 
-        The Python encoder takes vectors without elements, and those of 2³¹ bytes and more.
+        Vectors without elements, or of 2³¹ bytes and more, are left to the Python encoder.
         """
         global _keeps_memory
         cdef bytes trailer
@@ -1204,7 +1210,7 @@ cdef class BroadcastPath:
         return True
 
     cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write a frame's bytes if its payload is a (coded) array that can be encoded; return whether it wrote them."""
+        """Write a frame's bytes if its payload is an array or a coded array; return whether it wrote them."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number
@@ -1244,7 +1250,7 @@ cdef class BroadcastPath:
         return write_integer(at + PyBytes_GET_SIZE(head), round_number)
 
 
-# The last vector trailers written, for float64 and float32, with the vectors' lengths: most vectors have one length.
+# The trailer written last and the length of its vector, for float64 and float32: most vectors have the same length.
 cdef int64_t[2] _trailer_lengths = [-1, -1]
 cdef list _trailers = [b"", b""]
 cdef list _DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]
@@ -1393,12 +1399,13 @@ cdef class Waiter:
             return self
         if self.state != DONE:
             self.result()
-        # Setting the exception by its value creates no exception object, and a bare `raise StopIteration` no traceback.
+        # For speed: setting StopIteration with its value creates no exception object, and a bare `raise StopIteration`
+        # creates no traceback.
         PyErr_SetObject(StopIteration, self.number)
         raise StopIteration
 
     def run_callbacks(self):
-        """Run the callbacks after a cancellation; otherwise `RoundBarrier.go_on` runs them."""
+        """Run the callbacks after a cancellation; without one, `RoundBarrier.go_on` runs them."""
         self.go(getattr(self.loop, "on_call", None))
 
     cdef int go(self, notes) except -1:
@@ -1460,7 +1467,8 @@ cdef class RoundBarrier:
                 done.append(waiter)
         self.waiting = []
         if done:
-            # One callback resumes all tasks in turn, in the order that one `call_soon` per task would give.
+            # One callback resumes all tasks one after another, in the order in which a `call_soon` for each would do
+            # so.
             self.loop.call_soon(self.go_on, done)
 
     def go_on(self, list waiters):
@@ -1472,11 +1480,11 @@ cdef class RoundBarrier:
             try:
                 waiter.go(notes)
             except BaseException:
-                # Only an error that ends the loop arrives here; the remaining tasks resume if the loop runs again.
+                # Only an error that ends the loop gets here. The remaining tasks resume if the loop runs again.
                 if i + 1 < size:
                     self.loop.call_soon(self.go_on, waiters[i + 1:])
                 raise
 
     def clear(self):
-        """Drop all waiting tasks."""
+        """Forget all waiting tasks: no later call of `open` resumes them."""
         self.waiting = []

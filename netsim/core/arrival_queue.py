@@ -1,8 +1,9 @@
 """The frames on their way to one inbox, in order of arrival.
 
-agent → outbox → link → inbox → agent: you are between link and inbox. Links push frames when they are sent; the inbox
-takes out the frames that are due when it is read. Frames that arrive at the same time are ordered by link, and on one
-link by the order of sending. So their order does not depend on which of two agents acted first.
+On the path agent → outbox → link → inbox → agent, this queue lies between link and inbox. A link pushes each frame at
+the time of sending; the inbox, when an agent reads it, takes out the frames that have arrived. Frames that arrive at
+the same time are ordered by link, and on one link by the order of sending. So the order of frames does not depend on
+which of two agents acted first.
 """
 
 import bisect
@@ -16,7 +17,7 @@ from netsim.core.tally import Tally
 __all__ = ["ArrivalQueue", "Entry"]
 
 Entry = tuple[float, int, int, Frame]
-"""Arrival time (s), key of the link message (see `netsim.core.records`), id of its kind, frame."""
+"""Arrival time (s), the link message's key (see `netsim.core.records`), the id of its kind, and the frame."""
 
 
 class ArrivalQueue:
@@ -27,8 +28,8 @@ class ArrivalQueue:
     incoming : list of Entry
         Frames pushed since the queue was last read, in any order.
     careful : bool
-        Whether frames must be settled one by one: some frame may be late, belongs to a request, or has a payload that
-        could be changed in place.
+        Whether the inbox must examine the frames one by one, because one of them may be late, belongs to a request,
+        is numbered by a reliable link, or has a payload that could be changed in place.
     """
 
     __slots__ = ("_pending", "_tally", "careful", "incoming")
@@ -43,7 +44,7 @@ class ArrivalQueue:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
-        """Add a frame; set ``careful`` if the frame is not ``plain`` or arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if `Frame.plain` is false or it arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
         if time >= deadline or not frame.plain:
             self.careful = True
@@ -57,7 +58,8 @@ class ArrivalQueue:
         """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # Usually the queue is read once a round and holds no older frames. A sorted list is also a heap.
+            # Usually the queue is read once a round, and the last read left no frame in ``_pending``. The rest of the
+            # sorted list can become the heap ``_pending`` as it is, because a sorted list is a heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]
@@ -76,7 +78,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # Usually every frame is due, so that no heap is needed.
+            # Usually every frame is due, so that none must be kept in ``_pending``.
             due = sorted(incoming)
             incoming.clear()
         else:
@@ -88,7 +90,7 @@ class ArrivalQueue:
         return list(frames)
 
     def clear(self) -> None:
-        """Remove all frames."""
+        """Remove all frames without counting an outcome for them."""
         self.incoming.clear()
         self._pending.clear()
 

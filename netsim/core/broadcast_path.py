@@ -1,6 +1,7 @@
 """The broadcast path, the common case: it encodes a message once and puts it into all neighbours' arrival queues.
 
-In agent → outbox → link → inbox → agent this covers the outbox and the links, which here only lose and delay frames.
+On the path agent → outbox → link → inbox → agent, this class does the work of the outbox and of links that only lose
+and delay frames.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastPath", "Take"]
 
 Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float], int]
-"""Hands a frame to a MAC layer, as `netsim.radio.mac.Mac.take`; returns 0, or the cause of the frame's rejection."""
+"""`netsim.radio.mac.Mac.take`: passes a frame to a MAC layer; returns 0, or the number of the cause of a rejection."""
 
 
 class BroadcastPath:
@@ -36,7 +37,7 @@ class BroadcastPath:
     name : Hashable
         The agent's name.
     draws : LinkDraws
-        Draws delays and losses.
+        Draws the random delays and losses on the agent's links.
     receivers : sequence of ArrivalQueue
         The neighbours' queues, in the order of the links.
     first : int
@@ -48,7 +49,7 @@ class BroadcastPath:
     on_radio : bool
         Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
     take : callable, optional
-        On a `netsim.Radio`, ``Mac.take`` of the agent's node, which carries the frames and counts their bits.
+        On a `netsim.Radio`: ``Mac.take`` of the agent's node. Frames then go to this MAC layer, not into ``receivers``.
 
     Attributes
     ----------
@@ -123,8 +124,8 @@ class BroadcastPath:
     ) -> int:
         """Encode a message, send it over every link and return the number of links that accepted it.
 
-        ``kind_id`` is the kind's number in the `Transmission`; a frame that arrives at or after ``deadline`` (s) may be
-        late.
+        ``kind_id`` is the tally's number for ``kind``. A frame that arrives at or after ``deadline`` (s) may count as
+        late, so the receiving inbox checks it.
         """
         frame = self.frame(now, kind, round_number, payload)
         if self._take is not None:
@@ -191,7 +192,10 @@ class BroadcastPath:
         wire: int,
         each: int,
     ) -> None:
-        """Count a transmission, accepted if ``taken`` is not 0; the other arguments are fields of a `Transmission`."""
+        """Count a transmission, which was accepted if ``taken`` is not 0.
+
+        ``wire`` is the number of its wire bits, ``each`` the number per link (`Transmission.each`).
+        """
         bits, clipped = (payload_bits(payload), saturated(payload)) if taken else (0, 0)
         raw, accepted, checksum = bits if raw_data else 0, int(taken > 0), crc32(frame.data)
         me, now, links = self._number, frame.sent_at, len(self._receivers) if link == TO_ALL else 1

@@ -1,6 +1,6 @@
-"""Copies of the neighbours' states in one table: each neighbour's last state, or the sum of all that it sent.
+"""Copies of the neighbours' states in one table: each neighbour's last payload, or the sum of its payloads.
 
-agent → outbox → link → inbox → agent: you are back at the agent.
+On the path agent → outbox → link → inbox → agent, this table belongs to the receiving agent.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Copies"]
 
 
 class Copies:
-    """A table with one row per neighbour: the copy of its state.
+    """A table with one row per neighbour, which holds a copy of that neighbour's state.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Copies:
         self, neighbors: Sequence[Hashable], shape: tuple[int, ...], start: NDArray[np.float64] | None = None
     ) -> None:
         self._rows = {neighbor: row for row, neighbor in enumerate(neighbors)}
-        # The round of the last frame taken in, by row; -1: none yet.
+        # By row: the round of the last frame taken in, or -1 before the first.
         self._rounds = [-1] * len(self._rows)
         self.table = np.zeros((len(self._rows), *shape))
         if start is not None:
@@ -67,7 +67,8 @@ class Copies:
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
         """Replace the senders' copies by the frames' payloads, or add the payloads to the copies.
 
-        In each round from 1 on, only the first frame per neighbour counts, because a link may deliver a frame twice.
+        A frame of round 1 or later is ignored if the last frame of its sender has the same round, because a link may
+        deliver a frame twice.
 
         Raises
         ------

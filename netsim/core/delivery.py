@@ -21,9 +21,9 @@ class Delivery(int):
         How many random back-offs the sender waited.
     reason : str
         The ledger's cause: "delivered", or why the message did not arrive. A message that arrived while all of its
-        acknowledgements were lost has the reason "delivered" and is false.
+        acknowledgements were lost has the reason "delivered", but the result is 0.
     energy_j : float or None
-        Joules that its sender spent on sending it; None without an energy model.
+        Joules that the sender spent on sending the message; None without an energy model.
     """
 
     attempts: int
@@ -34,7 +34,7 @@ class Delivery(int):
     def __new__(
         cls, acknowledged: bool, attempts: int, backoffs: int, reason: str, energy_j: float | None
     ) -> "Delivery":
-        """Return a result."""
+        """Return the integer 1 or 0 (``acknowledged``), with the other arguments as attributes."""
         self = super().__new__(cls, acknowledged)
         self.attempts, self.backoffs, self.reason, self.energy_j = attempts, backoffs, reason, energy_j
         return self
@@ -43,7 +43,7 @@ class Delivery(int):
     def ended(
         cls, acknowledged: bool, attempts: int, backoffs: int, cause: int, energy_j: float | None = None
     ) -> "Delivery":
-        """Return a result whose reason is given as a cause's number."""
+        """Return a result whose ``reason`` is the cause with the number ``cause`` in `ALL_CAUSES`."""
         return cls(acknowledged, attempts, backoffs, ALL_CAUSES[cause], energy_j)
 
     def __getnewargs__(self) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Frames: the messages that agents receive, and their bytes.
 
-agent → outbox → link → inbox → agent: a frame goes this way. On the wire a frame is a msgpack array [kind, sender,
+A frame takes the path agent → outbox → link → inbox → agent. On the wire it is a msgpack array [kind, sender,
 round, payload]. If all nodes know the kind beforehand (`netsim.Network`), its number replaces its name. A frame of a
 request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
 numbers, [… , −sequence, false].
@@ -23,7 +23,7 @@ __all__ = ["Frame", "FrameEncoder", "message_hash"]
 
 _UNREAD = object()
 
-# Types of which msgpack writes every value.
+# Types whose values msgpack can always write. An int may be too large, and a str may contain lone surrogates.
 _PLAIN = frozenset({float, bool, type(None)})
 
 
@@ -76,7 +76,7 @@ class Frame:
 
     @property
     def kind(self) -> str:
-        """The sender's name for this kind of message."""
+        """The kind of message, as named by its sender."""
         return self._kind
 
     @property
@@ -114,7 +114,7 @@ class Frame:
 
     @property
     def request(self) -> int | None:
-        """The number of the request that this frame is or answers."""
+        """The number of the request that this frame makes or answers; None if it does neither."""
         return None if self._special is None else self._special[0]
 
     @property
@@ -124,14 +124,15 @@ class Frame:
 
     @property
     def sequence(self) -> int:
-        """The number that a reliable link gave the frame, from 1; 0: none."""
+        """The number, from 1, that a reliable link gave the frame; 0 if it gave none."""
         return 0 if self._special is None else self._special[2]
 
     @property
     def rssi_dbm(self) -> float | None:
         """The power (dBm) with which the signal was received; None unless a `netsim.Radio` has ``powers`` or a phy.
 
-        `rssi_dbm`, `snr_db` and `lqi` are those at this receiver; of a fragmented frame, those of its last fragment.
+        `rssi_dbm`, `snr_db` and `lqi` are measured at this frame's receiver. For a fragmented frame they are those of
+        its last fragment.
         """
         return None if self._signal is None else 10.0 * math.log10(self._signal[0])
 
@@ -147,18 +148,18 @@ class Frame:
     def lqi(self) -> int | None:
         """The link quality, from 0 for an `snr_db` of 0 or less to 255 for 40 or more; None without an `snr_db`.
 
-        IEEE Std 802.15.4-2006, 6.9.8, requires values spread evenly over the qualities that a receiver tells apart;
-        6.9.7 requires that energy detection spans at least 40 dB.
+        IEEE Std 802.15.4-2006, 6.9.8, requires values spread evenly over the range of qualities that a receiver can
+        distinguish; 6.9.7 requires that energy detection spans at least 40 dB.
         """
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
     def copy(self) -> "Frame":
-        """Return a copy of the frame, which decodes a payload of its own."""
+        """Return a copy of the frame; the copy decodes the payload again, so the two share no payload."""
         return Frame(*self._fields())
 
     def received(self, signal: "tuple[float, float, float]") -> "Frame":
-        """Return a copy for one receiver, with the power of signal, noise and interference (mW) there."""
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver."""
         frame = self.copy()
         frame._signal = signal
         return frame
@@ -179,7 +180,7 @@ class Frame:
 
 
 class FrameEncoder:
-    """Writes the frames of one run; one per run, because a msgpack packer serves one thread at a time.
+    """Encodes the frames of one run. Runs share no encoder, because a msgpack packer serves one thread at a time.
 
     All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's number, one byte, not its name.
     """
@@ -190,7 +191,7 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def head(self, kind: str, sender: int) -> bytes:
-        """Return the first bytes of an agent's frames of a kind, up to the round, for frames without a number."""
+        """Return the bytes before the round in an agent's frames of one kind without a request or sequence number."""
         return bytes(self._begin(kind, sender).bytes())
 
     def _begin(self, kind: str, sender: int) -> msgpack.Packer:
@@ -214,11 +215,12 @@ class FrameEncoder:
         is_reply: bool = False,
         sequence: int = 0,
     ) -> bytes:
-        """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
+        """Return the bytes of a frame of agent number ``sender``; raises WireError if it cannot be encoded."""
         number = -sequence if sequence else request
         is_plain = type(payload) in _PLAIN
         if number is None and (is_plain or type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
-            # Most payloads are (coded) arrays or numbers. Without a list and hooks they take a fifth of the time.
+            # Most payloads are arrays, coded arrays or numbers. Packing the fields one by one takes a fifth of the time
+            # of `encode`, which needs a list and calls hooks.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
             if is_plain:

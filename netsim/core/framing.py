@@ -1,6 +1,6 @@
 """Functions that make frames: from a payload and its bytes, from bytes alone, or for one receiver.
 
-agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox.
+On the path agent → outbox → link → inbox → agent, outbox, link and inbox call these functions.
 """
 
 import math
@@ -27,19 +27,19 @@ def new_frame(
     is_reply: bool = False,
     sequence: int = 0,
 ) -> Frame:
-    """Return the frame whose bytes are ``data`` and whose payload is ``payload``."""
+    """Return a frame; ``payload`` only determines whether all receivers may share the frame (`Frame.plain`)."""
     plain = request is None and not sequence and not is_mutable(payload)
     return Frame(kind, sender, round, sent_at, data, plain, request, is_reply, sequence)
 
 
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame:
-    """Return the frame that ``data`` encodes; ``names`` and ``kinds`` turn its numbers into agents and kinds.
+    """Return the frame that ``data`` encodes; raises WireError if the bytes are no frame.
 
-    Raises WireError if the bytes are no frame.
+    The numbers of sender and kind in the bytes are indices of ``names`` and ``kinds``.
     """
     fields = decode(data)
-    # No sequence pattern: since numpy 2.5 these match arrays of any shape. No isinstance: it would take True for a
-    # number and numpy's text for a kind.
+    # A `match` statement would not do: since numpy 2.5 its sequence patterns match arrays of any shape. Neither would
+    # isinstance: it accepts True as an int and numpy.str_ as a str.
     if type(fields) is list and len(fields) in (4, 6):
         written, sender, number, payload, *rest = fields
         if (
@@ -53,7 +53,8 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
                 return new_frame(kind, names[sender], number, sent_at, data, payload)
             request, is_reply = rest
             if type(request) is int and type(is_reply) is bool and request > -(1 << 63):
-                # A negative number may be a sequence number; the receiver knows whether the link numbers frames.
+                # A negative number may be a sequence number, but only the receiver knows whether the link numbers its
+                # frames. So the frame gets the number both as request and, negated, as sequence number.
                 sequence = max(-request, 0)
                 return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")
@@ -82,7 +83,7 @@ def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequen
         received = decode_frame(bytes(data), frame.sent_at, names, kinds)
     except WireError:
         return None
-    # The receiver knows who sends on this link, so it rejects a frame with another sender.
+    # The receiver knows which agent sends on this link, so it rejects a frame with another sender.
     return received if received.sender == frame.sender else None
 
 

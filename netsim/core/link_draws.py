@@ -1,6 +1,7 @@
-"""Link draws: delays and losses of an agent's broadcasts on all its simple links (`Link.is_simple`) at once.
+"""Random delays and losses of an agent's broadcasts, drawn for all of its simple links (`Link.is_simple`) at once.
 
-agent → outbox → link → inbox → agent: you are on the links. Draws are made for a block of broadcasts at a time.
+On the path agent → outbox → link → inbox → agent, this class is part of the links. It draws the numbers for a block
+of broadcasts at a time, which is faster than drawing them for each broadcast.
 """
 
 from collections.abc import Sequence
@@ -16,18 +17,18 @@ __all__ = ["LinkDraws"]
 
 
 class LinkDraws:
-    """The delay of an agent's next broadcast on each of its links, drawn for a block of broadcasts at a time.
+    """Draws the delays of an agent's broadcasts on each of its links, for a block of broadcasts at a time.
 
     Parameters
     ----------
     links : sequence of Link
-        One agent's outgoing links; draws for links that are not simple are never used.
+        One agent's outgoing links. Delays are drawn for all, but the caller ignores those of links that are not simple.
     keys : uint64 array, shape (links,)
-        The links' keys.
+        The key of each link, which selects the link's random streams.
     seed : int
         The network's seed.
     block : int
-        Broadcasts drawn at a time.
+        The number of broadcasts for which delays are drawn at a time.
 
     Attributes
     ----------
@@ -48,12 +49,15 @@ class LinkDraws:
 
     @property
     def only(self) -> Link | None:
-        """The links' common settings; None if they differ."""
+        """The settings that all links have in common; None if links have different settings."""
         return self._links[0] if len({id(link) for link in self._links}) == 1 else None
 
     def _prepare(self) -> None:
-        """Group the links by their settings; done at the first draw, because the compiled core may never draw here."""
-        # Links with the same settings are drawn together; mostly all of an agent's links have the same.
+        """Group the links by their settings.
+
+        This is done at the first draw, because the compiled core often draws by itself and then never draws here.
+        """
+        # Group the links with the same settings, so that one call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}
         for index, link in enumerate(self._links):
             groups.setdefault(id(link), []).append(index)
@@ -73,7 +77,7 @@ class LinkDraws:
         self.longest = max(self._fixed, default=0.0)
 
     def next(self) -> list[float]:
-        """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
+        """Return the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         row = self._count % self._block
         if row == 0:
             if self._count == 0:
@@ -84,11 +88,11 @@ class LinkDraws:
 
     @property
     def keys(self) -> Keys:
-        """The links' keys, shape (links,)."""
+        """The key of each link, shape (links,)."""
         return self._keys
 
     def purpose_key(self, purpose: str) -> int:
-        """Return the key that turns a link's key into the key of the link's random stream for one purpose."""
+        """Return the key that, combined with a link's key, selects the link's random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:
@@ -96,7 +100,7 @@ class LinkDraws:
         return stream_keys(self._seed, self._keys, purpose)
 
     def _draw(self) -> None:
-        """Draw a block of rows, without random numbers if all delays are fixed and no frame is lost."""
+        """Draw the next block, a row per broadcast and a column per link; constant delays need no random numbers."""
         if all(model.fixed is not None for model, _ in self._models):
             if self._losses is None:
                 self._rows = [self._fixed] * self._block

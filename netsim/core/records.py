@@ -1,11 +1,12 @@
 """The records kept for a frame: a `Transmission` when it is sent and one outcome per link message.
 
-These records are written along the path agent → outbox → link → inbox → agent. A link message is identified by its key,
-link·2ˢ + number: ``number`` counts its sender's transmissions from 0, and s is 63 minus the bits needed for the number
-of links (`key_shift`). No record depends on what other agents do, so a network's records do not depend on the order in
-which its agents act.
+These records are written along the path agent → outbox → link → inbox → agent. A link message is a message on one link:
+a broadcast consists of one for each link of its sender. A link message is identified by its key, link·2ˢ + number,
+where ``number`` counts its sender's transmissions from 0, and s is 63 minus the bits needed for the number of links
+(`key_shift`). No record depends on what other agents do, so a network's records do not depend on the order in which its
+agents act.
 
-Both cores, the ledger, the trace and the tables take the list of counted columns from this module.
+The Python core and the compiled one, the ledger, the trace and the tables take the list of counted columns from here.
 
 * To add a cause, add one line at the end of its group below. This shifts the numbers of later groups and therefore
   changes the trace hash, which includes each cause's number.
@@ -80,7 +81,8 @@ INBOX_FULL = _cause("inbox_full")
 ACCESS_FAILED = _cause("access_failed", "radio")
 HALF_DUPLEX = _cause("half_duplex", "radio")
 ASLEEP = _cause("asleep", "radio")
-# Outcome possible only between processes (`netsim.distributed`): offered, but in no process's records.
+# Outcome possible only between processes (`netsim.distributed`): the message was offered to a link, but no process
+# recorded an outcome.
 MISSING = _cause("missing", "sockets")
 
 CAUSES, RADIO_CAUSES, SOCKET_CAUSES = (tuple(names) for names in _groups.values())
@@ -144,17 +146,17 @@ SUMMED = {
 
 
 def totals_of(causes: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of a round's row for these causes; docs/counting.md defines each column."""
+    """Return the columns of the counts of a round for these causes; docs/counting.md defines each column."""
     first, *others = SUMMED
     return (first, "link_messages", "duplicated", *causes, *others)
 
 
 TOTALS = totals_of(CAUSES)
-"""The columns of a round's row."""
+"""The columns of the counts of a round, with the causes that are possible on any medium."""
 
 
 def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
-    """Return names as an object array for a table column; lone surrogates are backslash-escaped."""
+    """Return names as an object array for a table column; in texts, lone surrogates are backslash-escaped."""
     listed = [each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each for each in names]
     column = np.empty(len(listed), dtype=object)
     column[:] = listed
@@ -173,9 +175,9 @@ DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
 """For each transmission, in the order of `SENT`: its round (0: outside rounds) and whether it is a reply (1)."""
 
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
-"""For each link message: when its first bit left (s), its transmission's number (a duplicate's key holds another
-number) and its wire bits. A link message without such a record left when it was offered, if it left at all, with the
-wire bits given in `SENT`.
+"""For each link message: when its first bit left the sender (s), the number of its transmission (the key of a duplicate
+holds another number) and its wire bits. A link message without such a record left at the time of its transmission, if
+it was accepted, and `SENT` gives its wire bits.
 """
 
 KEPT = {"sent": SENT, "exits": OUTCOME, "details": DETAIL, "left": LEFT}
@@ -209,5 +211,5 @@ sent to its end. An acknowledgement has the message, fragment and retry of the f
 
 
 def key_shift(links: int) -> int:
-    """Return s, the number of bits in a key for the transmission's number: 53 for a thousand links."""
+    """Return s, the number of bits that a key has for the transmission's number; with a thousand links, it has 53."""
     return 63 - max(links, 1).bit_length()

@@ -33,5 +33,5 @@ class RoundBarrier:
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Drop all waiting tasks."""
+        """Forget all waiting tasks: no later call of `open` resumes them."""
         self._waiting.clear()

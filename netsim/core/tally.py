@@ -1,8 +1,8 @@
 """The tally of one run: totals, counts by agent, link, kind and cause, and the trace hash.
 
-Records are buffered in the order they arrive and added to the counts and the hash in blocks. The hash is a sum over all
-records, each hashed together with the names of its agents, link and kind. It therefore does not depend on their order:
-on which inbox was read first or which of two agents acted first at one instant.
+Records are buffered in the order in which they are made, and added to the counts and the hash in blocks. The hash is a
+sum over all records, each hashed together with the names of its agents, link and kind. The hash therefore does not
+depend on the order of the records, for example on which of two agents acted first at one instant.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ class Tally:
     link_keys : uint64 array, shape (links,)
         The 64-bit hash of each directed link's two ends.
     keep : bool
-        Whether to keep the records.
+        Whether to keep the records, as a trace needs them.
 
     Attributes
     ----------
     shift : int
-        See `netsim.core.records.key_shift`.
+        The number of bits that a key has for the transmission's number (`netsim.core.records.key_shift`).
     keeps : bool
         Whether the records are kept.
     kinds : dict
@@ -83,7 +83,7 @@ class Tally:
         self._keys: list[int] = []
         self._delivered_kinds: list[int] = []
         self._ended: list[tuple[float, int, int, int]] = []
-        # The block size grows with the network because folding a block takes a pass over all links.
+        # The number of records counted at once grows with the network, because counting a block passes over all links.
         self._block = max(1 << 13, len(link_keys) // 4)
         self._tables: dict[str, Counts] = {}
 
@@ -110,7 +110,7 @@ class Tally:
             self._fold_sent()
 
     def link_bits(self, link: int, kind: int, bits: int) -> None:
-        """Count the bits that crossed one link."""
+        """Count the wire bits that a message took on one link."""
         self._table("wire_bits")[kind, link] += bits
 
     def left(self, time: float, key: int, number: int, bits: int) -> None:
@@ -118,12 +118,12 @@ class Tally:
         self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
-        """Count wire bits that a node put on a shared medium; they are known only after `sent` was called."""
+        """Count wire bits that a node sent on a shared medium; their number is known only after the call of `sent`."""
         self._totals["wire_bits"] += bits
         self._table("sender wire_bits")[kind, sender] += bits
 
     def duplicate(self, link: int, kind: int) -> None:
-        """Count a duplicate."""
+        """Count a second copy of a message, made by a link that duplicates."""
         self.duplicated += 1
         self._table("duplicated")[kind, link] += 1
 
@@ -200,7 +200,7 @@ class Tally:
         self._fold_ended()
 
     def _table(self, name: str) -> Counts:
-        """Return the table under a name, with a row for each kind and spare rows for new kinds."""
+        """Return the table with this name, with a row for each kind and spare rows for new kinds."""
         counts = self._tables.get(name)
         if counts is None or len(counts) < len(self.kinds):
             width = len(self._agent_keys) if name.startswith(("sender ", "all ")) else len(self._link_keys)
@@ -211,7 +211,7 @@ class Tally:
         return counts
 
     def _counts(self, name: str) -> Counts:
-        """Fold in all buffered records and return the table under a name, shape (kinds, links or agents)."""
+        """Count all buffered records, and return the table with this name, shape (kinds, links or agents)."""
         self._fold()
         return self._table(name)[: len(self.kinds)]
 
@@ -267,7 +267,7 @@ class Tally:
 
 
 def trace_hash(agent_keys: Keys, senders: Counts, receivers: Counts, sums: Keys) -> str:
-    """Return the hash of a run's agents, links and sums over all records (see `sums_of`)."""
+    """Return the hash of a run from the keys of its agents, its links, and the sums over all records (`sums_of`)."""
     words = [agent_keys, np.asarray(senders, dtype="<i8"), np.asarray(receivers, dtype="<i8"), sums]
     return hashlib.sha256(b"".join(word.tobytes() for word in words)).hexdigest()[:32]
 

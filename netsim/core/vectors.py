@@ -27,7 +27,7 @@ def add_scaled_difference(y: Array, alpha: float, a: Array, b: Array) -> Array:
 
 
 def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
-    """Return start + Σ_i weights[i]·rows[i], added one after the other; ``rows`` has one axis more than ``start``."""
+    """Return start + Σ_i weights[i]·rows[i], summed in order of i; ``rows`` has one axis more than ``start``."""
     total = start.copy()
     for weight, row in zip(weights, rows, strict=True):
         total += weight * row
@@ -35,10 +35,10 @@ def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
 
 
 def stacked(frames: Sequence[object]) -> Array | None:
-    """Return the frames' vectors as rows if the core can read them without decoding each frame, else None."""
+    """Return None; the compiled core returns the frames' vectors as rows, if it can read them without decoding."""
     return None
 
 
 def added(frames: Sequence[object]) -> Array | None:
-    """Return the sum of the frames' vectors, in order, if the core can read them without decoding, else None."""
+    """Return None; the compiled core returns the sum of the frames' vectors, if it can read them without decoding."""
     return None

@@ -1,7 +1,7 @@
 """The datagrams between processes: a magic number, an authentication code and a msgpack array, never a pickle.
 
-agent → outbox → link → inbox → agent: this is on the link, between two processes. `unseal` accepts any bytes: it
-returns a message, or raises `Refused` with the reason under which the datagram is counted as dropped.
+On the path agent → outbox → link → inbox → agent, datagrams belong to a link between two processes. `unseal` accepts
+any bytes: it returns a message, or raises `Refused` with the reason for which the datagram is counted as dropped.
 """
 
 import hmac
@@ -17,10 +17,10 @@ _CODE_SIZE = 16
 _INT_LIMIT = 1 << 63
 
 OVERHEAD = 200
-"""Limit of the bytes that a datagram needs in addition to a frame and the name of its kind."""
+"""Upper bound of the bytes that a datagram with one frame needs, without the frame and the name of its kind."""
 
 LEG = 30
-"""Limit of the bytes that a frame's message takes for each link."""
+"""Upper bound of the bytes that each link takes in the ``legs`` of a `Message`."""
 
 
 class Message(NamedTuple):
@@ -54,9 +54,9 @@ class FrameBatch(NamedTuple):
     Attributes
     ----------
     host : int
-        The sender's index among all processes.
+        The index of the sending process among all processes.
     incarnation : int
-        The sender's start time (ns).
+        The time (ns) at which the sending process started, which tells a restarted process from its predecessor.
     run : int
         The number of the run, from 0.
     messages : list of Message
@@ -79,7 +79,7 @@ class Heartbeat(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818  hostile bytes are expected input, not an error
-    """A datagram was dropped, for the reason ``strangers`` or ``malformed``."""
+    """A datagram is to be dropped, for the reason ``strangers`` or ``malformed`` (`membership.DROPPED`)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -118,7 +118,7 @@ def unseal(data: bytes, key: bytes) -> FrameBatch | Heartbeat:
 
 def _parse_message(fields: list[Any]) -> Message:
     """Return the message with these fields; raises ValueError if they are invalid."""
-    # All types are compared at once, for speed: nearly all messages are well formed.
+    # Compare all types at once, which is fast: it does not matter which of them is wrong.
     if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
         raise ValueError("not a message")
     legs = fields[4]

@@ -1,4 +1,4 @@
-"""The journal of a process: a file of its part of a run, written entry by entry.
+"""The journal of a process: a file that records its part of a run, entry by entry.
 
 An entry is written before another process can notice the event that it records. A file that ends within an entry
 belongs to a killed process, and is read up to that entry. A file with a changed entry is refused.
@@ -44,13 +44,13 @@ __all__ = [
 ]
 
 BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
-"""Types of entry: the process and its agents; kinds of message; events; a row; an array; an agent's state; the end;
-changes of watched attributes."""
+"""Types of entry, in this order: the process and its agents; kinds of message; events; a row of results; an array; an
+agent's state; the end of the run; changes of watched attributes."""
 
 Records = dict[str, NDArray[np.void]]
-"""Events by stream, as `netsim.core.tally.Tally.news` returns them."""
+"""Events by record type (`KEPT`), as `netsim.core.tally.Tally.news` returns them."""
 
-# The form of each entry type's content, as `_fits` checks it.
+# The form that the content of each entry type must have; `_fits` defines what a form is.
 _FORMS: dict[int, Any] = {
     BEGIN: {
         **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
@@ -68,8 +68,8 @@ _FORMS: dict[int, Any] = {
     },
 }
 
-# An entry's header: size of the body, type, checksum of the body. A checksum of the header follows, because a damaged
-# size would otherwise look like the end of a killed process's file.
+# An entry's header: size of the body, type, checksum of the body. It is followed by its own checksum: a damaged size
+# would otherwise look as if the process had been killed while it wrote the entry.
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
@@ -116,7 +116,7 @@ class Journal:
 
 
 class JournalWriter(Journal):
-    """Journal of one process: its events, its agents' states, rows, and the end.
+    """Writes the journal of one process: its events, its agents' states, its rows of results, and the end of the run.
 
     ``agents`` are all agents of the network; ``processes`` maps each agent to the index of its process. Raises BadInput
     if the state of an agent in this process cannot be written.
@@ -147,20 +147,20 @@ class JournalWriter(Journal):
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Record the time (simulated s) of joining, the processes met, and whether rows are samples, not rounds."""
+        """Record when the process joined (simulated s), the processes met, and whether rows are samples, not rounds."""
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
 
     def write_states(self) -> None:
-        """Write the state and the round of each agent in this process."""
+        """Write the state and the current round of each agent of this process."""
         for name, number in self._local.items():
             context = vars(self._agents[name]).get("_netsim")
             in_round = 0 if context is None else context.round
             self.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
-        """Write the events since the last call; the tally drops them unless ``keep``."""
+        """Write the events since the last call; unless ``keep``, the tally then deletes all its events."""
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)
@@ -173,7 +173,7 @@ class JournalWriter(Journal):
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Write the end of a row: its number, its time (s), and whether an agent in this process took part in it."""
+        """Mark the end of a row: its number, its time (s), and whether an agent of this process took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
@@ -206,7 +206,8 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
                     raise _damage(path, offset)
                 end = offset + _HEAD_SIZE + size
                 if end > size_of_file:
-                    # The process was killed while it wrote this entry: its header is undamaged, its body incomplete.
+                    # The process was killed while it wrote this entry: the header is undamaged, but the body is
+                    # incomplete.
                     return
                 if zlib.crc32(body := file.read(size)) != check:
                     raise _damage(path, offset)
@@ -255,5 +256,5 @@ def _fits(value: Any, form: Any) -> bool:
 
 
 def records_of(content: list[bytes]) -> Records:
-    """Return the events of an entry of type RECORDS, by stream."""
+    """Return the events in an entry of type RECORDS, by record type."""
     return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(KEPT.items(), content, strict=True)}

@@ -1,9 +1,9 @@
 """Membership of a process: exchange heartbeats, check datagrams, agree on a run's start time, detect dead processes.
 
-agent → outbox → link → inbox → agent: this is beside the links, between processes. Every process periodically sends its
-state to every other, as a heartbeat. No heartbeat is acknowledged, because the next one repeats its content. Each
-heartbeat echoes the timestamp of the last one received. The echo measures the offset between two clocks, and proves
-that the heartbeat is no recording from before this process started.
+Every process periodically sends its state to every other, as a heartbeat. No heartbeat is acknowledged, because the
+next one repeats its content. Each heartbeat echoes the timestamp of the last heartbeat that its sender received from
+this process. The echo measures the offset between the two clocks, and proves that the heartbeat is not a recording from
+before this process started.
 """
 
 import math
@@ -21,14 +21,14 @@ from netsim.errors import NetsimError
 __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
-"""Drop reasons of datagrams, in order: not authenticated, not a message, seen before, too large, of another run."""
+"""Why datagrams are dropped, in this order: not authenticated, no message, seen before, too large, of another run."""
 
-# A clock's offset is taken from the shortest of this many latest round trips, which has the smallest error.
+# A clock's offset is taken from the shortest among this many latest round trips: the shortest has the smallest error.
 _MEASUREMENTS = 64
-# Limit of the characters of an error in a heartbeat.
+# The most characters that the text of an error may have in a heartbeat.
 _MAX_TEXT = 300
 
-# Added to the monotonic clock, this gives the time of day, unaffected by later adjustments of the system clock.
+# The time of day minus the monotonic clock, read once, so that later adjustments of the system clock have no effect.
 _OFFSET = time.time() - time.monotonic()
 
 
@@ -38,7 +38,7 @@ def clock() -> float:
 
 
 class Phase(IntEnum):
-    """The phases of a process in a run, in order; a process in phase OVER has left the run early, by an error."""
+    """The phases of a process in a run, in order; a process in phase OVER has left the run early, after an error."""
 
     MEETING = 0
     RUNNING = 1
@@ -56,9 +56,9 @@ class Peer:
     incarnation, number : int
         Start time (ns) and sequence number in the last heartbeat; −1 before the first.
     met : bool
-        Whether the process has echoed a heartbeat of this one; until then its heartbeats could be a recording.
+        Whether the process has echoed a heartbeat of this process. Until then, its heartbeats could be a recording.
     run, phase : int
-        The present run and its phase.
+        The number of the process's present run, and the `Phase` that the process has reached in it.
     mark : bytes
         Hash of the run's settings.
     epoch : float or None
@@ -66,11 +66,12 @@ class Peer:
     done : float or None
         Time (simulated s) at which the process's last agent ended.
     final : (int, float, int) or None
-        The last closed run: its number, its end (simulated s), and the number of frames sent to this process.
+        The last run that the process has closed: its number, its end (simulated s), and the number of frames that the
+        process sent to this process in it.
     heard_at : float
         Arrival of the last heartbeat, in seconds of `time.monotonic`.
     last : (float, float) or None
-        Sending time of the last heartbeat by the process's clock (s), and its arrival by this process's clock (s).
+        The last heartbeat: when it was sent, by the process's clock (s), and when it arrived, by this process's (s).
     measurements : deque of (float, float)
         Round trips (s) and clock offsets (s).
     """
@@ -90,7 +91,7 @@ class Peer:
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """How far (s) the process's clock is ahead of this one's, and the round trip (s) of that measurement."""
+        """How far (s) the process's clock is ahead of this process's, and the round trip (s) of this measurement."""
         if not self.measurements:
             return None
         trip, offset = min(self.measurements)
@@ -102,7 +103,7 @@ class Peer:
 
 
 class Membership:
-    """The state of this process and of the others, which they exchange over a transport."""
+    """The state of this process and of the other processes, which send each other their states over a transport."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -112,7 +113,7 @@ class Membership:
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
         self.peers = {number: Peer() for number in range(len(self.hosts)) if number != self.me}
-        # The current run; before the first run, its number minus 1.
+        # The number of the current run. Before the first run, it is one less than the number of the first run.
         self.run = transport.first_run - 1
         self.phase = Phase.MEETING
         self.mark = b""
@@ -123,7 +124,7 @@ class Membership:
         # Counts of the current run: dropped datagrams by reason (`DROPPED`); datagrams sent and received; their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
-        # Called with each batch of frames; returns the reason if a frame is dropped, else "".
+        # Called with each received batch of frames; returns the reason (`DROPPED`) if a frame is dropped, else "".
         self.take: Callable[[FrameBatch], str] | None = None
         self.on_heartbeat: Callable[[], None] | None = None
         self._heartbeats = 0
@@ -208,7 +209,7 @@ class Membership:
         if state is None:
             return "malformed"
         if heartbeat.incarnation > peer.incarnation:
-            # A process that is new or has restarted begins without history.
+            # The process is new or has restarted: forget what was known about its predecessor.
             peer = self.peers[heartbeat.host] = Peer(incarnation=heartbeat.incarnation)
         peer.number, peer.heard_at = heartbeat.number, time.monotonic()
         peer.last = state["sent"], now
@@ -232,7 +233,7 @@ class Membership:
     # --- other processes ----------------------------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process still takes part: its last heartbeat is recent, and not one of phase OVER."""
+        """Return whether a process still takes part: its last heartbeat is recent and not of phase OVER."""
         peer = self.peers[number]
         recent = time.monotonic() - peer.heard_at < self.transport.silence
         return recent and peer.phase != Phase.OVER
@@ -247,7 +248,7 @@ class Membership:
     def start_time(self, margin: float) -> float | None:
         """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
-        NaN means that the others have ended the run. Once all processes have met, process 0 sets the start to
+        NaN means that the other processes have ended the run. Once all processes have met, process 0 sets the start to
         ``margin`` seconds from now. Raises NetsimError if another process has different settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}
@@ -278,7 +279,7 @@ class Membership:
 
 
 def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the state in a heartbeat; None if it lacks the form of `Membership._state_for`."""
+    """Return the state in a heartbeat; None if it does not have the form that `Membership._state_for` returns."""
     try:
         sound = (
             type(state["run"]) is int

@@ -1,6 +1,7 @@
 """Merge the journals of a run's processes into one run, with one ledger, one trace and all rows.
 
-A frame without an outcome is counted as *missing*: it never arrived at the other process, or that process was killed.
+A frame of which no journal has an outcome is counted as *missing*: it never arrived at the receiver's process, or that
+process was killed.
 """
 
 import math
@@ -41,9 +42,9 @@ from netsim.util import check
 __all__ = ["MergedRun", "RunPart", "merge_parts", "merge_run"]
 
 
-# Real seconds by which the start times recorded by a process and by its replacement may differ.
+# The most real seconds by which the start times recorded by a process and by its replacement may differ.
 _START_TOLERANCE = 1.0
-# Limit of the bits of one event, and of transmission numbers.
+# The upper limit of the bits of one event and of a transmission number; larger ones are refused as forged.
 _MAX_AMOUNT = 1 << 53
 
 
@@ -58,9 +59,10 @@ class RunPart:
     begin, end : dict
         The entries BEGIN and END; ``end`` is empty for a killed process.
     kinds : list of str
-        Kinds of message, indexed by the process's ids.
+        The kinds of message, in the order of the ids that the process gave them.
     pieces : deque of (float, list)
-        The number of each row, and the entries before it; entries after the last row belong to the next number.
+        For each row: its number, and the entries between the previous row and this one. Entries after the last row
+        come under the next number.
     rows : list of (int, float, bool)
         The number and time (s) of each row, and whether agents of the process took part.
     """
@@ -80,14 +82,14 @@ class RunPart:
 
 @dataclass(frozen=True)
 class MergedRun:
-    """A merged run, in the form of a simulated one, and its journals."""
+    """A merged run, in the form of a simulated run, and the journals from which it was merged."""
 
     run: Run
     parts: list[RunPart]
 
     @property
     def killed(self) -> list[str]:
-        """The processes of which a journal has no END entry."""
+        """The processes that were killed: at least one journal of theirs has no END entry."""
         return sorted({part.host for part in self.parts if not part.end})
 
     @property
@@ -126,7 +128,7 @@ def merge_parts(
     Returns
     -------
     Run
-        A run in the form of a simulated one; its ledger has one more column, ``missing``.
+        A run in the form of a simulated run, but with the column ``missing`` in its ledger.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
         )
     _check_met(folder, journals)
     for host in hosts:
-        # A process and its replacement record the same start time, apart from the error of each one's clock.
+        # A process and its replacement record the same start time, except for the errors of their clocks.
         started = [part.begin["epoch"] for part in parts if part.host == host]
         if max(started) - min(started) > _START_TOLERANCE:
             raise BadInput(
@@ -179,7 +181,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
 
 
 def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
-    """Raise BadInput if a journal is there twice, or the journal of a process that another one met is missing."""
+    """Raise BadInput if a journal exists twice, or if a process met another process whose journal is missing."""
     paths: dict[tuple[str, int], Path] = {}
     for part in (part for part in journals if part.begin):
         process = part.host, part.begin["incarnation"]
@@ -232,8 +234,8 @@ class _Merger:
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
-        # Keys of link messages with a known outcome; then the transmissions (sender, number) that were sent after the
-        # end of the run, and so are not counted.
+        # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: the transmissions (sender,
+        # number) after the end of the run, which are not counted.
         self._with_outcome: set[int] = set()
         self._sent_late: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
@@ -276,7 +278,7 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # A probe may fail on the last recorded states of a killed process's agents: leave out its measurement.
+            # Probes may fail on the last recorded states of the agents of a killed process: add the row without them.
             self._result.add_row(number, time, totals, measure=False)
 
     def _rows(self) -> Iterator[tuple[int, float]]:
@@ -292,13 +294,13 @@ class _Merger:
                         yield part, records_of(content)
 
     def _last_round(self, rows: list[int]) -> int:
-        """Return the last round of any row or transmission; 0 if there is none."""
+        """Return the highest round number of any row or transmission; 0 if there is none."""
         sent: list[int] = [records["details"]["round"].max(initial=0).item() for _, records in self._records()]
         last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
         return last
 
     def _check(self, part: RunPart, records: Records) -> None:
-        """Raise NetsimError unless events fit this network, because the tally uses their numbers as array indices."""
+        """Raise NetsimError if an event has a number out of range, because the tally uses numbers as array indices."""
         sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
         keys, kinds = (np.concatenate([exits[name], flight[:, i]]) for i, name in enumerate(("key", "kind")))
@@ -332,7 +334,7 @@ class _Merger:
             self._tally.kind(name)
 
     def _find_outcomes(self) -> None:
-        """Find the link messages with a known outcome, and those sent after the end of the run."""
+        """Find the link messages with a known outcome, and the transmissions after the end of the run."""
         sent: set[tuple[int, int]] = set()
         for _, records in self._records():
             self._with_outcome.update(records["exits"]["key"].tolist())
@@ -362,13 +364,13 @@ class _Merger:
         return int(self._ledger.senders[key >> self._tally.shift])
 
     def _refuse_truncated(self, agent: Any) -> NoReturn:
-        """Raise BadInput for the truncated journal of ``agent``'s process, which lacks a frame that another one has."""
+        """Raise BadInput for the journal of ``agent``'s process: it lacks a frame that another journal has."""
         process = self._parts[0].begin["places"][self._names.index(agent)]
         [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][process]]
         raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
     def _apply_up_to(self, number: float) -> None:
-        """Apply and drop the entries of all journals up to a row."""
+        """Apply the entries of all journals up to the row ``number``, and drop them to free their memory."""
         for part in self._parts:
             while part.pieces and part.pieces[0][0] <= number:
                 for entry_type, content in part.pieces.popleft()[1]:
@@ -398,11 +400,12 @@ class _Merger:
             time, key, kind, cause = outcome.item()
             if self._is_late(key):
                 continue
-            # A corrupted frame is counted even if it would arrive after the end, because its sender counts it at once.
+            # A corrupted frame is counted even if it would arrive after the end, because in a simulation the sender
+            # counts it at once, too.
             if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:
-                # The outcome is later than the end of the run, when the frame was still in flight.
+                # The outcome came after the end of the run, so the frame was still in flight at the end.
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:

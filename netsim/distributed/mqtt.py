@@ -18,7 +18,7 @@ from netsim.util import check
 
 __all__ = ["MQTT"]
 
-# Limit of bytes queued for the broker; further datagrams are lost.
+# The most bytes that may be queued for the broker; further datagrams are lost.
 _MAX_QUEUED = 1 << 26
 # Real seconds to wait for the broker's answer.
 _TIMEOUT = 10.0
@@ -34,7 +34,7 @@ class MQTT(Transport):
     here : str
         The name of this process. As a level of a topic, it must not contain ``/``, ``+`` or ``#``.
     peers : mapping
-        {name: agents}.
+        {name: agents}: the agents of each other process.
     topic : str
         Prefix of the processes' topics, which are ``topic/name``.
     username, password : str, optional
@@ -110,12 +110,13 @@ class MQTT(Transport):
             socket_options=[nodelay],
             **self._login,
         )
-        # aiomqtt awaits each publication and queues each message for a task; its private paho client is faster.
+        # Use aiomqtt's private paho client, because it is faster: aiomqtt itself awaits each publication, and queues
+        # each received message for a task.
         self._paho = client._client
         self._paho.on_message = self._on_message
-        # The last argument of paho's callback is the socket.
+        # paho calls this function with the socket as the last argument.
         self._paho.on_socket_register_write = lambda *args: loop.call_soon_threadsafe(self._await_writable, args[-1])
-        # `send` publishes in this context, because callbacks must not run in that of the agent that happens to send.
+        # `send` publishes in this context: callbacks set by it must not run in the context of the agent that sends.
         self._context = copy_context()
         try:
             await client.__aenter__()
@@ -144,7 +145,7 @@ class MQTT(Transport):
             self._queued_bytes += len(data)
 
     async def close(self) -> None:
-        """Send what is queued, and disconnect."""
+        """Send the queued datagrams, and disconnect from the broker."""
         watch_task, client, self._watch_task, self._client = self._watch_task, self._client, None, None
         if watch_task is not None:
             watch_task.cancel()
@@ -171,12 +172,12 @@ class MQTT(Transport):
         self.deliver(message.payload)
 
     def _await_writable(self, sock: Any) -> None:
-        """Write when the socket is writable; aiomqtt's own callback fails if the socket was closed meanwhile."""
+        """Write when the socket is writable; aiomqtt's own callback would fail if the socket was closed meanwhile."""
         if self._paho is not None and sock.fileno() >= 0:
             asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 
     def _close_socket(self) -> None:
-        """Close the socket, which is still open if the broker did not answer."""
+        """Close the socket; paho leaves it open if the broker did not answer."""
         left = None if self._paho is None else self._paho.socket()
         self._paho = None
         if left is not None:

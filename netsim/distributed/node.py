@@ -1,8 +1,8 @@
-"""One process's part of a run whose agents are spread over several processes.
+"""This process's part of a run whose agents are spread over several processes.
 
-The processes meet and agree on a start time. The run ends when the last agent of any process has ended. If the
-transport has a folder, the process writes a journal: events before their frames leave the process, states and rows at
-the end of each round.
+The processes first meet: they exchange heartbeats until they have agreed on a start time. The run ends when the last
+agent of any process has ended. If the transport has a folder, the process writes a journal: events before their frames
+leave the process, states and rows at the end of each round.
 """
 
 import asyncio
@@ -36,9 +36,10 @@ from netsim.util import check, draws
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
 
-# In real seconds: between heartbeats before a run, between heartbeats during it, from the meeting to the run's start.
+# In real seconds: from heartbeat to heartbeat before a run; from heartbeat to heartbeat during a run; from the meeting
+# of the processes to the start of the run.
 _MEETING_INTERVAL, _HEARTBEAT_INTERVAL, _START_MARGIN = 0.05, 0.1, 1.0
-# The simulation's clock jumps forward if it is behind real time by more than this many rounds.
+# If the simulation is behind real time by more than this many rounds, its clock jumps to the real time.
 _SLACK = 0.5
 # Real seconds to wait for the last frames once all agents have ended.
 _LAST_FRAMES = 2.0
@@ -48,7 +49,7 @@ _SKIPPED_BITS = 24
 
 
 class Missed(NetsimError):  # noqa: N818  named after the event
-    """The other processes have ended this run already."""
+    """The other processes have already ended this run."""
 
 
 def journal_name(run: int, host: int, incarnation: int) -> str:
@@ -118,11 +119,13 @@ class Node:
         self._slack = _SLACK * settings.round_period
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._round_task: asyncio.Task[None] | None = None
-        # The time (real s) of the last activity in this process, and the number of events until then.
+        # The time (real s) at which this process last did something, and the number of counted events until then.
         self._last_activity = (time.monotonic(), 0)
-        # The answer of `is_followed` for the next row, asked at the last row; None before the first row.
+        # `RoundClock.is_followed` for the next round, as it was when the last row was written; None before the first
+        # row.
         self._follows_next: bool | None = None
-        # The time (simulated s) at which the last agent of any process ended; the time (real s) of learning it.
+        # The time (simulated s) at which the last agent of any process ended, and the time (real s) at which this
+        # process closed its part.
         self._ended_at = self._closed_at = math.inf
 
     @property
@@ -135,7 +138,7 @@ class Node:
         return self.relay.is_local(agent)
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links this process builds: all."""
+        """Return the agents whose links this process builds: the agents of all processes."""
         return names
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> Inbox:
@@ -163,7 +166,7 @@ class Node:
         membership.begin(self._mark)
         try:
             self._journal = self._open_journal()
-            # Windows' default loop cannot watch sockets with add_reader.
+            # Not asyncio's default loop: on Windows it has no add_reader, with which sockets are watched here.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 epoch = runner.run(self._meet())
             if math.isnan(epoch):
@@ -208,7 +211,7 @@ class Node:
 
     @asynccontextmanager
     async def taking_part(self, loop: Loop) -> AsyncIterator[None]:
-        """Wait for the start of the run; until its end, exchange heartbeats and frames."""
+        """Wait for the start of the run, then exchange heartbeats and frames until its end."""
         membership = self._membership
         membership.take = self.relay.take
         await membership.open()
@@ -231,7 +234,7 @@ class Node:
                 self._journal.close()
 
     def _send_heartbeats(self, loop: Loop) -> None:
-        """Send a heartbeat, check on the run, and schedule the next call."""
+        """Send a heartbeat, call `check`, and schedule the next call of this method."""
         self._membership.send_heartbeat()
         self.check()
         self._heartbeat_timer = loop.call_later(_HEARTBEAT_INTERVAL * self._transport.pace, self._send_heartbeats, loop)
@@ -246,13 +249,13 @@ class Node:
             self.relay.before_sending = self._write_events
 
     def starting(self) -> None:
-        """Connect the relay; called before the agents start, which may be later than in other processes."""
+        """Begin to relay frames; called before the agents start, which may be later than in other processes."""
         run = self.runtime
         for name in run.agents:
             if not self.relay.is_local(name):
                 run.tasks.finished(name)
         if run.loop.now() > 0:
-            # This process may replace a dead one, which may have used transmission numbers in the rounds so far.
+            # This process may replace a dead one, which has used transmission numbers in the rounds that have passed.
             passed = run.rounds.next_number()
             for context in self._contexts:
                 context.note_restart()
@@ -266,7 +269,7 @@ class Node:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; the node itself may open later ones."""
+        """Return the last round in which an agent of this process took part; later ones may be open without one."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -287,8 +290,9 @@ class Node:
 
     def _took_part(self, number: int) -> bool:
         run = self.runtime
-        # Until a round closes, `is_followed` tells whether an agent's own clock opens a round before that. This row's
-        # round has closed, so use the answer given at the last row, and ask about the next round.
+        # `is_followed(k)` tells whether an agent with its own clock opens a round before round k closes, but only if it
+        # is called before then. The round of this row has closed: use the value stored at the last row, and store the
+        # value for the next round.
         followed, self._follows_next = self._follows_next, run.rounds.is_followed(number + 1)
         if followed is None:
             followed = any(shared.rounds.open_round for shared in run.own.values())
@@ -331,7 +335,7 @@ class Node:
                 run.end()
 
     def _check_end(self) -> None:
-        """Close this part of the run once the agents of all processes have ended, at the time of the last end."""
+        """If the agents of all processes have ended, close this part of the run at the time of the last one's end."""
         run, membership = self.runtime, self._membership
         finals = [peer.final[1] for peer in membership.peers.values() if peer.final and peer.final[0] == membership.run]
         alive = [peer for number, peer in membership.peers.items() if membership.is_alive(number)]
@@ -340,7 +344,7 @@ class Node:
             ends = [peer.done for peer in peers if peer.done is not None]
             end = max(finals) if finals else max([membership.done or 0.0, *ends])
             membership.phase = Phase.CLOSED
-            # Wait until this process's clock reaches the end, too.
+            # Wait until the clock of this process, too, has reached the end.
             run.timers.append(run.loop.call_at(end, run.loop.clock.at_instant_end, lambda: self._close_at(end)))
 
     def _close_at(self, end: float) -> None:
@@ -378,7 +382,7 @@ class Node:
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
-            # One task that waits in the network's rounds is the node's own (`_keep_rounds_open`), and does not count.
+            # One of the tasks that wait for the network's next round is `_keep_rounds_open`, which does not count.
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is run.rounds) for each in contexts)
             or any(timer.when() > now for timer in run.timers if not timer.cancelled())
             or run.loop.clock.jobs > 0

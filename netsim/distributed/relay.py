@@ -1,7 +1,7 @@
 """Relay frames between processes.
 
-agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. Sequence numbers of a
-link's frames reveal lost and duplicated datagrams.
+On the path agent → outbox → link → inbox → agent, the relay lies between a link in one process and an inbox in another.
+The frames of each link are numbered, so that lost and duplicated datagrams are noticed.
 """
 
 from collections import Counter
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay"]
 
-# Limit of frames of a link that are remembered while an earlier one is missing.
+# The most sequence numbers of a link that are remembered while an earlier one is missing; also the most batches kept
+# until the run begins in this process.
 _WINDOW = 10_000
-# Frames share a datagram up to this size in bytes, which fits into one Ethernet frame.
+# Several frames share a datagram if it stays below this size in bytes, which fits into one Ethernet frame.
 _BATCH_SIZE = 1400
-# Limit of kinds of message, because other processes may introduce any number.
+# The most kinds of message in a run, because a faulty process could send any number of them.
 _MAX_KINDS = 10_000
 
 
@@ -67,7 +68,7 @@ class _Batch:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all frames."""
+        """Make the batch empty."""
         self.messages: list[Message] = []
         self.size = 0
         self._frame: Frame | None = None
@@ -79,7 +80,7 @@ class _Batch:
         self._frame = frame
 
     def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
-        """Add a link (a leg) to the last frame, if that is ``frame`` and there is room; return whether it was added."""
+        """Add a link to the last message if it holds this frame and there is room; return whether it was added."""
         if frame is not self._frame or self.size + LEG > self._max_size:
             return False
         last = self.messages[-1]
@@ -102,19 +103,19 @@ class Relay:
         self._sent: dict[int, int] = {}
         self._batches: dict[int, _Batch] = {}
         self._flushing = False
-        # `flush` must not run in the context of the agent that happens to send.
+        # The context in which `flush` runs. Without it, `flush` would run in the context of the agent that sends.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # The incarnation of each process: a restarted one begins again at sequence number 0, and needs new filters.
+        # The incarnation of each process: a restarted process begins again at sequence number 0, and needs new filters.
         self._incarnations: dict[int, int] = {}
         self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None
         # For each link: the sender's process, the sender, the receiver.
         self._links: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
-        # Called before each datagram is sent.
+        # Called before each datagram is sent; a `Node` with a journal writes its events then.
         self.before_sending: Callable[[], None] = lambda: None
-        # Whether all further frames are dropped.
+        # Whether all frames that are received from now on are dropped.
         self.closed = False
 
     def is_local(self, agent: Hashable) -> bool:
@@ -169,7 +170,7 @@ class Relay:
             self._run.shared.loop.call_soon(self.flush, context=self._context)
 
     def flush(self) -> None:
-        """Send all batches."""
+        """Send the batches for all processes."""
         self._flushing = False
         for host, batch in self._batches.items():
             if batch.messages:
@@ -205,7 +206,8 @@ class Relay:
         if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # The sender's clock may be slightly ahead, so that its run began first.
+            # Keep the batch: the run has begun in the sender's process, whose clock may be slightly ahead, but not yet
+            # here.
             self._early_batches.append(batch)
             return ""
         refused = ""
@@ -218,7 +220,7 @@ class Relay:
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
         try:
-            # Decoded once for all receivers of a broadcast.
+            # Decode the frame once for all links of a broadcast.
             frame = decode_frame(message.data, message.sent_at, self._names)
         except WireError:
             return "malformed"
@@ -237,7 +239,8 @@ class Relay:
         inbox, now = run.inboxes[receiver], run.shared.loop.now()
         rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
-            # The datagram arrived after the link model's time, and the receiver may have read its inbox since then.
+            # The datagram came later than the link's model had set, and the receiver may have read its inbox since that
+            # time. So the frame arrives now.
             time = now
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()
@@ -249,5 +252,5 @@ class Relay:
         return self._filters[batch.host].setdefault(link, _DuplicateFilter())
 
     def has_all_of(self, host: int, count: int) -> bool:
-        """Return whether all ``count`` frames that a process sent to this one have been received."""
+        """Return whether this process has received all ``count`` frames that the process ``host`` sent to it."""
         return sum(numbers.count for numbers in self._filters[host].values()) >= count

@@ -1,8 +1,9 @@
-"""Agents' states in a journal: pickles restricted to an allowlist of classes and functions.
+"""Agents' states in a journal: pickles that may name only classes and functions of an allowlist.
 
 A state is the result of an agent's ``__getstate__``. Each pickle is complete: restoring it replaces all objects that
-the agent held. So *a probe reads only* ``agents``: an object taken from an agent before the run is no longer part of
-it. Arrays are stored outside the pickles under a hash of their content, so an array that never changes is stored once.
+the agent held. So *a probe reads only* ``agents``: an object that a program took from an agent before the run is no
+longer part of that agent. Arrays are stored outside the pickles under a hash of their content, so an array that never
+changes is stored once.
 
 Reading a pickle calls no class that it names: objects are created empty and get their attributes, or are created by a
 function of `_MAKERS`.
@@ -54,10 +55,10 @@ from netsim.wire.codec import check_keys, decode, encode
 
 __all__ = ["StateReader", "StateWriter", "Unavailable"]
 
-# A container with at most this many hash collisions needs no closer check of its keys.
+# The keys of a container are checked by `check_keys` only if it has more hash collisions than this.
 _FEW_COLLISIONS = 200
-# In bytes. Arrays up to _SMALL are stored in the pickle, as a reference would be no shorter; arrays from _LARGE on are
-# hashed only if they have changed.
+# Sizes in bytes. Arrays up to _SMALL are stored in the pickle, because a reference would be no shorter. Arrays of
+# _LARGE or more are hashed only if they have changed.
 _SMALL, _LARGE = 64, 1 << 16
 
 
@@ -72,24 +73,24 @@ class Unavailable:
 _PROCESS_BOUND = (
     *(CoroutineType, AsyncGeneratorType, ModuleType, Variables, io.IOBase),
     *(threading.Thread, type(threading.Lock()), type(threading.RLock())),
-    # Tasks, and the loop and futures inside asyncio's queues and events.
+    # Objects of asyncio: tasks, and the loops and futures that its queues and events hold.
     *(asyncio.Future, asyncio.AbstractEventLoop, asyncio.Handle),
-    # The agent's connection to its network.
+    # The objects that connect an agent to its network.
     *(Context, Inbox, Outbox),
 )
 _ERRORS = tuple(each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, Exception))
 _CONTAINERS = (list, dict, OrderedDict, defaultdict, set, deque)
-# Classes created from arguments: they check the arguments without running other code.
+# Classes whose objects are created from arguments. These classes check the arguments, and run no other code.
 _FROM_ARGUMENTS = (
     *(OrderedDict, defaultdict, dict, set, frozenset, deque, range, slice, partial, Decimal),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
 )
-# Classes created from a value; objects of a derived class are supported only without attributes.
+# Classes whose objects are created from a value. Objects of a class derived from them must have no attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 _PLAIN = frozenset({NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
 
-# Py_TPFLAGS_HEAPTYPE: set for all classes defined in Python, and some defined in C.
+# Py_TPFLAGS_HEAPTYPE: the flag is set for all classes defined in Python, and for some defined in C.
 _HEAP = 1 << 9
 
 
@@ -111,7 +112,8 @@ def _is_defined_in_python(cls: Any) -> bool:
 
 def _is_method(value: Any) -> bool:
     if type(value) is BuiltinFunctionType:
-        # Built-in methods, such as [].append, have this type, too; ``__self__`` of a built-in function is its module.
+        # Built-in functions and built-in methods, such as [].append, have the same type. But ``__self__`` of a
+        # function is its module.
         return not isinstance(value.__self__, ModuleType | NoneType)
     return type(value) is MethodType
 
@@ -121,14 +123,14 @@ def _is_left_out(value: Any) -> bool:
     cls: Any = type(value)
     if _is_method(value):
         return _is_left_out(value.__self__)
-    # Iterators defined in C, such as generators, zips and counters.
+    # This is true for iterators defined in C, such as generators, zips and counters.
     is_iterator = issubclass(cls, Iterator) and _c_base(cls) is cls
     return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is FunctionType and "<" in value.__qualname__)
 
 
 def _name_of(value: Any) -> tuple[str, str]:
-    """Return the module and name of a class or function; raises TypeError if it cannot be found by them."""
-    # scipy's ufuncs have neither __qualname__ nor __module__.
+    """Return the module and name of a class or function; raises TypeError if the module has no such name."""
+    # An object without __qualname__ and __module__ is taken for a ufunc of scipy.special.
     name, module = getattr(value, "__qualname__", value.__name__), getattr(value, "__module__", None) or "scipy.special"
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -150,7 +152,7 @@ def _is_pickled_by_name(value: Any) -> bool:
 
 
 def _empty(cls: Any) -> Any:
-    """Return an empty object or container; none of its class's own code runs."""
+    """Return an empty object or container of a class, without running code of this class."""
     base = _c_base(cls) if isinstance(cls, type) else None
     if base not in (object, *_CONTAINERS) or issubclass(cls, (*_PROCESS_BOUND, Enum)):
         raise NetsimError(f"it names {cls}, of which no empty object can be created")
@@ -162,10 +164,10 @@ def _of_arguments(cls: Any, *args: Any) -> Any:
     if base not in _ERRORS + _FROM_ARGUMENTS:
         raise NetsimError(f"it names {cls}, which is not created from arguments")
     if base in _FROM_ARGUMENTS and any(isinstance(each, Iterable) and type(each) not in _PLAIN for each in args):
-        # Consuming an iterable could take forever: a range may have any length.
+        # Iterating over an argument could take forever: a range, for example, may have any length.
         raise NetsimError(f"a {cls.__qualname__} cannot be created from {[type(each).__name__ for each in args]}")
     if base is OrderedDict and args:
-        # A derived class could run its own code for each item.
+        # A class derived from OrderedDict could run its own code for each item.
         raise NetsimError("an OrderedDict must be created empty")
     if base in (set, frozenset):
         [items] = args
@@ -197,7 +199,7 @@ def _method(holder: Any, name: str) -> Any:
         raise NetsimError(f"it names {name} of a {type(holder).__qualname__}, which is not a method")
     found = inspect.getattr_static(holder if isinstance(holder, type) else type(holder), name)
     if isinstance(found, classmethod | FunctionType):
-        # ``getattr`` may run code of the class, such as a property.
+        # Do not use ``getattr``, which may run code of the class, such as a property.
         return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
     return getattr(holder, name)
 
@@ -237,7 +239,8 @@ def _items(shape: tuple[int, ...], items: list[Any]) -> NDArray[Any]:
     return array
 
 
-# numpy trusts these positions in its buffers: larger ones would make it read beyond them.
+# The upper limits of values in a generator's state that numpy uses unchecked as positions in buffers: with larger
+# values it would read beyond the buffers.
 _MAX_POSITION = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1}
 
 
@@ -277,13 +280,13 @@ def _old_generator(state: dict[str, Any]) -> np.random.RandomState:
 
 def _random(state: tuple[Any, ...]) -> random.Random:
     made = random.Random(0)
-    # Unlike numpy, Python checks the state.
+    # No check is needed here: unlike numpy, Python checks the state.
     made.setstate(state)
     return made
 
 
 def _frame(*fields: Any) -> Any:
-    # Checked here, because agents read a frame's fields unchecked.
+    # Check the bytes here, because a frame is decoded without checks when an agent reads its payload.
     if len(decode(fields[4])) < 4:
         raise ValueError("not a frame")
     return core.Frame(*fields)
@@ -344,12 +347,14 @@ class _Pickler(pickle.Pickler):
         self._file = io.BytesIO()
         super().__init__(self._file, protocol=5)
         self._agent, self._numbers, self._keep = agent, numbers, keep
-        # The modules and names of all classes and functions in the pickles.
+        # The modules and names of all classes and functions that the pickles name.
         self.names: set[tuple[str, str]] = set()
-        # Objects left out of the first pickle; an agent created in the same way leaves them out in the same order.
+        # The objects left out of the first pickle. A reference gives the index of such an object, because an agent that
+        # was created in the same way leaves out the same objects in the same order.
         self.left_out: list[Any] = []
         self._is_first = True
-        # Both by ``id``: this pickle's arrays with their references; the last content of large arrays.
+        # Both by ``id``. `_arrays`: the arrays of this pickle, with their references. `_large`: the last content of
+        # large arrays.
         self._arrays: dict[int, tuple[NDArray[Any], Any]] = {}
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
@@ -358,7 +363,7 @@ class _Pickler(pickle.Pickler):
         self._file.seek(0)
         self._file.truncate()
         self.clear_memo()
-        # The last arrays are kept alive until the end, so that no new array gets the identity of a freed one.
+        # Keep the arrays of the last pickle alive until the end, so that no new array gets the ``id`` of a freed one.
         before, self._arrays = self._arrays, {}
         self.dump(self._agent.__getstate__())
         self._large = {key: self._large[key] for key in self._large.keys() & self._arrays.keys()}
@@ -367,7 +372,7 @@ class _Pickler(pickle.Pickler):
         return self._file.getvalue()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return a reference for an array, an agent, an object left out, or one pickled by name; else None."""
+        """Return a reference to an array, an agent, an object that is left out or pickled by name; else None."""
         cls: Any = type(value)
         if cls in _PLAIN:
             return None
@@ -403,7 +408,7 @@ class _Pickler(pickle.Pickler):
         if base is object and cls is not core.Frame and not issubclass(cls, Enum):
             return new, (cls,), _attributes(value)
         if base in _ERRORS:
-            # The base's __reduce__, because the class's own may name any function.
+            # Call the __reduce__ of the base class, because that of a derived class may name any function.
             _, *parts = base.__reduce__(value)
             return _of_arguments, (cls, *parts[0]), *parts[1:]
         if base in _FROM_VALUE and not issubclass(cls, Enum) and not getattr(value, "__dict__", None):
@@ -429,7 +434,7 @@ class _Pickler(pickle.Pickler):
             return False, encode(array), by_column
         if array.nbytes < _LARGE:
             return True, self._digest(array), by_column
-        # Large arrays are mostly constant data, and a comparison takes a tenth of the time of a hash.
+        # Most large arrays never change, and comparing an array takes a tenth of the time of hashing it.
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         form = array.dtype, array.shape, by_column
         before, known = self._large.get(id(array), (raw, (None, b"")))
@@ -450,7 +455,7 @@ def _attributes(value: Any) -> Any:
     state = value.__getstate__()
     if _has_own_setstate(value):
         return state
-    # The ``__getstate__`` of a frozen dataclass with slots returns a list of their contents, without names.
+    # The ``__getstate__`` of a frozen dataclass with slots returns a list of values without names.
     state = object.__getstate__(value) if isinstance(state, list) else state
     if not (state is None or isinstance(state, dict) or (isinstance(state, tuple) and len(state) == 2)):
         raise TypeError(f"it holds a {type(value).__qualname__}, whose __getstate__ does not return attributes")
@@ -484,7 +489,7 @@ def _value(value: Any) -> Any:
 
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
     words = len(now) & ~7
-    # Compared as integers, for which a NaN equals itself, and eight bytes at a time for speed.
+    # Compare integers, because a NaN does not equal itself, and eight bytes at a time, which is faster.
     same = np.array_equal(before[:words].view(np.uint64), now[:words].view(np.uint64))
     return bool(same) and bool((before[words:] == now[words:]).all())
 
@@ -501,7 +506,7 @@ _HARMLESS = {
     *(("asyncio.queues", name) for name in ("Queue", "PriorityQueue", "LifoQueue")),
     *(("asyncio.locks", name) for name in ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore")),
 }
-"""Classes that a state may name even if no agent held an instance before the run."""
+"""The modules and names of classes that a state may name even if no agent held an instance before the run."""
 
 
 class StateReader:
@@ -513,17 +518,17 @@ class StateReader:
         self._by_name = agents
         self._allowed = set(_HARMLESS)
         self._left_out: dict[Hashable, list[Any]] = {}
-        # The attributes that an agent had at the beginning, or got from a state.
+        # By agent: the names of the attributes that it had at the beginning, or got from a state.
         self._known_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
             pickler = _Pickler(agent, numbers, lambda digest, data: None)
-            # An agent that cannot be pickled has no states to restore, because `StateWriter` refuses it.
+            # If an agent cannot be pickled, there are no states of it to restore, because `StateWriter` refused it.
             with suppress(Exception):
                 pickler.pickled()
             self._allowed |= pickler.names
             self._left_out[name] = pickler.left_out
-        # Classes in the modules of the agents' classes are trusted, too.
+        # States may also name the classes that are defined in the modules of the agents' classes.
         modules = {each.__module__ for agent in self.agents for each in type(agent).__mro__}
         self._agent_modules = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
 
@@ -559,7 +564,7 @@ class StateReader:
             known.update(fields)
             _set_slots(agent, slots)
         if context is not None:
-            # The connection to the network is not part of the state.
+            # The connection to the network is not part of the state, so put it back.
             attributes["_netsim"] = context
 
     def find(self, module: str, name: str) -> Any:
@@ -571,7 +576,8 @@ class StateReader:
                 found = getattr(found, part)
         if (module, name) in self._allowed:
             return found
-        # In the modules of agents, only classes defined there are allowed, and not those imported.
+        # In the modules of agents, only classes that are defined there are allowed, not classes that the module
+        # imports.
         if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which no agent had at the beginning or has in its module")
         return found
@@ -585,7 +591,7 @@ def _is_allowed_module(module: str) -> bool:
 
 def _has_own_setstate(value: Any) -> bool:
     setter = getattr(type(value), "__setstate__", None)
-    # Python gives a frozen dataclass with slots a __setstate__ that only sets fields.
+    # The module dataclasses gives a frozen dataclass with slots a __setstate__ that only sets its fields.
     return setter is not None and getattr(setter, "__module__", None) != "dataclasses"
 
 
@@ -600,17 +606,17 @@ def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _set_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, each in slots.items():
-        # Only slots: setting ``__class__``, for example, must be impossible.
+        # Set slots only: a forged state must not set ``__class__``, for example.
         if not isinstance(inspect.getattr_static(type(value), name), MemberDescriptorType):
             raise TypeError(f"a {type(value).__name__} has no slot {name}")
-        # By `object`, because a frozen dataclass forbids assignment.
+        # Call the method of `object`, because a frozen dataclass forbids assignment.
         object.__setattr__(value, name, each)
 
 
 class _Unpickler(pickle._Unpickler):
     """Reads only the opcodes that `_Pickler` writes.
 
-    It derives from the private Python implementation, because opcodes of the C one cannot be overridden.
+    It derives from the private implementation in Python, because the one in C allows no opcode to be overridden.
     """
 
     stack: list[Any]
@@ -621,7 +627,8 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(data))
         self._reader, self._left_out = reader, left_out
         self._arrays: dict[int, NDArray[Any]] = {}
-        # Both by ``id``: the objects created here, as only these may get attributes; the hashes of containers' keys.
+        # Both by ``id``. `_made`: the objects created here; only these may get attributes. `_hashes`: the hashes of the
+        # keys of containers.
         self._made: dict[int, Any] = {}
         self._hashes: dict[int, set[int]] = {}
 
@@ -705,7 +712,7 @@ class _Unpickler(pickle._Unpickler):
         self.stack.append(frozenset(items))
 
     def _bytearray(self) -> None:
-        # The bytes are read before anything is allocated, so that a forged size costs no memory.
+        # Read the bytes first: allocating by the size in the pickle would let a forged size take all memory.
         self.stack.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
 

@@ -1,8 +1,9 @@
 """Base class of transports, which carry datagrams between the processes of one network.
 
-agent → outbox → link → inbox → agent: this is on the link, between two processes. The link's model runs in the sender's
-process: it loses, delays and counts frames as in a simulation, with the same random draws. A frame then travels to the
-receiver's process with its arrival time, and waits there until that time.
+On the path agent → outbox → link → inbox → agent, a transport carries the frames of a link between two processes. The
+link's model (`netsim.Link`) runs in the sender's process: it loses, delays and counts frames as in a simulation, with
+the same random draws. A frame then travels to the receiver's process with its arrival time, and waits there until that
+time.
 """
 
 import importlib
@@ -18,7 +19,7 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""The values of `netsim deploy --transport`, each a module of this package, with the module's class."""
+"""The values of `netsim deploy --transport`. Each names a module of this package, and is mapped to its class."""
 
 
 class Transport(ABC):
@@ -48,9 +49,9 @@ class Transport(ABC):
     Attributes
     ----------
     most : int
-        Limit of the bytes of a datagram.
+        The most bytes that a datagram may have.
     failure : NetsimError or None
-        An error with the first reason passed to `fail`.
+        An error with the reason passed to the first call of `fail`; None before that.
 
     Raises
     ------
@@ -88,7 +89,7 @@ class Transport(ABC):
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
         self.failure: NetsimError | None = None
-        # The number of the first run; above 0 in a process that replaces a dead process of the same name.
+        # The number of this process's first run. It is above 0 if the process replaces a dead one of the same name.
         self.first_run = 0
         # The `netsim.distributed.membership.Membership`, kept from the first run to the last.
         self.membership: Any = None
@@ -105,7 +106,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Release what `open` acquired."""
+        """Stop carrying datagrams, and release the sockets or connections made by `open`."""
 
     # --- used by deployments; the defaults are for processes with arbitrary names and without a broker ----------------
 
@@ -140,7 +141,7 @@ class Transport(ABC):
     # --- called by netsim ---------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Call ``deliver`` with each received datagram; with None, drop them."""
+        """Call ``deliver`` with each received datagram; if it is None, drop received datagrams."""
         self.failure = None
         self._deliver = deliver
 

@@ -1,4 +1,4 @@
-"""Transport over UDP, faster than asyncio's endpoints: a readable socket is read until it is empty."""
+"""Transport over UDP. It is faster than asyncio's endpoints, because it reads a readable socket until it is empty."""
 
 import asyncio
 import ipaddress
@@ -15,10 +15,11 @@ from netsim.util import check
 __all__ = ["UDP", "address_of", "is_loopback"]
 
 _MAX_DATAGRAM = 65_507
-# Requested bytes of the socket's buffers: large, for bursts and for datagrams that arrive while the process computes.
+# The requested size of the socket's buffers in bytes, large enough for bursts and for the datagrams that arrive while
+# the process computes.
 _BUFFER = 1 << 22
 _FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
-# Limit of datagrams received in one pass of the loop, so that other callbacks get their turn.
+# The most datagrams received in one pass of the loop, so that other callbacks can run in between.
 _AT_ONCE = 64
 
 
@@ -32,7 +33,7 @@ class UDP(Transport):
     here : str
         The address of this process.
     peers : mapping
-        {address: agents}.
+        {address: agents}: the agents of each other process.
     settings
         Parameters of `Transport`. ``key`` is required unless ``here`` is a loopback address.
 
@@ -57,7 +58,7 @@ class UDP(Transport):
 
     @classmethod
     def local_addresses(cls, count: int) -> list[str]:
-        """Return loopback addresses with free ports, sorted by port."""
+        """Return ``count`` loopback addresses with free ports, sorted by port."""
         held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
         try:
             for each in held:
@@ -79,7 +80,7 @@ class UDP(Transport):
         try:
             family, own = _resolved(self._address)
             if not self._resolved_peers:
-                # Resolved once, before the first datagram, because a name server may be slow.
+                # Resolve the addresses once, before the first datagram, because a name server may be slow.
                 for trying, address in self._peer_addresses.items():
                     self._resolved_peers[trying] = _resolved(address, family)[1]
                 trying = f"here = {self.here!r}"

@@ -1,1 +1,1 @@
-"""One run: build the network, run the agents' tasks, sample rows, and diagnose a run that does not end."""
+"""One run: build the network, run the agents' tasks, write the table of results, and explain why a run cannot end."""

@@ -1,4 +1,4 @@
-"""Build a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
+"""Build a run: each agent's inbox, outbox and context, the links between them, the ledger and the round clock."""
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
@@ -105,7 +105,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 
 
 def _check_parts(agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput if two agents share a component that is itself an Agent, such as a MAC layer."""
+    """Raise BadInput if two agents hold the same object and this object is an Agent, such as a MAC layer."""
     known = {id(agent) for agent in agents.values()}
     owners: dict[int, tuple[Hashable, str]] = {}
     for name, agent in agents.items():
@@ -153,7 +153,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         run.medium = Medium(
             settings.medium, shared, settings.link_seed, names, log=settings.trace, on_death=run.battery_died
         )
-    # Large blocks of random numbers are fast, but with many links they would take too much memory.
+    # Large blocks of random numbers are fast, but with many links large blocks would take too much memory.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
         if name not in inboxes:
@@ -183,7 +183,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             _hand_over(context, mac, loop)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
-        # Setting the handler subscribes to the senders, whose outboxes must all exist by then.
+        # `set_sequence_handler` adds the inbox to its senders' outboxes, so it is called once all outboxes exist.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:
@@ -191,7 +191,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
 
 
 def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
-    """Return the clock of the network's rounds."""
+    """Return the network's round clock, whose class depends on how agents are spread over processes."""
     settings, kind = run.settings, run.node.round_clock if run.node else RoundClock
     clock = kind(loop, settings.round_period, run.round_ended)
     if settings.compute is not None:
@@ -200,7 +200,7 @@ def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
 
 
 def _placed(context: Context, number: int, run: "Runtime") -> Context:
-    """Set a context's agent number, the senders to it, and its neighbours without a link back; return the context."""
+    """Set the attributes of a context that depend on the whole network, and return the context."""
     graph = run.settings.graph
     context.number, context.captions = number, run.ledger.captions
     context.reliability = run.settings.link.reliability_model
@@ -217,7 +217,7 @@ def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
 
 
 def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
-    """Build the inboxes of this process's agents; return the inbox, or its remote endpoint, of each neighbour."""
+    """Build the inboxes of this process's agents; return each agent's inbox, or the endpoint that replaces it."""
     shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
     if node is None:
         run.inboxes = {name: Inbox(own.get(name, shared), limit) for name in names}
@@ -243,7 +243,7 @@ def _links(settings: Settings, name: Hashable, neighbors: Sequence[Hashable]) ->
 
 
 def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return, by name, the shared state of each agent with a skewed clock."""
+    """Return, by name, a `Shared` for each agent with a skewed clock, as such an agent has its own rounds."""
     own = {}
     for fault in settings.faults:
         if isinstance(fault, ClockSkew):

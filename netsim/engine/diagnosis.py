@@ -1,4 +1,4 @@
-"""One-line errors of a run: the agent that raised and its source line, or what each agent waits for."""
+"""One-line errors of a run: which agent raised an error and in which line, or what each agent waits for."""
 
 import asyncio
 import inspect
@@ -69,14 +69,15 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 def when(context: Context) -> str:
     """Return a text with an agent's current round, or with the time (s) outside rounds."""
     now = context.shared.loop.now()
-    # When an exception gets here, it has already left its round, so a round left at this instant counts as current.
+    # An exception ends the agent's round before it is reported, so a round that the agent left at this time counts as
+    # its current one.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 
 
 def _line(trace: TracebackType | None) -> str:
-    # Show the agent's own line, not the line in netsim, numpy or asyncio that raised. Files of compiled libraries have
-    # no folder, so only their suffix identifies them.
+    # Show the line in the agent's own code, not the line in netsim, numpy or asyncio that raised the error. Files of
+    # compiled libraries have no folder, so only their suffix identifies them.
     frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.endswith((".pyx", ".pxd"))]
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
@@ -105,7 +106,7 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 
 
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
-    """Return the deadlock error.
+    """Return the error for a deadlock.
 
     ``waits`` says what the first few agents wait for, ``beyond`` whether a timer is later than `LATEST`.
     """
@@ -144,7 +145,8 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     own: Any = task.get_coro()
-    # Name the call in the agent's own code, not the innermost coroutine: asyncio's private ones differ by version.
+    # Name the coroutine that the agent's own code awaits, not the innermost one: asyncio's private coroutines differ
+    # between versions.
     called: Any = None
     inner, in_inbox = own, False
     while inspect.iscoroutine(awaited := getattr(inner, "cr_await", None)):

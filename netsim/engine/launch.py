@@ -1,4 +1,4 @@
-"""Launch runs on new event loops, interruptible by Ctrl-C, also while another loop runs."""
+"""Launch runs on new event loops, also while another loop runs, and let a Ctrl-C interrupt them."""
 
 import _thread
 import asyncio
@@ -20,11 +20,11 @@ from netsim.run import Run
 __all__ = ["aside", "simulate", "threads_start"]
 
 _INTERRUPT_TIMEOUT = 2.0
-"""Seconds after which a Ctrl-C interrupts an agent's step that has not ended by itself."""
+"""If an agent's step has not ended this many real seconds after a Ctrl-C, the Ctrl-C interrupts it."""
 
 
 def simulate(runtime: Runtime, loop: Loop) -> Run:
-    """Run a runtime to its end on a new loop, which is closed afterwards."""
+    """Run a `Runtime` to its end on ``loop``, which must be new and is closed afterwards."""
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
             try:
@@ -33,8 +33,8 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
                 runtime.attach_result_to(error)
                 raise
     except (Interrupted, SystemExit) as error:
-        # Attach the result only now: an agent's `sys.exit` leaves asyncio's loop at once, and counting ends only when
-        # the runner closes.
+        # Attach the result only now: an agent's `sys.exit` leaves asyncio's loop at once, but the counts are complete
+        # only once the runner has closed.
         runtime.attach_result_to(error)
         raise
 
@@ -60,7 +60,7 @@ class _Insistent:
 
 
 async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
-    """Run; a Ctrl-C ends the run between two steps or, if a step does not end, in the middle of an agent's code."""
+    """Run so that a Ctrl-C ends the run between two steps or, if a step does not end, in the middle of it."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:
@@ -90,7 +90,7 @@ def aside() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Let a Ctrl-C interrupt the inner run: the outer loop's handler would cancel a task that is suspended."""
+    """Make a Ctrl-C interrupt the inner run: the outer loop's handler would only cancel the outer, suspended task."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     asyncios = isinstance(interrupt, partial) and isinstance(getattr(interrupt.func, "__self__", None), asyncio.Runner)

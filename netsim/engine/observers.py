@@ -1,7 +1,7 @@
 """Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states, an inspection.
 
-Each is an onlooker (`netsim.clock.virtual_clock.Onlooker`), which the loop calls before time advances. So it needs no
-timer or task, does not keep a run going, and never runs between two steps of an agent.
+Each observer is an onlooker (`netsim.clock.virtual_clock.Onlooker`), which the loop calls before time advances. So an
+observer needs no timer or task, does not keep a run going, and never runs between two steps of an agent at one time.
 """
 
 import dataclasses
@@ -34,14 +34,14 @@ Write = Callable[[int, float, float], None]
 
 
 class Sampler:
-    """Writes rows at a fixed interval.
+    """Writes rows of the results table at a fixed interval of simulated time.
 
     Parameters
     ----------
     loop : Loop
         The run's loop.
     rounds : RoundClock
-        The run's rounds: if a round closes at a row's time, the row equals the round's row.
+        The run's round clock. If a round closes at a row's time, the row equals the one written for the round.
     sample : float
         Seconds from row to row.
     write : callable
@@ -81,11 +81,11 @@ class Sampler:
 
     def look(self) -> None:
         """Write the row that is due."""
-        # Frames that arrive at this instant count, because nothing more can happen in it.
+        # Count the frames that arrive at this time, too: `look` is called once nothing more can happen at it.
         self._row(self.time, math.nextafter(self.until, math.inf))
 
     def round_ended(self, number: int) -> None:
-        """Write the row that is due as a round closes, if there is one; it equals the round's own row."""
+        """Write the row that is due as a round closes, if there is one, with the same counts as the round's own row."""
         close = self._rounds.close_time(number)
         if close == self.time:
             self._row(close, self._rounds.deadline(number))
@@ -99,8 +99,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # A time that differs from a round's end only by rounding becomes that end. The instant of any other time before
-        # the round's end is over before the round is.
+        # A time that differs from a round's end only by rounding is set to that end. For any other time before a
+        # round's end, ``until`` is before that end, too.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -119,7 +119,7 @@ class Sampler:
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
 # The pause between two looks is _SHARE times as long as the last look took, but at least _PAUSE and at most _LONGEST
-# (real seconds): after a longer pause, in which more happens, the next look would take longer, too.
+# (real seconds). Without a longest pause, each look could take longer than the one before, as it has more to show.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
 # If no row is written, the viewer looks this many real seconds after the end of the pause.
 _WITHOUT_ROWS = 1.0
@@ -129,10 +129,10 @@ class Shown(Protocol):
     """Shows a run in progress. It must neither raise nor change the run."""
 
     def look(self, scene: RunMetadata) -> None:
-        """Show the run up to ``scene.ended_at`` (s): all is recorded until then. Called in the run's thread."""
+        """Show the run up to ``scene.ended_at`` (s); all events until then are recorded. Called in the run's thread."""
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
-        """Show the end of the run, after which nothing is counted; ``error`` ended the run, or is None."""
+        """Show the end of the run, after which nothing is counted; ``error`` is the error that ended it, or None."""
 
 
 Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
@@ -153,7 +153,7 @@ class View:
         self._patience = 0.0
 
     def start(self) -> None:
-        """Observe from now on."""
+        """Call the viewer, and observe the run from now on."""
         self._scene = self._make_scene()
         self._shown = self._viewer(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS
@@ -165,12 +165,12 @@ class View:
             self._loop.clock.onlookers.remove(self)
 
     def end(self, error: NetsimError | None) -> None:
-        """Tell the viewer that the run is over."""
+        """Make the viewer show the end of the run, if it was started."""
         if self._scene is not None:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Look, unless the pause after the last look goes on; writing the row has already counted the arrivals."""
+        """Show the run, unless the pause after the last look goes on; the row's writer has counted all arrivals."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -181,12 +181,12 @@ class View:
 
     @property
     def time(self) -> float:
-        """The time (s) of the next look: 0, because `until` alone decides."""
+        """The time (s) of the next look: 0, because `until` alone decides when to look."""
         return 0.0
 
     @property
     def until(self) -> float:
-        """The current time (s) if no row was written for too long; else infinity, because `row_written` looks."""
+        """The current time (s) if no row was written for too long; else infinity, as `row_written` shows the run."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
@@ -242,7 +242,7 @@ class Watcher:
 
     @property
     def time(self) -> float:
-        """Minus infinity, to look before time advances, if an agent was called; else infinity."""
+        """Minus infinity if an agent was called, so that `look` is called before time advances; else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
@@ -273,9 +273,9 @@ class Watcher:
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Mark all agents for the next look, because a state may depend on other agents."""
+        """Mark all agents for the next look, because a watched state may depend on other agents."""
         self.call(self._agents)
-        # Check only if all agents run here, because agents in other processes may have the attribute.
+        # Check only if all agents run here: otherwise an agent in another process may have the attribute.
         self._checks = self._early and len(self._agents) == self._watch.agents
         self._early = False
 
@@ -340,7 +340,10 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Minus infinity, to look before time advances; infinity if this instant was inspected or the run is to end."""
+        """Infinity if this instant was inspected or the run is to end, else minus infinity.
+
+        Minus infinity makes the loop call `look` before time advances.
+        """
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
     until = time

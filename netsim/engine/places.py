@@ -1,4 +1,4 @@
-"""Current and earlier places of a run's nodes; moving a node changes the powers to and from other nodes."""
+"""Current and earlier places of a run's nodes; moving a node changes the powers received from it and by it."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["Path", "Place", "Places"]
 
 Place = tuple[float, ...]
 Path = list[tuple[float, Place]]
-"""Way-points (time in s, place) joined by straight lines; at a jump, two have one time, and the place left is first."""
+"""Way-points (time in s, place), joined by straight lines. A jump is two way-points of one time: from, then to."""
 
 
 class Places:
@@ -33,16 +33,16 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.positions)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # By node, the other nodes with a power to or from it.
+        # By node: the other nodes to and from which the medium has a received power.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # For each node under way: whether its last way-point was added since it set out. If so, the next way-point
-        # replaces it, because the way is straight.
+        # By node on a straight leg: whether its path already has a way-point after the start of the leg. If so, the
+        # next way-point replaces that one, because it lies on the same line.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:
-        """Return a validated position, with the node's height if the position has none."""
+        """Return a validated position as a place; a position without a height gets the node's present height."""
         return self._deployment.place(position, self.now[node])
 
     def set_out(self, node: Hashable) -> None:
@@ -51,12 +51,12 @@ class Places:
         self._under_way[node] = False
 
     def jump(self, node: Hashable, position: object) -> None:
-        """Move a node to a place at once, and end its leg."""
+        """Move a node to a place at once, and end the leg on which it is."""
         self._under_way.pop(node, None)
         self.put(node, self.place(node, position))
 
     def put(self, node: Hashable, place: Place) -> None:
-        """Move a node to a place, along its way if it has set out.
+        """Move a node to a place, along its straight leg if it has set out.
 
         Raises
         ------

@@ -28,12 +28,13 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
-# New objects per agent before a collection: more than the wiring creates, and more than a round keeps alive.
+# New objects per agent before a collection: more than building an agent's links creates, and more than a round keeps
+# alive.
 _OBJECTS_PER_AGENT = 50
 
-# A run begins with a full collection if more new objects than this were created since the last one (in runs and between
-# them), and more than the process then had. At a quarter of the latter number, collections took a fifth of the time of
-# many small runs in a notebook.
+# A run begins with a full collection if, since the last collection, the process created more objects than this number
+# and more than it had at that collection. With a quarter of the latter as the limit, collections took a fifth of the
+# time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -50,7 +51,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze those, too.
+            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze its objects, too.
             _freezes = not gc.get_freeze_count()
             if _new:
                 _count_new()
@@ -79,7 +80,10 @@ def _count_new() -> None:
 
 
 def _collect_now_and_then() -> None:
-    """Collect the garbage of former runs: freezing resets the collector's counts, so it never starts by itself."""
+    """Collect the garbage of former runs if there may be much.
+
+    Freezing resets the collector's counts, so the collector itself never starts.
+    """
     global _new, _most_new
     if _new > _most_new and _freezes and gc.isenabled():
         gc.collect()
@@ -93,7 +97,7 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """Numbers of threads of a process's or a thread's BLAS libraries: before the first run, and requested by runs."""
+    """Numbers of BLAS threads: those of the libraries ``before`` the first run, and those ``wanted`` by runs."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
@@ -105,7 +109,7 @@ class _Held:
 
 
 _held: dict[int | None, _Held] = {}
-# Finding the libraries takes milliseconds: repeat it only after further imports, which may have loaded others.
+# Finding the libraries takes milliseconds, so it is repeated only after further imports, which may have loaded more.
 _libraries: list[Any] = []
 _modules = 0
 
@@ -114,9 +118,9 @@ _modules = 0
 def limited_blas(threads: int | None) -> Iterator[None]:
     """Let BLAS use ``threads`` threads; None leaves them as they are.
 
-    Agents' matrices are small, and more threads mostly wait for each other. Most libraries have one number of threads
-    for the process; those on OpenMP have one for each calling thread. Overlapping runs use the smallest number
-    requested.
+    With the small matrices of agents, further threads mostly wait for each other. Most libraries have one number of
+    threads for the process; libraries on OpenMP have one for each calling thread. Overlapping runs use the smallest
+    number requested.
     """
     if threads is None:
         yield
@@ -143,7 +147,7 @@ def limited_blas(threads: int | None) -> Iterator[None]:
 
 
 def blas_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of the BLAS libraries that are loaded; found again after an import."""
+    """Return threadpoolctl's controllers of the loaded BLAS libraries, found again if modules were imported since."""
     global _libraries, _modules
     if len(sys.modules) != _modules:
         from threadpoolctl import ThreadpoolController
@@ -159,7 +163,8 @@ def _is_shared(library: Any) -> bool:
 
 def _set(library: Any, threads: int) -> None:
     # threadpoolctl obeys only the first thread that sets a number, and ignores others silently. Release that thread
-    # before, so that a run in another thread (in a notebook) takes effect, and after, so that the next run does.
+    # first, so that a run in another thread (in a notebook) takes effect. Release this thread afterwards, so that the
+    # next run, too, takes effect.
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)
@@ -170,7 +175,7 @@ def _set(library: Any, threads: int) -> None:
 
 _sleep: Callable[[Any], None] = time.sleep
 _running = 0
-"""Number of runs under way in this process; above 0, `time.sleep` is replaced by a function that warns."""
+"""Number of runs under way in this process; if there is one, a function that warns replaces `time.sleep`."""
 
 _draws: dict[int, int] = {}
 """By thread, the number of calls of functions that draw from the global generators, while a run is under way."""
@@ -219,7 +224,7 @@ def _noted(function: Any) -> Any:
 
 def _drawing_functions() -> Iterator[tuple[Any, str]]:
     """Yield (holder, name) of each function that draws from a global generator, or sets its state."""
-    # Python's generator draws everything by these two methods, which it looks up on the instance.
+    # Every function of `random` draws through one of these two methods, which it looks up on the instance.
     generator = vars(random)["_inst"]
     yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
     yield from ((random, name) for name in ("seed", "setstate"))

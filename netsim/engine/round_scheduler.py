@@ -1,8 +1,8 @@
 """Run the rounds of many agents in a batch: one callback as a round opens, one as it closes, for all of them.
 
-The main task of such an agent only calls `begin`, and then waits for the end of the agent's rounds. The callbacks do
-what its `say` and `hear` would do; they call the agent's methods in a copy of its task's context. An agent whose class
-or methods are replaced during the run continues in its own task.
+The main task of an agent in a batch only calls `begin`, and then waits for the end of the agent's rounds. The callbacks
+do what the agent's `say` and `hear` would do; they call the agent's methods in a copy of its task's context. An agent
+whose class or methods are replaced during the run continues in its own task.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ _STOPS = (KeyboardInterrupt, SystemExit)
 class _Member:
     """An agent of a batch, with its rounds.
 
-    ``over`` yields 0 at the end of its rounds, or the number of the round from which its own task takes over.
+    The future ``over`` yields 0 at the end of the agent's rounds, or the number of the round from which the agent's own
+    task runs its rounds.
     """
 
     __slots__ = ("agent", "context", "over", "rounds", "variables")
@@ -44,7 +45,7 @@ class _Member:
 
 
 class RoundScheduler:
-    """Runs the rounds of a batch of agents; in the order in which waiting tasks wake, the batch counts as one task.
+    """Runs the rounds of a batch of agents. It waits for each round like one task, so its agents act one after another.
 
     Parameters
     ----------
@@ -55,11 +56,13 @@ class RoundScheduler:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._rounds = shared.rounds
-        # The agents of the batch, in order. A dictionary, because removing many of them from a list would be slow.
+        # The agents of the batch, in order. This is a dictionary, because removing many agents from a list would be
+        # slow.
         self._members: dict[_Member, None] = {}
         # The batch object and the list of members for which it was made; None once the members have changed.
         self._batch: tuple[BatchRounds, list[_Member]] | None = None
-        # The context of the callbacks, because they belong to no agent.
+        # The callbacks run in this context, because they belong to no agent. Without it, they would run in the context
+        # of the agent whose task adds them.
         self._variables = copy_context()
 
     async def run(self, agent: RoundAgent) -> None:
@@ -105,7 +108,7 @@ class RoundScheduler:
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
         if self._shared.over:
-            # The run ended between the opening and this callback; its end cancels the agents.
+            # Do nothing: the run ended between the opening of the round and this callback. Its end cancels all agents.
             return
         number = opening.result()
         for member in self._members:
@@ -120,7 +123,7 @@ class RoundScheduler:
         batch, members = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
-                # The agent collects the frames of this round itself, in `run`.
+                # Mark this round as not collected: the agent's own task collects its frames, in `run`.
                 members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:
@@ -183,7 +186,7 @@ def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
 
 
 def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return, by agent name, the functions that create the main coroutines of agents in batches; others are absent."""
+    """Return, by agent name, the functions that create the main coroutines; agents in no batch are absent."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.speed < math.inf

@@ -1,4 +1,4 @@
-"""One run of a network: build the links, run the agents to completion, write the rows and report errors."""
+"""One run of a network: build the links, run the agents to completion, write the results and report errors."""
 
 import asyncio
 import inspect
@@ -45,7 +45,7 @@ __all__ = ["Action", "Runtime"]
 Action = tuple[float, Callable[[], None]]
 """A simulated time (s) and the function to call at that time."""
 
-# Extra event-loop iterations allowed per agent without an advance of time.
+# The limit of event-loop iterations without an advance of time is raised by this number for each agent.
 _PASSES_PER_AGENT = 100
 # A deadlock check counts as this many loop iterations, because it scans every inbox.
 _PASSES_PER_STANDSTILL = 100
@@ -54,7 +54,7 @@ _LIVELOCK_SAMPLES = 8
 
 
 class Runtime:
-    """One run of a network: builds the links on a loop, runs the agents to completion and writes the rows.
+    """One run of a network: builds the links on a loop, runs the agents to completion and writes rows of results.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class Runtime:
     scheduled : sequence of (float, callable)
         The functions to call and their times (s).
     node : Node or Part, optional
-        This process's node in a distributed run, or its part of a run over several workers: other processes run some of
-        the agents.
+        If other processes run some of the agents: the `Node` of this process in a distributed run, or the `Part` of
+        this worker.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Runtime:
         for name, inbox in self.inboxes.items():
             if type(self.agents[name]).answer is not Agent.answer:
                 inbox.set_request_handler(self._request_handler(name))
-        # The result contains only the agents of this process.
+        # The result contains only the agents of this process, because only these run and change here.
         result.agents = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
         if self.node is not None:
             self.node.joined()
@@ -237,7 +237,7 @@ class Runtime:
         self.injector.stand(agent)
 
     def _must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent calls ``what`` in a run over several workers: the others would not know of it."""
+        """Raise BadInput if an agent calls ``what`` in a run over several workers: other workers would not notice."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 
@@ -317,7 +317,7 @@ class Runtime:
             if time > self.loop.now():
                 self.at(time, action)
         if self.settings.until is not None:
-            # End the run at the end of the instant, so that a round that closes at that time is complete.
+            # End the run only when nothing else can happen at that time, so that a round that closes then is complete.
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
@@ -379,12 +379,12 @@ class Runtime:
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
-        # The metadata hold the list itself, not a copy, so that they also have the faults of the rest of the run.
+        # Pass the list itself, not a copy, so that the metadata also get the faults of the rest of the run.
         faults = self.injector.record.spans
         return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 if none has, or if compute times lengthen rounds."""
+        """Return the number of the last round that opened; 0 without one, or if compute times lengthen rounds."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
@@ -403,11 +403,14 @@ class Runtime:
         self.tasks.forget_raised()
 
     def _finish(self) -> None:
-        # End the run at the end of the instant, so that the last round's row is written.
+        # End the run only when nothing else can happen at this time, so that the last round's row is written.
         self.loop.clock.at_instant_end(self._on_finished)
 
     def _on_finished(self) -> None:
-        """End the run, or notify the node, when all agents are finished or ``until`` is reached."""
+        """End the run or, in a run over several processes, let ``self.node`` agree on the end with the other processes.
+
+        Called when all agents of this process are finished or ``until`` is reached.
+        """
         if self.node is None:
             self.end()
         else:
@@ -419,7 +422,7 @@ class Runtime:
             self.ended.set_result(None)
 
     def fail(self, error: NetsimError) -> None:
-        """End the run with an error; the first one is raised."""
+        """End the run with an error; if there are several, the first one is raised."""
         if self.error is None:
             self.error = error
         self.end()
@@ -439,7 +442,7 @@ class Runtime:
         return True
 
     def _on_deadlock(self) -> None:
-        """Resolve a deadlock by ending inbox iterations, or fail the run with what each agent waits for."""
+        """At a deadlock, end the iterations over inboxes; if there are none, end the run with an error."""
         if self.end_iterations():
             self.count_ready_agents()
             return
@@ -462,7 +465,7 @@ class Runtime:
                 self.ready_counts[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _on_livelock(self) -> None:
-        """After sampling a few iterations, fail the run with an error naming the agent that ran most often."""
+        """After a few more iterations, end the run with an error that names the agent that was ready most often."""
         self.count_ready_agents()
         self.iterations_sampled += 1
         # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.
@@ -479,15 +482,14 @@ class Runtime:
             )
         self.iterations_sampled = self.loop.clock.passes = 0
 
-    # --- callbacks during the run
-    # ---------------------------------------------------------------------------------------
+    # --- callbacks during the run -------------------------------------------------------------------------------------
 
     def _request_handler(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
-            # Any task that processes the inbox may call this, but the tasks it creates must belong to this agent.
+            # Any task that processes the inbox may call this function, but tasks made here must belong to this agent.
             token = OWNER.set(member)
             if self.watcher:
                 self.watcher.call((name,))
@@ -504,13 +506,13 @@ class Runtime:
         return answer
 
     def battery_died(self, name: Hashable) -> None:
-        """Stop the agent of a node whose battery is empty; the others continue."""
+        """Stop the agent of a node whose battery is empty; other agents continue."""
         self.injector.record.empty(name, self.loop.now())
         self.injector.down(name, for_good=True)
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         if self.watcher:
-            # An action may change any agent.
+            # An action may change any agent, so mark all of them.
             self.watcher.call(self.result.agents)
         try:
             action()
@@ -525,9 +527,10 @@ class Runtime:
                 inbox.settle(until)
 
     def round_ended(self, number: int) -> None:
-        """Write the round's row; if rows are sampled, only a sample that is due as the round closes."""
+        """Write the round's row; in a run with sampled rows, write only a sample that is due as the round closes."""
         if self.shared.over:
-            # The run is over, but an agent still iterates over rounds while it cleans up.
+            # Write no row: the run is over, and only an agent that cleans up after its cancellation still takes part in
+            # rounds.
             return
         if self.sampler:
             self.sampler.round_ended(number)
@@ -538,7 +541,7 @@ class Runtime:
         """Write the row for a time (s), counting the arrivals before ``until`` (s)."""
         self._settle(until)
         try:
-            # In a distributed run with journals, the merge of the journals calls the probes.
+            # In a distributed run with journals, probes are called later, when the journals are merged.
             measure = self.node is None or not self.node.journals
             self.result.add_row(number, time, self.ledger.totals(), measure)
         except Exception as error:

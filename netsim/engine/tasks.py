@@ -32,11 +32,11 @@ class AgentTasks:
     Parameters
     ----------
     loop : Loop
-        The loop that they run on.
+        The run's event loop.
     contexts : mapping
         The agents' contexts by their names.
     keys : uint64 array, shape (agents,)
-        The keys of the names of all agents, including the agents of other processes.
+        The 64-bit hash of each agent's name, including the agents of other processes.
     fail : callable
         Called with the error when an agent fails.
     finish : callable
@@ -45,15 +45,15 @@ class AgentTasks:
     Attributes
     ----------
     members : dict
-        The agents as owners, by their names.
+        The `TaskOwner` of each agent, by the agent's name.
     main_tasks : dict
-        The tasks that run the agents.
+        The task that runs each agent's `Agent.run`, with the agent's name.
     background : dict
-        The tasks that agents made and that are not done, in the order in which they were made.
+        The other unfinished tasks of agents, with their agents' names, in the order in which agents made them.
     over : bool
-        Whether the run has ended, after which cancellation or a refused send is not an agent's error.
+        Whether the run has ended. A cancellation or a refused send is then no error of an agent.
     closed : bool
-        Whether background tasks are cancelled as soon as agents create them.
+        Whether agents' further tasks are cancelled as soon as agents create them.
     is_part : bool
         Whether the run may go on when these agents have ended, because other workers run further agents.
     """
@@ -70,10 +70,11 @@ class AgentTasks:
         self._contexts = contexts
         self._fail = fail
         self._finish = finish
-        # Unfinished agents, and agents of failed nodes, for which cancellation is not an error.
+        # `_unfinished`: the agents that are not finished. `_halted`: the agents whose nodes have failed, for which a
+        # cancellation is no error.
         self._unfinished = set(contexts)
         self._halted: set[Hashable] = set()
-        # Agents that ended at this instant.
+        # Agents that ended at the present simulated time.
         self._ended_now: list[Hashable] = []
         # Background tasks that raised and whose exception has not been retrieved.
         self._raised: dict[Any, tuple[TaskOwner, str]] = {}
@@ -122,7 +123,7 @@ class AgentTasks:
                 self._finish()
 
     def register(self, task: Task[Any], name: Hashable) -> None:
-        """Keep a reference to an agent's task until the task is done."""
+        """Keep a reference to an agent's new task until it is done; cancel it at once if ``closed``."""
         self.background[task] = name
         task.add_done_callback(self._done)
         if self.closed:
@@ -136,13 +137,13 @@ class AgentTasks:
         return None
 
     def forget_raised(self) -> None:
-        """Forget all background tasks that raised."""
+        """Forget all background tasks that raised, and mark their exceptions as retrieved."""
         for task in self._raised:
             task.exception()
         self._raised.clear()
 
     def owns(self, owner: object) -> bool:
-        """Return whether an owner is an agent of this run."""
+        """Return whether ``owner`` is the `TaskOwner` of an agent of this run."""
         return isinstance(owner, TaskOwner) and self.members.get(owner.name) is owner
 
     def has_timers(self) -> bool:
@@ -205,7 +206,7 @@ class AgentTasks:
                     self._contexts[name].inbox.discard_from_now()
 
     def _report_unreferenced(self) -> None:
-        """Briefly drop the reference to each task that raised, so that asyncio reports unreferenced ones.
+        """Briefly drop the reference to each task that raised, so that asyncio reports tasks without other references.
 
         If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Tasks
         that are still referenced elsewhere are kept, so that garbage collection does not affect the run.
@@ -234,7 +235,7 @@ def cancel(task: asyncio.Task[Any]) -> None:
 
 
 def _runs_agent_code(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task does more than close an async generator."""
+    """Return whether a task runs a coroutine; a task that only closes an async generator does not."""
     return inspect.iscoroutine(task.get_coro())
 
 
@@ -249,8 +250,8 @@ def detach(task: asyncio.Task[Any]) -> None:
     if getattr(coroutine, "cr_frame", None) is None:
         task.cancel()
         return
-    # The coroutine also ignored close(), so stop it from running and leak it, because its destruction would call
-    # close() again.
+    # The coroutine also ignored close(). So keep the task from running, and leak the coroutine by an extra reference,
+    # because its destruction would call close() again.
     _unschedule(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
@@ -277,7 +278,7 @@ def _is_unretrieved(task: asyncio.Task[Any]) -> bool:
 
 
 def _exception_of(task: asyncio.Task[Any]) -> BaseException:
-    # task.exception() would mark the exception as retrieved.
+    # Do not call task.exception(), which would mark the exception as retrieved.
     error = task._exception
     assert error is not None
     return error
@@ -319,7 +320,7 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
         _close_generators(loop, tasks)
         await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
     except asyncio.CancelledError:
-        # The task that stops the run is itself cancelled: cancel the remaining tasks without waiting for them.
+        # The task that runs `stop` was itself cancelled: cancel the remaining tasks without waiting for them.
         for main in tasks.main_tasks:
             main.cancel()
         _cancel_background(tasks)
@@ -391,7 +392,7 @@ class _Wait:
 
     def _count(self) -> None:
         self._passes_left -= 1
-        # Disable the loop's own iteration limit, because the limit of this wait applies instead.
+        # Reset the loop's own count of passes, because the limit of this wait applies instead.
         self._clock.passes = 0
         if self._passes_left < 0:
             self._give_up()

@@ -1,7 +1,7 @@
 """Workers on a Dask cluster: Dask places them and carries rows and results; frames travel directly, over TCP.
 
-Each worker of the run is an actor on a worker of the cluster, and runs its part in a thread of that process. The actors
-authenticate one another with a key made for this run before they exchange frames.
+Each worker of the run is an actor on a worker of the cluster, and runs its part of the agents in a thread of that
+process. Before the actors exchange frames, they authenticate one another with a key made for this run.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait: for the scheduler, and for enough workers of the cluster; for the answer to `Member.stop`; in
-# `Member.take`, for further rows.
+# Real seconds to wait. _TIMEOUT: for the scheduler, and for enough workers of the cluster. _STOP_TIMEOUT: for the
+# answer to `Member.stop`. _BATCH: in `Member.take`, for further messages.
 _TIMEOUT, _STOP_TIMEOUT, _BATCH = 30.0, 1.0, 0.25
 
 
@@ -63,8 +63,8 @@ class Member:
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
     async def take(self) -> list[tuple[str, Any]]:
-        """Wait up to `_BATCH` seconds for the run to end; return the messages for its caller, perhaps none."""
-        # A call through Dask takes as long as several windows, so each call returns the rows of many windows.
+        """Wait up to `_BATCH` seconds for the run to end; return the messages for the run's caller, perhaps none."""
+        # A call through Dask takes longer than the run takes for a row, so each call waits, to return many rows.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), _BATCH)
         found = self._messages[:]
@@ -86,7 +86,7 @@ class Member:
             mesh = Mesh(self._rank, self._connected(addresses))
             try:
                 with warnings.catch_warnings():
-                    # The cluster's own threads draw from global generators, of which netsim would warn.
+                    # The cluster's own threads draw from the global random generators, and netsim would warn of that.
                     warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
                     work(self._assignment, mesh, self._put, started)
             finally:
@@ -114,14 +114,14 @@ class Member:
 
 
 def _socket_of(connection: Any) -> socket.socket:
-    """Return a connection's socket, with Nagle's algorithm off, which would delay small messages."""
+    """Return a copy of a connection's socket, without Nagle's algorithm, which would delay small messages."""
     found = socket.socket(fileno=os.dup(connection.fileno()))
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
 
 
 def _own_address() -> str:
-    """Return the host under which the cluster knows this process."""
+    """Return the host in the address by which the cluster reaches this process."""
     from distributed import get_worker
 
     return str(get_worker().address).rpartition("//")[2].rpartition(":")[0]
@@ -144,14 +144,15 @@ class ClusterCrew:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
         self._waiting: dict[int, Future[Any]] = {}
-        # The real time (s) at which each member was asked for messages, and the members reported as silent.
+        # `_asked_at`: the real time (s) at which each member was last asked for messages. `_silent`: the members that
+        # were reported as silent.
         self._asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         try:
             hosts = self._hosts(count, address)
             self._hosts_of = dict(enumerate(hosts))
             key = secrets.token_bytes(32)
-            # A Dask actor looks up its own client.
+            # The handle of a Dask actor looks up the current client, so make this client the current one.
             with self._client.as_current():
                 futures = [self._member(rank, host, assignment, key) for rank, host in enumerate(hosts)]
                 self._members = {rank: future.result() for rank, future in enumerate(futures)}
@@ -180,7 +181,7 @@ class ClusterCrew:
         return sorted(self._client.nthreads())[:count]
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield messages as `Crew.messages`."""
+        """Yield the workers' messages, as `Crew.messages` requires."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._members:
             for rank, member in self._members.items():
@@ -224,14 +225,14 @@ class ClusterCrew:
                 member.stop().result(timeout=_STOP_TIMEOUT)
 
     def kill(self) -> None:
-        """End all workers at once: the actors end with their client."""
+        """End all workers at once: Dask ends the actors when their client closes."""
         self._members.clear()
         self._client.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _pickled(assignment: Assignment, own: Mapping[Hashable, Agent]) -> bytes:
-    """Pickle an assignment with only the worker's own agents."""
+    """Pickle an assignment with only one worker's agents; raises BadInput if that is impossible."""
     import cloudpickle
 
     try:

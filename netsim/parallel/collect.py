@@ -1,4 +1,7 @@
-"""The caller's side of a run over several workers: add up their rows and counts, and end all workers if one fails."""
+"""Collect a run's results in the process that called the run: add up the workers' rows and counts.
+
+If one worker fails, end all workers.
+"""
 
 import pickle
 from collections import deque
@@ -24,24 +27,25 @@ Message = tuple[int, str, Any]
 """A worker's number, the message's name ("row", "end", "lost" or "silent"), and its content."""
 
 SILENCE = 5.0
-"""Real seconds without a message after which a crew looks for silent workers."""
+"""After this many real seconds without a message, a `Crew` checks whether workers have become silent."""
 
-# Real seconds for workers to end after the run is interrupted.
+# Real seconds within which the workers must end after the run was interrupted.
 _END_TIMEOUT = 5.0
 
 
 class Crew(Protocol):
-    """Protocol of the workers of a run, as the caller sees them."""
+    """The workers of a run, as the process that called the run uses them."""
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
         """Yield the workers' messages until all have ended or, if given, for ``timeout`` real seconds.
 
-        A worker for which the others may wait forever is reported once, by a message "silent" that describes it.
+        A worker that no longer answers, so that the others may wait for it forever, is reported once, by a message
+        "silent" that describes it.
         """
         ...
 
     def stop(self) -> None:
-        """Ask all workers to end soon and send their counts; kill those that cannot."""
+        """Ask all workers to end soon and send their counts; kill workers that cannot."""
         ...
 
     def kill(self) -> None:
@@ -92,7 +96,7 @@ class Collector:
         self._agents = list(result.agents.values())
         self._rows: list[deque[Any]] = [deque() for _ in range(count)]
         self._endings: dict[int, Ending] = {}
-        # Workers that ended without an `Ending`, each with a description of how it ended.
+        # Workers that ended without sending an `Ending`, each with a text that says how it ended.
         self._dead: dict[int, str] = {}
         self._error: NetsimError | None = None
         self._is_stopping = False
@@ -100,14 +104,14 @@ class Collector:
         result.sampled = settings.sample is not None
 
     def collect(self) -> Run:
-        """Return the run once all workers have ended; an error that is raised has the run as attribute ``run``."""
+        """Wait until all workers have ended, and return the run; a raised error has the run as attribute ``run``."""
         Placed.all(self._settings.graph, self._result.agents)
         try:
             with limited_blas(self._settings.blas_threads):
                 self._receive(None)
             self._finish()
         except BaseException as error:
-            # After a Ctrl-C, say, the workers' counts so far are the partial result.
+            # The caller gets a partial result with the error, for example after a Ctrl-C: the workers' counts so far.
             error.run = self._result  # type: ignore[attr-defined]
             self._stop()
             self._receive(_END_TIMEOUT)
@@ -163,7 +167,7 @@ class Collector:
         self._result.costs = [ending.costs for ending in endings]
         seeds = {ending.hash_seed for ending in endings}
         if seeds:
-            # Workers of a cluster may have different hash seeds; then none is recorded.
+            # The workers of a cluster may have different hash seeds. Then there is no single seed to record.
             self._result.hash_seed = seeds.pop() if len(seeds) == 1 else None
         merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
         if self._dead and self._error is None:
@@ -171,7 +175,7 @@ class Collector:
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
         stopped = [worker for worker, ending in self._endings.items() if ending.has_stopped]
         if stopped and not self._is_stopping and self._error is None:
-            # The caller did not stop this worker, so the run is incomplete.
+            # This process did not stop the worker, so the run is incomplete.
             self._error = NetsimError(f"worker {min(stopped) + 1} of {self._count} was ended by SIGTERM")
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)

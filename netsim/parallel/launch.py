@@ -24,7 +24,7 @@ def run_in_workers(
 ) -> Run:
     """Run a network over several workers, and fill and return the run.
 
-    Workers are those of the Dask scheduler at the address ``dask`` or, without it, processes of this machine.
+    The workers are those of the Dask scheduler at the address ``dask`` or, if that is None, processes of this machine.
     """
     must_split(settings, result, workers)
     place = partition(settings.graph, workers)

@@ -23,14 +23,14 @@ from netsim.parallel.worker import Assignment, work
 
 __all__ = ["LocalCrew"]
 
-# Real seconds for a process to end after its last message.
+# Real seconds within which a process must end after its last message.
 _LAST_SECONDS = 5.0
 
 
 class LocalCrew:
     """The workers of a run, as processes of this machine.
 
-    Processes are forked where that is safe; agents then need not be picklable. Elsewhere they are spawned.
+    Processes are forked where that is safe (`_method`); agents then need not be picklable. Elsewhere they are spawned.
     """
 
     def __init__(self, assignment: Assignment, count: int) -> None:
@@ -45,7 +45,7 @@ class LocalCrew:
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
         self._pipes: dict[int, Connection] = {worker: reader for worker, (reader, _) in enumerate(pipes)}
         self._processes: list[Any] = []
-        # Workers already reported as stopped.
+        # The workers whose processes were already reported as stopped.
         self._stopped: set[int] = set()
         everything = [end for ends in meshes for end in ends.values()] + [end for pipe in pipes for end in pipe]
         try:
@@ -67,7 +67,7 @@ class LocalCrew:
                     end.close()
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield messages as `Crew.messages`."""
+        """Yield the workers' messages, as `Crew.messages` requires."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._pipes:
             left = max(0.0, until - time.monotonic())
@@ -115,7 +115,7 @@ class LocalCrew:
         """Ask all workers to end soon; kill stopped processes."""
         for process in self._processes:
             if _is_stopped(process):
-                # A stopped process does not react to SIGTERM, and the others would wait for it.
+                # A process stopped by SIGSTOP does not react to SIGTERM, and the other workers would wait for it.
                 process.kill()
             elif process.is_alive():
                 process.terminate()
@@ -135,14 +135,14 @@ def _is_stopped(process: Any) -> bool:
     if not hasattr(os, "waitid") or process.pid is None:
         return False
     try:
-        # WNOWAIT leaves the child's status for multiprocessing to collect.
+        # WNOWAIT does not consume the child's status, which multiprocessing needs, too.
         return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
 
 
 def _method() -> str:
-    """Return the start method of processes: fork on Linux, else spawn, as macOS's libraries and JAX fail after fork."""
+    """Return how to start processes: by fork on Linux, else by spawn; macOS's libraries and JAX fail after a fork."""
     return "fork" if sys.platform == "linux" and "jax" not in sys.modules else "spawn"
 
 
@@ -159,7 +159,8 @@ def _main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
         end.close()
-    # The garbage collector would write to objects inherited from the parent, and so copy their memory pages.
+    # Exclude the objects inherited from the parent from garbage collection, which would write to them, so that the
+    # system would have to copy their memory pages.
     gc.freeze()
 
     def started(part: Part) -> None:

@@ -24,7 +24,7 @@ Counts = dict[str, Any]
 
 
 def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) -> Counts:
-    """Return a worker's counts as numbers and arrays, with its first uses of kinds of message."""
+    """Return a worker's counts and its first uses of kinds of message, as values that can be pickled."""
     tally, ledger = run.shared.tally, run.ledger
     ended = [name for name, count in zip(ALL_CAUSES, tally.exits, strict=True) if count]
     if tally.duplicated:
@@ -60,7 +60,7 @@ class MergedTally(Tally):
     """A tally that adds up the counts of workers."""
 
     def take_in(self, parts: Sequence[Counts]) -> None:
-        """Add the counts of all workers, each of which numbers the kinds of message in its own way."""
+        """Add the counts of all workers, after renumbering the kinds of message: each worker has its own numbers."""
         first: dict[str, tuple[float, int, int]] = {}
         for part in parts:
             for name, use in part["first_uses"].items():
@@ -110,9 +110,9 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         result.watch.check_found(result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        # `RunMetadata` assumes rounds of equal length; with compute times they differ, so it gets no last round.
+        # `RunMetadata.rounds` refers to rounds of equal length. With compute times lengths differ, so it is set to 0.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
-        # Each worker records the faults of all agents, but a worker that ended early has fewer of them.
+        # Each worker records the faults of all agents, but a worker that ended early has recorded fewer: take the most.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
         ledger.scene = RunMetadata(settings.round_period, result.ended_at, medium, places, last, faults=faults)
@@ -123,7 +123,7 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
 
 
 def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return how many faults have begun, and how many have ended."""
+    """Return how many faults a worker has recorded, and how many of them have ended."""
     return len(faults), sum(each["end"] is not None for each in faults)
 
 
@@ -137,7 +137,7 @@ def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]
 
 
 def _marks(parts: Sequence[Counts]) -> list[tuple[int, Any, Any]]:
-    """Add up the workers' marks by row; rows that a worker lacks, because it ended early, are left out."""
+    """Add up the workers' `Ledger.marks` by row, leaving out a row that some worker lacks, because it ended early."""
     sums: dict[int, list[Any]] = {}
     for part in parts:
         for number, delivered, other in part["marks"]:

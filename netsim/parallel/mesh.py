@@ -41,7 +41,10 @@ class Mesh:
             each.setblocking(False)
 
     def exchange(self, messages: Mapping[int, list[bytes]]) -> dict[int, memoryview]:
-        """Send each other worker a message, given in pieces; return their messages. Raises Lost if one has gone."""
+        """Send each other worker a message, given as a list of pieces, and return the message from each.
+
+        Raises Lost if a worker has gone.
+        """
         left = {}
         for worker, pieces in messages.items():
             data = memoryview(b"".join([_LENGTH.pack(sum(map(len, pieces))), *pieces]))
@@ -105,7 +108,7 @@ class Mesh:
 
 
 def local_meshes(workers: int) -> list[dict[int, socket.socket]]:
-    """Connect workers on this machine; return for each a socket to every other, by number."""
+    """Connect workers on this machine; return, for each worker, its socket to each other worker, by number."""
     ends: list[dict[int, socket.socket]] = [{} for _ in range(workers)]
     for one in range(workers):
         for other in range(one):

@@ -1,7 +1,7 @@
 """Pack frames for another worker into bytes, and unpack them.
 
-A parcel holds the frames of one window for one worker: the names of kinds, then each frame once, with the links on
-which it travels. In agent → outbox → link → inbox → agent this is between link and inbox.
+A parcel holds the frames for one worker since the last exchange: the names of kinds, then each frame once, with the
+links on which it travels. On the path agent → outbox → link → inbox → agent, it lies between link and inbox.
 """
 
 import math
@@ -59,9 +59,10 @@ def unpack(
 ) -> list[tuple[float, int]]:
     """Put the frames of a parcel into their receivers' queues; raises ValueError for a damaged parcel.
 
-    Returns (sending time in s, receiver's index) for each frame to a ``watched`` receiver. ``senders`` and
-    ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this process
-    by index. A frame that may be late, judged by the open round and its deadline (s), sets its queue's ``careful``.
+    Returns (sending time in s, receiver's index) for each frame whose receiver is marked in ``watched``. ``senders``
+    and ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this
+    process by index. A frame that may be late sets its queue's ``careful``; ``open_round`` and its ``open_deadline``
+    (s) decide whether it may be.
     """
     touched: list[tuple[float, int]] = []
     if not data:

@@ -1,4 +1,4 @@
-"""One worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
+"""This worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
 
 Before time passes, each worker sends every other worker its frames and a `Report`: the time of its next event, whether
 an agent waits for frames, when its agents want a round, and whether all its agents have ended. All workers then have
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency", "least_latency"]
 
-# The status of a worker in a report.
+# The values of `Report.status`.
 GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 
 def least_latency(model: Latency) -> float:
-    """Return a lower bound (s) of a model's delays; 0 for a model that states none."""
+    """Return a lower bound (s) of a model's delays; it is 0 if the model has no attribute that gives one."""
     if isinstance(model, TracedDelays):
         return float(model.values.min())
     bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
@@ -64,14 +64,15 @@ def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> flo
 
 
 class PartInbox(Inbox):
-    """The inbox of an agent of this worker, which tells the worker's `Part` when the agent waits for frames."""
+    """The inbox of an agent of this worker; it reports to the worker's `Part` that the agent waits for frames."""
 
     __slots__ = ("_name", "_part", "_waits_since", "unordered")
 
     def __init__(self, shared: Shared, limit: int | None, name: Hashable, part: "Part", unordered: bool) -> None:
         super().__init__(shared, limit)
         self._name, self._part = name, part
-        # Whether a link without latency ends here: frames of one instant then arrive in an order unknown to the worker.
+        # Whether a link without latency leads to this agent. The worker then does not know the order of the frames that
+        # arrive at one time.
         self.unordered = unordered
         self._waits_since = 0.0
 
@@ -81,7 +82,7 @@ class PartInbox(Inbox):
         return bool(self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None)
 
     def arrived(self, sent_at: float) -> None:
-        """Process the arrival of another worker's frame, sent at ``sent_at`` (s), as if it had been sent here."""
+        """Call `watch` for a frame that another worker sent at ``sent_at`` (s), as if it had been sent here."""
         clock = self._part.selector
         clock.set_at = max(sent_at, self._waits_since)
         try:
@@ -94,7 +95,7 @@ class PartInbox(Inbox):
         return super().__len__()
 
     def take(self, until: float) -> list[Frame]:
-        """Take frames as `Inbox.take`; raises AgentError for an ``until`` beyond the known frames."""
+        """Take frames as `Inbox.take` does; raises AgentError if ``until`` is later than the present time."""
         present = self._shared.loop.time()
         if until > math.nextafter(present, math.inf):
             raise self._refused(
@@ -114,7 +115,7 @@ class PartInbox(Inbox):
         return super()._settled()
 
     async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
-        """Wait as `Inbox.wait_for_reply`."""
+        """Wait as `Inbox.wait_for_reply` does, and report that the agent waits for a frame."""
         self._must_be_ordered()
         self._note_wait()
         return await super().wait_for_reply(request, timeout)
@@ -132,7 +133,7 @@ class PartInbox(Inbox):
         self._part.subscribed(self._name, self)
 
     def _must_be_ordered(self) -> None:
-        """Raise AgentError if the order of frames within an instant would depend on the partition into workers."""
+        """Raise AgentError if the order of frames that arrive at one time could depend on the number of workers."""
         if self.unordered:
             raise self._refused(
                 f"agent {self._name!r} reads frames as they arrive, over links without latency: with workers, "
@@ -140,7 +141,7 @@ class PartInbox(Inbox):
             )
 
     def _refused(self, why: str) -> AgentError:
-        """Fail the run and return the error; if the agent could catch it and go on, results would depend on workers."""
+        """Fail the run and return the error: if it were only raised, an agent could catch it and go on."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
             # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
@@ -151,14 +152,14 @@ class PartInbox(Inbox):
 
 
 class _Endpoint:
-    """Destination of links to another worker's agents, used like an `Inbox`; one queue serves the whole worker."""
+    """Destination of links to another worker's agents, used like an `Inbox`; it holds the frames for all of them."""
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
 
     @property
     def watchers(self) -> list[Any]:
-        """Empty: senders need not call `watch`, because frames leave whenever time passes."""
+        """Always empty: senders need not call `watch`, because the `Part` sends all frames before time passes."""
         return []
 
     @watchers.setter
@@ -166,7 +167,7 @@ class _Endpoint:
         pass
 
     def watch(self) -> None:
-        """Do nothing, because the `Part` takes the frames out of this endpoint whenever time passes."""
+        """Do nothing, because the `Part` takes the frames out of this endpoint before time passes."""
 
 
 class _Inboxes(dict[Hashable, Any]):
@@ -189,13 +190,13 @@ class Report:
     status : int
         GOING_ON, OVER (its agents have ended), FAILED, or INTERRUPTED (it must end early).
     now : float
-        The worker's time (s), or the time at which its agents had ended.
+        The worker's time (s); if its agents have all ended, the time of the last one's end.
     next : float
         Time (s) of its next event.
     waits : bool
         Whether an agent waits for frames.
     round : float
-        Time (s) at which its agents want a round (`JointRounds.wanted`).
+        The time (s) at which its agents want a round (`JointRounds.wanted`).
     arrivals : list of float
         For each worker, the arrival time (s) of the first frame sent to it.
     """
@@ -242,21 +243,22 @@ class Part:
         self._mesh, self._send, self._measure = mesh, send, measure
         self._settings, self._lookahead = settings, crossing_latency(settings, place)
         self.endpoints: dict[int, _Endpoint] = {}
-        # Inboxes of agents that ever waited for frames, by agent.
+        # By agent: the inboxes of agents that have ever waited for a frame.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
-        # First use of each kind of message here: the time (s), the agent's number, its number of kinds before.
+        # The first use of each kind of message in this worker: the time (s), the agent's number, and how many other
+        # kinds the agent had used before.
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
         # The time (s) at which all agents of this worker had ended.
         self._over_at = 0.0
-        # The window, in s: the earliest next event of any worker, the time before which this worker needs no exchange,
-        # and the earliest next event of a worker whose agents have not all ended.
+        # Three times in s. `_earliest`: the earliest next event of any worker. `_limit`: the time before which this
+        # worker needs no exchange. `_end`: the earliest next event of a worker whose agents have not all ended.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
         # Whether this worker must end early, and whether it did.
         self.stop = self.has_stopped = False
-        # Costs until the end; and the CPU seconds of this process at the beginning.
+        # The costs of this worker (`Ending.costs`), and the CPU seconds of this process when the run began.
         self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
         self._begun = 0.0
 
@@ -267,7 +269,7 @@ class Part:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links this worker builds: its own."""
+        """Return the agents whose links this worker builds: only the agents that it runs."""
         return [name for name in names if self.place[name] == self._mesh.rank]
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> PartInbox:
@@ -290,7 +292,7 @@ class Part:
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames, so that their arrivals are reported to its inbox."""
+        """Register an agent that waits for frames, and have `PartInbox.arrived` called for those of other workers."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -298,7 +300,7 @@ class Part:
 
     @asynccontextmanager
     async def taking_part(self, loop: Loop) -> AsyncIterator[None]:
-        """Number the agents; there is nothing to open or close around the run."""
+        """Number the agents; a worker has nothing to open before the run or to close after it."""
         names = list(self._settings.graph)
         self._names, self._numbers = names, {name: i for i, name in enumerate(names)}
         yield
@@ -314,7 +316,7 @@ class Part:
             self._queues[self._numbers[name]] = inbox.arrivals
 
     def starting(self) -> None:
-        """Keep time with the other workers from now on."""
+        """Let time pass only in agreement with the other workers from now on."""
         self.selector.window = self
         self._begun = time.process_time()
 
@@ -338,7 +340,10 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that all agents of this worker have ended; at the run's time limit, exchange until all agree to end."""
+        """Note that this worker's agents have ended.
+
+        At the run's time limit, exchange reports until all workers agree to end.
+        """
         until, run = self._settings.until, self.runtime
         if not self._is_over:
             self._is_over, self._over_at = True, run.loop.now()
@@ -351,14 +356,14 @@ class Part:
         if self._is_closed:
             return
         if self.selector.window is not None:
-            # This worker failed or was interrupted, and must tell the others.
+            # This worker failed or was interrupted, and must report that to the others.
             run = self.runtime
             with suppress(Lost):
                 self._exchange(INTERRUPTED if run.error is None else FAILED, math.inf)
         self._close()
 
     def closed(self) -> None:
-        """Do nothing, since the results are sent later."""
+        """Do nothing: `worker.work` sends the results after the run."""
 
     def _close(self) -> None:
         self._is_closed = True
@@ -368,7 +373,7 @@ class Part:
     # --- windows ------------------------------------------------------------------------------------------------------
 
     def allows(self, time: float) -> bool:
-        """Return whether this worker may advance to ``time`` (s) without an exchange."""
+        """Return whether this worker's clock may advance to ``time`` (s) without an exchange."""
         if len(self._tally.kinds) != self._kinds_seen:
             self._note_kinds()
         if self._is_over and (not self._was_over or time > self._end):
@@ -386,8 +391,8 @@ class Part:
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # Do not report the end of a round on trial: the round may be taken back, and workers whose agents take part
-            # in it report its end themselves.
+            # Do not report the end of a round on trial as the next event: the round may be taken back, and workers
+            # whose agents take part in it report its end themselves.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -416,10 +421,10 @@ class Part:
             self.selector.passes = 0
         self._earliest = earliest
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
-        # A window ends with a round at the latest, so that workers report whether agents want the next one.
+        # Exchange at the end of a round at the latest, so that workers report whether agents want the next round.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
-        # If the earliest time is an arrival, it may wake no agent, because those that wait are not its receivers.
-        # Exchange again: the receiving worker then reports its true next event.
+        # If the earliest time is the arrival of a frame, the frame may wake no agent, because its receiver may not wait
+        # for it. Then exchange again: the receiving worker reports its true next event.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, until: float) -> list[Report]:
@@ -471,7 +476,7 @@ class Part:
     # --- standstills --------------------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
-        """End the iterations over inboxes in all workers; without any, fail with an error that lists the waits."""
+        """End the iterations over inboxes in all workers; if there are none, fail with an error for the deadlock."""
         run = self.runtime
         ended = run.end_iterations()
         if ended:

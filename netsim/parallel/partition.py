@@ -8,7 +8,7 @@ import networkx as nx
 
 __all__ = ["partition"]
 
-# A part may exceed the mean size by this factor.
+# A worker's part may exceed the mean size by this factor.
 _BALANCE = 1.03
 
 
@@ -24,16 +24,16 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     adjacency = [[numbers[other] for other in graph[name] if other != name] for name in graph]
     _, parts = pymetis.part_graph(workers, adjacency=adjacency, options=pymetis.Options(seed=0))
     sizes = [parts.count(worker) for worker in range(workers)]
-    # For few agents, METIS may leave workers without any, or unbalanced.
+    # With few agents, METIS may give a worker no agents, or make the parts unequal.
     if min(sizes) == 0 or max(sizes) > _BALANCE * len(graph) / workers + 1:
         return grown(graph, workers)
-    # Workers are ordered by their first agents, because the first worker's error wins among errors of the same time.
+    # Order the workers by their first agents: of errors at the same time, that of the first worker is raised.
     order = {part: worker for worker, part in enumerate(dict.fromkeys(parts))}
     return {name: order[part] for name, part in zip(numbers, parts, strict=True)}
 
 
 def grown(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
-    """Return the worker of each agent; each part grows breadth-first, beginning beside the parts before it."""
+    """Return the worker of each agent. Each worker's part grows breadth-first, from a node beside the earlier parts."""
     place: dict[Hashable, int] = {}
     nodes, frontier = iter(graph), deque[Hashable]()
     for worker in range(workers):

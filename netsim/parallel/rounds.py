@@ -1,8 +1,8 @@
-"""The network's rounds in one of several workers: a round that opens in one of them opens in all.
+"""The network's rounds in one of several workers: a round that opens in one worker opens in all.
 
 A round opens only if some agent takes part in it, perhaps one of another worker. So a worker opens a round on trial if
-agents of other workers took part in the last one. Before time passes, workers report which rounds their agents want;
-a round that none wants is taken back.
+agents of other workers took part in the last one. Before time passes, the workers report when their agents want a
+round. If none wants the round that is open on trial, it is taken back as if it had never opened.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ class JointRounds(RoundClock):
 
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         super().__init__(loop, period, on_round_end)
-        # Whether agents of other workers take part in rounds, and whether own agents take part in the open round.
+        # `_elsewhere`: whether agents of other workers want rounds. `_own`: whether agents of this worker take part in
+        # the open round.
         self._elsewhere = self._own = False
         # The values to restore if the open round is taken back.
         self._before = self.closed, self.open_round, self.open_deadline
@@ -50,7 +51,7 @@ class JointRounds(RoundClock):
 
     @property
     def trial(self) -> asyncio.TimerHandle | None:
-        """The timer that ends the open round if it is on trial and no agent here waits for the next one; else None."""
+        """The timer that ends the open round, if that is on trial and no agent here waits for the next; else None."""
         return self._timer if self._is_trial and not len(self._opening) else None
 
     @property
@@ -59,11 +60,11 @@ class JointRounds(RoundClock):
         return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
-        """Take back, join or schedule a round; ``elsewhere`` is the other workers' least `wanted` time (s)."""
+        """Take back, join or schedule a round; ``elsewhere`` is the least `wanted` (s) of the other workers."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
         if self._is_trial and elsewhere > -math.inf:
-            # No other worker's agent takes part in the round on trial: take it back.
+            # In no worker does an agent take part in the round on trial: take it back.
             self._timer.cancel()  # type: ignore[union-attr]
             self._timer, self._opens_at = None, math.inf
             self.closed, self.open_round, self.open_deadline = self._before
@@ -75,7 +76,7 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Open the round that opened in another worker; agents waiting here came too late, and wait for the next."""
+        """Open a round that opened in another worker; agents waiting here came too late, and wait for the next."""
         if self._timer is not None:
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline
@@ -87,7 +88,7 @@ class JointRounds(RoundClock):
         self._timer = self._loop.call_at_simulated(end, self._close)
 
     def is_followed(self, number: int) -> bool:
-        """Return whether agents of any worker follow round ``number``, as `RoundClock.is_followed`."""
+        """Return whether other workers' agents want rounds, or else the result of `RoundClock.is_followed`."""
         return self._elsewhere or super().is_followed(number)
 
     def _open(self) -> None:

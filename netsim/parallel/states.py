@@ -1,6 +1,6 @@
-"""Send the changed attributes of agents from a worker to the caller of a run.
+"""Send the changed attributes of agents from a worker to the caller of a run, whose agents get the new values.
 
-Each attribute is compared by its pickled bytes (a megabyte takes about a millisecond), and the caller's agents keep
+Each attribute is compared by its pickled bytes (a megabyte takes about a millisecond), so the caller's agents keep
 every object that did not change. References to other agents of the network arrive as references to the caller's agents.
 """
 
@@ -25,7 +25,7 @@ _AGENTS: ContextVar[Sequence[Agent]] = ContextVar("_AGENTS")
 
 
 class _Kept:
-    """Digest of a value that cannot be pickled: it counts as unchanged as long as it is the same object."""
+    """The digest of a value that cannot be pickled. The value counts as unchanged as long as it is the same object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -47,7 +47,7 @@ class WorkerOnly:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
-            # Python itself probes special methods, and expects AttributeError.
+            # Python itself looks for special methods, and expects AttributeError if there are none.
             raise AttributeError(name)
         self._refuse()
 
@@ -112,7 +112,7 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return the changes since the last call, for `learn`; `WorkerOnly` replaces values that cannot be pickled."""
+        """Return the changes since the last call, for `learn`; a `WorkerOnly` replaces an unpicklable value."""
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -178,7 +178,7 @@ def learn(agents: Sequence[Agent], changes: bytes) -> None:
 
 
 class _Begun:
-    """Replaces `netsim.transport.shared.Shared` in the caller's process, where no agent runs."""
+    """Replaces the agents' `netsim.transport.shared.Shared` in the caller's process, because no agent runs there."""
 
     begun = over = True
 
@@ -187,12 +187,12 @@ class _Begun:
 
     @property
     def loop(self) -> Any:
-        """Raises AgentError, since the agents' clocks are in the workers."""
+        """Always raises AgentError, because the agents' clocks are in the workers."""
         raise AgentError("the agents run in workers, which have their clocks: here they have their own attributes only")
 
 
 class Placed:
-    """Replaces an agent's `Context` in the caller's process, where no agent runs."""
+    """Replaces an agent's `Context` in the caller's process, because no agent runs there."""
 
     __slots__ = ("name", "shared")
 

@@ -1,7 +1,7 @@
 """Virtual time in one of several workers: it passes only to times before which no other worker's frame can arrive.
 
 Before time passes, workers exchange their frames and the times of their next events. The earliest of these times, plus
-the smallest latency of a link between two workers, ends the window in which each worker may advance by itself.
+the smallest latency of a link between two workers, is the time until which each worker may advance by itself.
 """
 
 import heapq
@@ -22,7 +22,7 @@ class WindowSelector(VirtualSelector):
     Attributes
     ----------
     window : Part or None
-        The part to ask; None before and after the run.
+        The `Part` that permits time to pass; None before and after the run.
     set_at : float or None
         The time (s) at which timers count as set, or None for the present. Timers that are due at the same time run in
         the order in which they were set; a timer for another worker's frame counts as set when the frame was sent.
@@ -38,7 +38,7 @@ class WindowSelector(VirtualSelector):
         return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
-        """Advance to the other workers' ``time`` (s), after calling the onlookers that are due before it."""
+        """Advance to ``time`` (s), which the other workers have reached, after calling the onlookers due before it."""
         while self._look_before(time):
             pass
         self._now = max(time, self._now)
@@ -58,7 +58,7 @@ class WindowSelector(VirtualSelector):
         return min(others, default=math.inf)
 
     def wait(self, until: float) -> Ready:
-        """Advance to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the `Part` allows."""
         return self._go_to(until)
 
     def _wait_for_onlookers(self, until: float) -> Ready:
@@ -68,15 +68,15 @@ class WindowSelector(VirtualSelector):
         return super()._stand_still() if self.window is None else self._go_to(math.inf)
 
     def _go_to(self, until: float) -> Ready:
-        """Advance to ``until`` (s), or as far as the window allows."""
+        """Advance to ``until`` (s), or as far as the `Part` allows."""
         if self.window is not None and not self.window.allows(until):
-            # The exchange may move the clock, so call onlookers of the present first.
+            # The exchange may move the clock, so first call an onlooker that is due at the present time.
             if self._look_before(self._now):
                 return []
             earliest = self.window.advance(until)
             while self._timers and self._timers[0][2].cancelled():
                 heapq.heappop(self._timers)
-            # An arrived frame may have set an earlier timer.
+            # A frame that arrived in the exchange may have set an earlier timer.
             until = self._timers[0][0] if self._timers else math.inf
             if self.window is None or not self.window.allows(until):
                 until = earliest

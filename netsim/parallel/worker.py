@@ -35,17 +35,17 @@ class Assignment:
     settings : Settings
         The run's settings.
     agents : mapping
-        The agents; at least those that the worker runs.
+        The agents of the network, or at least those that the worker runs.
     place : mapping
         The worker of each agent.
     probes : sequence of callables or None
         The probes, with None for each probe that cannot be measured in parts.
     watch : Watch or None
-        The watched states.
+        The object that records watched states; None if none are watched.
     scheduled : sequence of (float, callable)
-        Functions with the times (s) at which every worker calls them.
+        Times (s), and the functions that every worker calls at these times.
     active : callable
-        Returns a context manager, inside which the network knows its runtime.
+        Called with a runtime; returns a context manager within which `Network.at` and `Network.set_link` act on it.
     """
 
     settings: Settings
@@ -68,13 +68,13 @@ class Ending:
     error : bytes or None
         The pickled error, with its cause, that ended the worker's part of the run.
     is_lost : bool
-        Whether the error is only a consequence of another worker's end.
+        Whether the error only says that another worker has gone.
     has_stopped : bool
         Whether the worker ended early, on request.
     counts : dict or None
         The result of `counts_of`; None if the run did not begin.
     states : bytes or None
-        The last changes of its agents, from `StateSender.changes`.
+        The changes of its agents since its last message, from `StateSender.changes`.
     costs : dict
         The worker's entry in ``costs`` of `netsim.Run`.
     hash_seed : int or None
@@ -115,7 +115,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
         with assignment.active(runtime):
             simulate(runtime, Loop(part.selector))
     except BaseException as raised:
-        # Any error, even an interrupt, is sent to the caller's process, and raised there.
+        # Every error, even an interrupt, is sent to the caller's process, which raises it.
         error = raised
     counts = changes = None
     if runtime.closed:
@@ -126,7 +126,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: int) -> Any:
-    """Return a worker's part of a probe's value after a round."""
+    """Return the part of a probe's value that this worker's agents contribute after a round."""
     try:
         return probe.local(agents)
     except Exception as error:
@@ -134,7 +134,7 @@ def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: in
 
 
 def _pickled(error: BaseException) -> bytes:
-    """Pickle an error and its cause; whichever cannot be pickled is replaced by its text."""
+    """Pickle an error and its cause; if one of them cannot be pickled, replace it by a NetsimError with its text."""
     cause = error.__cause__
     if cause is not None:
         cause.add_note("".join(traceback.format_exception(cause)).rstrip())

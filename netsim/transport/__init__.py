@@ -1,8 +1,9 @@
 """A frame's path: agent → outbox → link → inbox → agent.
 
-One module for each stage, in the order in which a frame meets them: `context` (an agent's place in its network),
-`outbox`, `link_stages` (runs the next two, link by link), `transmitter` (budget, fragments, queue, rate), `path` (loss,
-latency, copies), `inbox`. `stages` replaces the stages of a link by their compiled twins, if these were built.
+The modules, in the order in which a frame passes them: `outbox` (or `reliable`, which repeats lost frames),
+`link_stages` (runs the next two for each link), `transmitter` (budget, fragments, queue, rate), `path` (loss, latency,
+copies), `inbox`, `heard` (the frames as a list and as arrays). `stages` replaces the classes of a link by their
+compiled twins, if these were built; `shared` holds the state that all agents of a run share.
 """
 
 import lazy_loader

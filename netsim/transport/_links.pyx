@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled stages of a link: budget, fragments, queue and rate; loss, latency, copies and corruption.
+"""The compiled classes that carry a frame over a link: budget, fragments, queue and rate; loss, latency and copies.
 
 The Python twin of each class defines and documents it (`netsim.transport.stages` names the modules). Tests compare the
-two: draws, times, causes and counts are equal. Bernoulli and Gilbert-Elliott losses and constant and uniform delays are
-compiled; other models, and varying rates, are called in Python.
+twins: random draws, times, causes and counts are equal. Bernoulli and Gilbert-Elliott losses and constant and uniform
+delays are compiled; other models, and varying rates, are called in Python.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -41,7 +41,7 @@ cdef struct Fragment:
 
 
 cdef struct Departure:
-    # As `netsim.transport.transmitter.Departure`; `fragments` has capacity `room`, of which `count` are in use.
+    # As `netsim.transport.transmitter.Departure`; the array `fragments` has `room` elements, of which `count` are used.
     int cause
     double start
     int64_t bits, count, room
@@ -92,12 +92,13 @@ cdef class Transmitter:
 
     # The function of a varying rate (`Rate.on_port`), or None.
     cdef object leave
-    # A constant rate in bits per second; 0: sending takes no time.
+    # The rate in bits per second, if it is constant; 0 if sending takes no time.
     cdef double rate
     cdef int64_t queue, queue_bits, mtu
     cdef readonly int64_t header_bits
     cdef double busy_until
-    # A ring buffer of the frames that have not left: index of the first, number, capacity (a power of 2), total bits.
+    # A ring buffer of the frames that have not left: index of the first frame, number of frames, capacity (a power of
+    # 2), bits of all frames.
     cdef Waiting* held
     cdef int64_t first, count, room, held_bits
     # The settings and state of the budget.
@@ -132,7 +133,7 @@ cdef class Transmitter:
 
     @property
     def release(self):
-        """The budget as a function of (now, bits); None without a budget."""
+        """A function that returns the time from which the budget allows a frame; None without a budget."""
         return self.released if self.budget else None
 
     def released(self, double now, int64_t bits):
@@ -206,7 +207,7 @@ cdef class Transmitter:
         return self.depart(now, sent)
 
     cdef int depart(self, double now, Departure* sent) except -1:
-        """Offer the fragments of a frame; set their departure times, or the cause of rejection."""
+        """Offer the fragments of a frame; set the times at which they have been sent, or the cause of rejection."""
         cdef double end, present = now + tolerance(now)
         cdef int64_t i
         sent.start, sent.bits = now, 0
@@ -266,8 +267,8 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How a path decides losses and delays. ASKED calls a Python model. Losses: never, independent (ALONE), or by a
-    # Gilbert-Elliott model with states per fragment (IN_BURSTS) or per time slot (IN_SLOTS).
+    # How a path decides losses and delays. ASKED: it calls a Python model. For losses: never, independently (ALONE), or
+    # by a Gilbert-Elliott model whose state changes with each fragment (IN_BURSTS) or time slot (IN_SLOTS).
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -283,7 +284,7 @@ cdef struct Numbers:
     uint64_t drawn
 
 
-# Cached, because all links share the key of a seed and purpose.
+# Cache this key: it depends on seed and purpose only, so that all links share it.
 _name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
 
 
@@ -305,13 +306,14 @@ cdef class Path:
     cdef object lost, delays
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
-    # Losses: `comes` is the probability of a loss or of turning bad, `stays` the probability of staying bad.
+    # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
+    # is the probability of staying in it.
     # Delays: uniform on [low, low + width).
     cdef double comes, stays, low, width, duplicate, corrupt, last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
-    # The length (bits) to which the loss probability refers, 0 if it holds for all; this length over that of the
-    # present fragment, 0 if unused.
+    # `loss_bits`: the length in bits to which the loss probability refers, or 0 if it holds for fragments of any
+    # length. `lengths`: `loss_bits` divided by the length of the present fragment, or 0 if it is not used.
     cdef int64_t loss_bits
     cdef double lengths
     # The key of the slots' uniform numbers, and the slot to which `is_bad` belongs.
@@ -388,7 +390,10 @@ cdef class Path:
         return 1.0 - pow(1.0 - u, self.lengths) if self.lengths > 0.0 else u
 
     cdef void move_to_slot(self, double time) noexcept:
-        """Set `is_bad` for the slot of ``time`` (s), from the last decisive number; see `netsim.links.loss`."""
+        """Set `is_bad` for the slot that contains ``time`` (s).
+
+        Go back to the last slot whose uniform number alone determines its state; see `netsim.links.loss`.
+        """
         cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
         cdef double slots = time / self.slot + 1e-9
         cdef int64_t number = LAST_SLOT if slots >= <double>LAST_SLOT else <int64_t>slots
@@ -436,7 +441,7 @@ cdef class Path:
         return arrive
 
     cdef void hand_over(self, Copy* copy) noexcept:
-        """Delay a copy to keep the order on a ``fifo`` link, and decide whether it is corrupted."""
+        """On a ``fifo`` link, delay a copy so that it overtakes no earlier frame; decide whether it is corrupted."""
         if self.is_fifo:
             if self.last > copy.time:
                 copy.time = self.last
@@ -488,13 +493,13 @@ cdef struct Settings:
 
 @cython.final
 cdef class LinkStages:
-    """The stages of one agent's links; see `netsim.transport.link_stages.LinkStages`."""
+    """Carries one agent's frames over its links; see `netsim.transport.link_stages.LinkStages`."""
 
     cdef BroadcastPath broadcast_path
     cdef Tally tally
     cdef object wiring, agents, kinds, bursts
     cdef set down
-    # By link: its transmitter or None, its path or None until first used, its settings.
+    # By link: its transmitter or None, its path (None until it is used), and its settings.
     cdef list transmitters, paths
     cdef Settings* settings
     cdef int64_t first, degree
@@ -604,7 +609,8 @@ cdef class LinkStages:
         path = self.paths[index]
         if path is None:
             wiring = self.wiring
-            # On a simple link, broadcasts use the link's default random streams, so this path needs streams of its own.
+            # On a simple link, broadcasts use the random streams "loss" and "latency", so this path needs other
+            # streams.
             purpose = "one by one " if self.settings[index].is_simple else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path

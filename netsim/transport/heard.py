@@ -1,6 +1,6 @@
 """The frames that an agent received in a round, as a list and as arrays.
 
-agent → outbox → link → inbox → agent: you are back at the agent.
+On the path agent → outbox → link → inbox → agent, this list is what the receiving agent gets.
 """
 
 from collections.abc import Hashable, Mapping
@@ -17,7 +17,7 @@ __all__ = ["Heard", "rows"]
 
 
 class Heard(list[Frame]):
-    """The frames that `Agent.collect` returns: a list in order of arrival, with methods for arrays as payloads."""
+    """The result of `Agent.collect`: frames in order of arrival, with methods for payloads that are arrays."""
 
     __slots__ = ()
 
@@ -46,9 +46,9 @@ class Heard(list[Frame]):
         Parameters
         ----------
         kind : str, optional
-            Only frames of this kind.
+            Add only frames of this kind.
         weights : mapping, optional
-            A weight for each sender: the sum is of weight × payload.
+            A weight for each sender, by which its payload is multiplied before the addition.
 
         Raises
         ------

@@ -1,8 +1,9 @@
 """An agent's inbox. Links add a frame here as soon as it is sent; a waiting task wakes only when it can read a frame.
 
-The data path is agent → outbox → link → inbox (this module) → agent. Frames in flight are queued by arrival time. Each
-read first processes all due frames: it counts them, drops those that are late or meet a switched-off receiver or a full
-inbox, and makes the others readable. A timer is set only while a task or a callback waits for a frame.
+On the path agent → outbox → link → inbox → agent, this module is the inbox. Frames in flight are queued by arrival
+time. Each read first processes (*settles*) all due frames: it counts them, drops those that are late or meet a
+switched-off receiver or a full inbox, and makes the others readable. A timer is set only while a task or a callback
+waits for a frame.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from netsim.transport.shared import Shared
 
 __all__ = ["Inbox", "RemoteEndpoint"]
 
-# An ended agent never reads, so frames for it are processed, to free memory, once this many are queued.
+# An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
 _MAX_UNSETTLED = 1000
 
 
@@ -54,7 +55,8 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        # (arrival time, key, frame) of each readable frame, in order; a tuple until the first one, to save memory.
+        # (arrival time, key, frame) of each readable frame, in order. Before the first frame, an empty tuple saves
+        # memory.
         self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
         self._blocked: list[asyncio.Future[bool]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -67,13 +69,14 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # Alternately a sender's `subscribers` dict and this inbox's key in it, a link index; flat, to save memory.
+        # For each link to this inbox, two entries: the ``subscribers`` of the sender's outbox, and the link's index,
+        # which is the key of this inbox there. A flat list saves memory.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
 
-        Frames that arrive at the current instant are not processed, because more may still arrive.
+        Frames that arrive at the present time are counted here, but stay in the queue, because more may still arrive.
         """
         now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
@@ -115,13 +118,14 @@ class Inbox:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
-        # `settle` may have been called with a later time, so some ready frames may be too late.
+        # An earlier call of `settle` may have had a later time, so some readable frames may have arrived after
+        # ``until``.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
         return frames
 
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
-        """Take the frames of `take_true` into ``copies`` (`Copies.take_in`), if possible without building a list."""
+        """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
@@ -129,7 +133,7 @@ class Inbox:
             copies.take_in(self.take_true(until), add=add)
 
     def end_iteration(self) -> bool:
-        """End every ``async for`` that is blocked here; return whether there was one."""
+        """End every ``async for`` over this inbox that waits for a frame; return whether there was one."""
         if not self.iterating:
             return False
         for future in self._blocked:
@@ -140,7 +144,7 @@ class Inbox:
     # --- arrivals -----------------------------------------------------------------------------------------------------
 
     def settle_now(self) -> None:
-        """Process the frames that have arrived by now."""
+        """Process the frames that have arrived by now, as `settle` does."""
         self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
@@ -158,9 +162,9 @@ class Inbox:
             self._put_all(list(zip(times, keys, frames, strict=True)))
 
     def drop_late_frames(self, until: float) -> None:
-        """From now on drop frames of rounds up to ``until`` that arrive after their round has closed."""
+        """From now on drop frames that arrive after their round has closed, for rounds up to number ``until``."""
         if until != self._drop_late_until:
-            # Apply the previous rule to frames that have already arrived.
+            # The former ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
             self._drop_late_until = until
 
@@ -169,9 +173,9 @@ class Inbox:
         self._ready = ()
 
     def discard_from_now(self) -> None:
-        """Count and discard all further frames, because the agent has ended."""
+        """From now on, count frames and discard them, because the agent has ended."""
         if self._limit < math.inf:
-            # The limit still applies to frames that have already arrived, so process these first.
+            # The limit still applies to frames that have already arrived, so settle these first.
             self.settle_now()
         self._abandoned = True
         self.settle_now()
@@ -187,7 +191,7 @@ class Inbox:
         return len(self._ready)
 
     def _drop_cause(self, entry: Entry) -> int | None:
-        """Return the cause for which a frame is dropped on arrival (other than a full inbox), or None."""
+        """Return the cause for which a frame is dropped on arrival, or None; a full inbox is tested elsewhere."""
         time, _, _, frame = entry
         if not self.up:
             return RECEIVER_DOWN
@@ -207,7 +211,7 @@ class Inbox:
         return not is_consumed and self._drop_cause(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
-        """Count a frame and hand it to the agent, to a waiting request or to the reliable outbox."""
+        """Count a frame, and pass it to the agent, to the task that waits for its reply, or to the reliable outbox."""
         time, key, kind, frame = entry
         cause = self._drop_cause(entry)
         if cause is not None:
@@ -237,7 +241,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
-        """Add readable frames in order of time and key: larger keys of the same time may already be there."""
+        """Add readable frames, and sort all by time and key if the new ones do not come after those already there."""
         ready = self._ready = self._ready or deque()
         in_order = not ready or ready[-1][:2] <= entries[0][:2]
         ready.extend(entries)
@@ -250,7 +254,7 @@ class Inbox:
 
     @property
     def wait_description(self) -> str:
-        """A description of what a task waits for in this inbox; empty if none waits."""
+        """The end of the sentence "the task waits for …", if a task waits at this inbox; else empty."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
     def set_request_handler(self, on_request: Callable[[Frame], None]) -> None:
@@ -273,7 +277,7 @@ class Inbox:
             self._timer.cancel()
 
     def clear_in_flight(self) -> None:
-        """Discard the frames in flight, because counting has ended."""
+        """Discard the frames in flight, because the run has ended."""
         self.arrivals.clear()
 
     def watch(self) -> None:
@@ -291,7 +295,7 @@ class Inbox:
             self._timer = self._loop.call_at_simulated(first, self._on_timer)
 
     def _subscribe(self) -> None:
-        """Subscribe to the senders, so that they call `watch` after each frame sent here."""
+        """Add this inbox to its senders' `subscribers`: they then call `watch` after each frame that they send here."""
         if not self._watched:
             self._watched = True
             for subscribers, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
@@ -317,7 +321,8 @@ class Inbox:
         try:
             woken = await future
         except asyncio.CancelledError:
-            # This task may have been woken for a frame that it does not read now, so wake the next waiting task.
+            # This cancelled task may have been woken for a frame, which it will not read: wake the next task that
+            # waits.
             self._blocked.remove(future)
             self._wake()
             raise
@@ -337,7 +342,7 @@ class Inbox:
 
 
 class RemoteEndpoint:
-    """Stands for the inbox of an agent in another process: links put frames into it."""
+    """Replaces the inbox of an agent in another process: links put frames into it, and it sends them on."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -346,7 +351,7 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Subscribe to the senders, so that they call `watch` after each frame sent here."""
+        """Add this endpoint to the senders' `subscribers`: they then call `watch` after each frame for this agent."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 

@@ -1,7 +1,7 @@
-"""Carry an agent's frames through the stages of its links, one link at a time.
+"""Carry an agent's frames over its links, one link at a time: transmitter, loss and latency, arrival in an inbox.
 
-agent → outbox → link → inbox → agent: you are between outbox and inbox. Broadcasts that meet only loss and latency take
-the faster `netsim.core.BroadcastPath` instead.
+On the path agent → outbox → link → inbox → agent, this module is the link. Broadcasts over links that only lose and
+delay frames take the faster `netsim.core.BroadcastPath` instead.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,20 +24,20 @@ _ACCEPTED = 0
 
 
 class LinkStages:
-    """The stages of one agent's links: they transmit, lose, delay, copy and corrupt frames, and count each outcome.
+    """Carries one agent's frames over its links: transmits, loses, delays, copies, corrupts and counts them.
 
     Parameters
     ----------
     path : BroadcastPath
-        The agent's fast path, whose link draws and counts are shared.
+        The agent's fast path. Its random draws, its counter of transmissions and its tally are used here, too.
     wiring : Wiring
-        The links.
+        The agent's links.
     agents : sequence
         All agents' names, by number.
     down : set of int
         The indices of the links that are cut.
     bursts : Bursts
-        Faults on the links that affect single frames.
+        Faults that delay or lose single frames of the agent's links.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class LinkStages:
     def _send_over_links(
         self, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool, deadline: float
     ) -> tuple[int, int]:
-        """Send a frame over each link separately; return the number of accepting links and the bits sent."""
+        """Send a frame over each link separately; return how many links accepted it, and the wire bits."""
         wiring, tally, size, now = self._wiring, self._tally, len(frame.data), frame.sent_at
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
-        # A radio transmits once for all links, unless all links are down.
+        # A radio transmits a frame once for all links. It does not transmit if all of them are cut.
         once = self._transmit(now, None, size) if on_radio and not self._down.issuperset(link_indices) else None
         taken = wire = 0
         for link_index in link_indices:
@@ -133,7 +133,8 @@ class LinkStages:
             tally.ended(frame.sent_at, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
-                # A second copy has its own number, because both may arrive at the same instant.
+                # A second copy gets its own transmission number, because both copies may arrive at the same time, and
+                # keys must differ.
                 key = self._frame_key(link_index, path.sent)
                 path.sent += 1
                 tally.duplicate(wiring.first + link_index, kind)
@@ -145,7 +146,7 @@ class LinkStages:
             elif (received := self._damaged(link_index, frame)) is None:
                 tally.ended(time, key, kind, CORRUPTED)
             else:
-                # No deadline: the flipped bit may have changed the frame's round.
+                # Pass no deadline, so that the inbox checks the frame: the flipped bit may have changed its round.
                 arrivals.push(time, key, kind, received)
 
     def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
@@ -159,7 +160,8 @@ class LinkStages:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # On a simple link, LinkDraws uses the link's default random streams, so this path needs streams of its own.
+            # On a simple link, `LinkDraws` uses the random streams "loss" and "latency", so this path needs other
+            # streams.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

@@ -1,6 +1,6 @@
-"""An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages).
+"""An agent's outbox: it encodes a message once and passes the frame to the links (docs/links.md describes each step).
 
-The data path is agent → outbox (this module) → link → inbox → agent.
+On the path agent → outbox → link → inbox → agent, this module is the outbox.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
 
 MAX_SENDS_PER_INSTANT = 100_000
-"""Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""
+"""An agent that sends more messages than this at one simulated time counts as one that never lets time pass."""
 
 
 @dataclass(slots=True)
@@ -38,15 +38,15 @@ class Wiring:
     Attributes
     ----------
     inboxes : sequence of Inbox or RemoteEndpoint
-        The destination of each link: a neighbour's inbox, or the endpoint of one in another process.
+        The destination of each link: the neighbour's inbox or, if the neighbour is in another process, an endpoint.
     receivers : sequence of int
         The neighbours' indices among all agents.
     first : int
         Index of the agent's first link among all links of the network.
     keys : uint64 array, shape (links,)
-        The links' keys.
+        The key of each link, which selects the link's random streams.
     block : int
-        Number of broadcasts whose outcomes are drawn at once.
+        The number of broadcasts for which delays and losses are drawn at a time.
     seed : int
         The network's seed.
     radio : Link or None
@@ -83,11 +83,11 @@ class Outbox:
     acknowledges : bool
         Whether the link layer acknowledges frames to one neighbour.
     bursts : Bursts
-        Faults on the links that affect single frames.
+        Faults that delay or lose single frames of the agent's links.
     down : set of int
         The indices of the links that are cut.
     subscribers : dict
-        Inboxes to notify (`Inbox.watch`) of each frame sent to them, by link index.
+        By link index, the inboxes whose `Inbox.watch` is to be called after each frame sent to them.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._rounds_differ = False
-        # Created for the first frame that cannot use the fast path.
+        # Created for the first frame that cannot use `_broadcast_path`, called the fast path.
         self._stages: LinkStages | None = None
         kinds = list({id(link): link for link in wiring.links}.values())
         transmitters = kinds if wiring.radio is None else [wiring.radio]
@@ -150,7 +150,8 @@ class Outbox:
             wiring.radio is not None,
             take,
         )
-        # A broadcast can use the fast path if it needs only a row of link draws, or a MAC layer.
+        # The fast path can carry broadcasts on a MAC layer, or on links that only lose and delay frames and add headers
+        # of one length.
         self._fast_path_allowed = bool(kinds) and (
             take is not None
             or (
@@ -207,7 +208,7 @@ class Outbox:
     ) -> bool:
         """Send a message to one neighbour; return whether the link accepted the frame.
 
-        On a `netsim.Radio`, the result of ``outcome`` is set to the frame's delivery report.
+        On a `netsim.Radio`, the result of ``outcome`` is set to a `Delivery` once it is known.
         """
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
@@ -248,7 +249,7 @@ class Outbox:
         self._choose_path()
 
     def skip_numbers(self, count: int) -> None:
-        """Continue from transmission number ``count`` or later, since an earlier process may have used lower ones."""
+        """Number the next transmission at least ``count``, because an earlier process may have used lower numbers."""
         self._broadcast_path.sent = max(self._broadcast_path.sent, count)
 
     def disable_fast_path(self) -> None:
@@ -259,8 +260,9 @@ class Outbox:
     def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
-        ``number`` is the fault's index in the script. Random draws must not depend on it, or a fault added elsewhere
-        would change them; they depend on the time ``at`` (s) and the order among the link's bursts of that time.
+        ``number`` is the fault's index in the script of faults. Random draws do not depend on it, because a fault added
+        elsewhere would then change them. They depend on the time ``at`` (s), and on the order of the link's bursts
+        that begin at that time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"
@@ -269,12 +271,12 @@ class Outbox:
         self._choose_path()
 
     def end_jitter(self, link_index: int, number: int) -> None:
-        """End a burst of jitter."""
+        """End the burst of jitter that the fault ``number`` began on a link."""
         self.bursts.end(link_index, number)
         self._choose_path()
 
     def lose_next(self, link_index: int) -> None:
-        """Lose the next frame of a link."""
+        """Make a link lose the next frame."""
         self.bursts.lose(link_index)
         self._choose_path()
 
@@ -284,7 +286,7 @@ class Outbox:
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _check_and_count_send(self, kind: str, now: float) -> None:
-        """Count a message for the limit per instant, and report the sender to ``on_send``.
+        """Count a message for the limit per simulated time, and call ``Shared.on_send`` with the sender.
 
         Raises AgentError if the run is over or the agent exceeds the limit.
         """
@@ -323,7 +325,7 @@ class Outbox:
 
         Only frames that arrive at or after ``deadline`` (s) can be late, so only these take a slower check.
         """
-        # Receivers whose rounds differ from this agent's may close a round earlier: check every frame.
+        # Receivers with other rounds than this agent may close a round earlier, so any frame may be late for them.
         deadline = -math.inf if self._rounds_differ else deadline
         path = self._broadcast_path
         if self._take is not None:

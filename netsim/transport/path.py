@@ -1,8 +1,8 @@
 """The effects of a link on a frame that has left its sender: loss, latency, duplication, corruption, faults.
 
-agent → outbox → link → inbox → agent: you are on the link. `netsim.core.link_draws.LinkDraws` draws the outcomes of an
-agent's broadcasts over all its simple links at once. `Path` carries single frames: those to one neighbour, and those
-over links that are not simple (`Link.is_simple`).
+On the path agent → outbox → link → inbox → agent, this module is the link. `netsim.core.link_draws.LinkDraws` draws the
+delays and losses of an agent's broadcasts over all its simple links at once. `Path` carries single frames: those to one
+neighbour, and those over links that are not simple (`Link.is_simple`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # This number chooses where in a record of delays the link begins. `next` draws the same number again, which is
-        # safe, because recorded delays use no further number.
+        # If the delays are a recording (`TracedDelays`), the first uniform number selects where in it the link begins.
+        # `next` draws this number again, but a recording then ignores it.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []
@@ -41,7 +41,10 @@ class Delays:
 
 
 class Path:
-    """One directed link, from the departure of a frame's bits to its arrivals; ``purpose`` names its random streams."""
+    """One directed link, from the departure of a frame's bits to its arrivals.
+
+    ``purpose`` is a prefix of the names of its random streams.
+    """
 
     __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_loss_bits", "_losses", "_lost")
 
@@ -54,7 +57,7 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # A time-dependent model, whose time must be set before each decision.
+        # The loss model if it depends on time: its ``time`` must then be set before each decision.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
@@ -85,7 +88,7 @@ class Path:
         return end + self._delays.next(), lost
 
     def _scaled(self, uniform: float, bits: int) -> float:
-        """Transform a uniform number so that it is below any p with probability 1 − (1 − p)^(bits/loss_bits)."""
+        """Transform a uniform number so that it is below p with probability 1 − (1 − p)^(bits/loss_bits), for any p."""
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
@@ -106,7 +109,7 @@ class Path:
 
 
 class Bursts:
-    """Faults on one agent's links that affect single frames.
+    """Faults that delay or lose single frames of one agent's links.
 
     A burst of jitter (`netsim.faults.Jitter`) delays frames; `netsim.faults.Lose` loses the next frame.
     """
@@ -140,7 +143,7 @@ class Bursts:
         self.matter = True
 
     def end(self, link_index: int, number: int) -> None:
-        """End a burst."""
+        """End the burst of the fault with this number on a link."""
         del self._active[link_index][number]
         if not self._active[link_index]:
             del self._active[link_index]
@@ -152,7 +155,7 @@ class Bursts:
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether the link loses its present frame; if so, one frame fewer is left to lose."""
+        """Return whether the link loses the frame that it carries now; if so, it has one frame fewer to lose."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1
@@ -165,7 +168,7 @@ class Bursts:
         self.matter = bool(self._active or self._latest or self._to_lose)
 
     def delayed(self, link_index: int, copies: Copies) -> Copies:
-        """Delay the copies of a frame by the link's active bursts, in order on a ``fifo`` link."""
+        """Delay the copies of a frame by the link's active bursts; on a ``fifo`` link, keep the order of frames."""
         for most, stream in self._active.get(link_index, {}).values():
             copies = [(time + most * stream.uniform(), damaged) for time, damaged in copies]
         if link_index in self._latest:

@@ -1,8 +1,9 @@
-"""An outbox that numbers its frames and sends lost ones again: until they are acknowledged, or on request.
+"""An outbox that numbers its frames and repeats lost ones: until they are acknowledged, or if a receiver requests them.
 
-agent → outbox → link → inbox → agent: you are at both ends. A frame's number is its `Frame.sequence`: even numbers
-count broadcasts, odd numbers count frames to one neighbour. Control frames refer to a frame by its number: ``ack``,
-``nack`` (with a list of numbers), and ``resent`` (with the bytes of the original frame).
+On the path agent → outbox → link → inbox → agent, this module is the outbox. It also processes the numbered frames that
+arrive in the inbox. A frame's number is its `Frame.sequence`: even numbers count broadcasts, odd numbers count frames
+to one neighbour. Control frames refer to a frame by its number: ``ack``, ``nack`` (with a list of numbers), and
+``resent`` (with the bytes of the original frame).
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class _Stream:
         self.missing: dict[int, None] = {}
 
     def take(self, number: int, window: int) -> bool:
-        """Record a number, and gaps of at most ``window`` before it; return whether the number is new."""
+        """Record a number, and the missing ones among the ``window`` numbers before it; return whether it is new."""
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
                 self.missing[gap] = None
@@ -53,12 +54,12 @@ class _Stream:
 
 
 class ReliableOutbox(Outbox):
-    """Outbox that numbers and repeats an agent's frames, and acknowledges or requests its neighbours' frames."""
+    """Outbox that numbers and repeats its agent's frames, and acknowledges or requests those of the neighbours."""
 
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Set how the outbox repeats frames; it waits ``after`` seconds for an acknowledgement before it does."""
+        """Set how the outbox repeats frames; it repeats one if no acknowledgement has come after ``after`` seconds."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}
@@ -150,8 +151,8 @@ class ReliableOutbox(Outbox):
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # The repeated frame must arrive in its round. It is given a third of the waiting time for that, which is half a
-        # round trip by default.
+        # The repeated frame must arrive in its round. Its travel is assumed to take a third of the waiting time; by
+        # default, that is half a round trip.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]

@@ -11,14 +11,14 @@ __all__ = ["Shared"]
 
 
 class Shared:
-    """State that the agents of one run share: loop, tally, rounds, and flags of the run.
+    """State that the agents of one run share: event loop, tally, round clock, and flags of the run.
 
     Attributes
     ----------
     clock : LocalClock or None
         The agent's own clock, if it has one; such an agent has its own `Shared`.
     encoder : FrameEncoder
-        Encodes frames.
+        Encodes the frames of all agents.
     begun : bool
         Whether the run has begun, so that its agents may have changed.
     over : bool

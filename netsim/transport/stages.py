@@ -1,7 +1,7 @@
-"""The stages of a frame's path over one link, `Transmitter` and `Path`, and `LinkStages`, which runs them for an agent.
+"""The classes that carry a frame over a link: `Transmitter`, then `Path`; `LinkStages` runs both for an agent's links.
 
-A Python module beside this one defines each class; a compiled twin in `_links.pyx` replaces it if it was built
-(`netsim.util.compiled`).
+Each class is defined in a Python module beside this one. If `_links.pyx` was built, this module exports the compiled
+twins instead (`netsim.util.compiled`).
 """
 
 from netsim.transport.link_stages import LinkStages

@@ -14,7 +14,7 @@ from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
-# The least rounding tolerance (s): times are rounded sums, so a timer may fire this much early.
+# The least tolerance (s) for comparing times: times are rounded sums, so a timer may run this much too early.
 _EARLY = 1e-9
 
 
@@ -28,7 +28,7 @@ Release = Callable[[float, int], float]
 
 
 def bit_limit(bits: float) -> float:
-    """Return a budget's limit of bits, with a tolerance for rounding: 0.29 * 800 < 232 must admit 232 bits."""
+    """Return a budget's limit of bits with a tolerance for rounding: 0.29 * 800 < 232, but must allow 232."""
     return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
@@ -70,7 +70,8 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
-            # Queued frames may already have used the budget of the next round or of later rounds.
+            # Use the budget of the round after ``window``. That may be later than the next round, whose budget queued
+            # frames may have used.
             window, used = window + 1, 0
         used += bits
         return max(now, offset + window * period)
@@ -89,7 +90,7 @@ class Departure:
     start : float
         The time (s) at which transmission starts.
     ends : sequence of float
-        The times (s) at which each fragment has been sent.
+        For each fragment, the time (s) at which its last bit has been sent.
     bits : int
         Bits sent, including headers.
     """
@@ -101,7 +102,7 @@ class Departure:
 
 
 class Transmitter:
-    """Queue and transmitter of a wired link or of an agent's radio; the first round starts at ``offset`` (s)."""
+    """Budget, queue and rate of a wired link or of an agent's radio; the first round starts at ``offset`` (s)."""
 
     __slots__ = (
         "_busy_until",
@@ -124,7 +125,7 @@ class Transmitter:
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        # The budget's function; None without a budget.
+        # Returns the time from which the budget allows a frame to be sent; None without a budget.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
@@ -176,7 +177,7 @@ def transmitters_of(
     offset: float,
     make: Callable[[Link, float, float], Transmitter] = Transmitter,
 ) -> dict[int, Transmitter]:
-    """Return the transmitters by link index, for links that need one; all links of a radio share one."""
+    """Return, by link index, the transmitters of the links that need one; all links of a radio share one."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), make(radio, round_period, offset)) if radio.has_port else {}
     return {index: make(link, round_period, offset) for index, link in enumerate(links) if link.has_port}
