@@ -91,7 +91,7 @@ class Factors(Coded):
 
 
 class LowRank(Coder):
-    """PowerSGD's compression: C(M) = P (MᵀP)ᵀ, where the r columns of P are an orthonormal basis of those of M Q.
+    """PowerSGD's compression: C(M) = P (MᵀP)ᵀ, where the r columns of P are an orthonormal basis of the range of M Q.
 
     Each message makes one step of the power iteration: Q is the previous message's MᵀP (a warm start); for the first
     message, Q is drawn from the normal distribution. As PPᵀ is a projection, ‖M − C(M)‖² = ‖M‖² − ‖PᵀM‖² ≤ ‖M‖². If M

@@ -46,7 +46,8 @@ class QSGD(Coder):
 
     A message holds the norm (float32) and, for each element, a sign and a b-bit level: n·(b + 1) + 32 bits. The coder Q
     has E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; Ortega and Jafarkhani 2023, eq. 12, with
-    |v_i|). With ``by_row`` each row of a matrix has its own norm, which suits several models in one message.
+    |v_i| in place of v_i). With ``by_row`` each row of a matrix has its own norm, which suits several models in one
+    message.
 
     Raises
     ------

@@ -127,7 +127,7 @@ class Uniform(Coder):
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
         """Return the bits and the two ends of a range that contains ``h``: the fixed range, doubled once per added bit.
 
-        With `MOST_BITS` bits, or if the next range were infinite, the range may not contain ``h``.
+        Doubling stops at `MOST_BITS` bits, or before the range would be infinite, even if ``h`` does not fit then.
         """
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed

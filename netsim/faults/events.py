@@ -57,7 +57,7 @@ class Fault:
     Attributes
     ----------
     plural : str
-        The parameter of `Faults.draw` for the number of faults of this kind; empty if they cannot be drawn.
+        The parameter of `Faults.draw` for the number of faults of this kind; empty if `Faults.draw` cannot draw any.
     once : bool
         Whether an agent can have only one fault of this kind.
     kinds : dict
@@ -246,7 +246,7 @@ class Join(_OfAgent):
 class LinkDown(Fault):
     """A link is cut: frames offered to it end as ``link_down``; frames already in flight arrive.
 
-    On a `netsim.Radio` the sender does not notice: it transmits, but this receiver cannot decode its frames.
+    On a `netsim.Radio` the sender does not notice the cut: it transmits, but ``receiver`` cannot decode its frames.
 
     Parameters
     ----------
@@ -482,7 +482,7 @@ class Move(_OfAgent):
 
     @property
     def ends(self) -> None:
-        """None, even with ``until``: a move schedules its own steps, and its end undoes nothing."""
+        """Always None, even with ``until``: the end of a move undoes nothing, so no call of `end` is needed."""
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:

@@ -36,18 +36,21 @@ class FaultInjector:
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.graph = graph
         self._run = run
-        # The number of faults that currently hold down each link and each agent.
+        # {link: number of faults that currently cut it}, where a sender that is down counts as one fault.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
+        # {agent: number of faults that currently hold it down}.
         self._down: Counter[Hashable] = Counter()
-        # The agents that are down and have lost their state; the agents that never return.
+        # The agents that are down and have lost their state.
         self._lost: set[Hashable] = set()
+        # The agents that never return.
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
         self._states: dict[Hashable, Any] = {}
         # For each moving agent, the rest of its way, and the time (s) and position of its next step.
         self._ways: dict[Hashable, tuple[Way, float, Place]] = {}
-        # The active rewiring, and the links that it has removed.
+        # The latest rewiring, if any has begun.
         self._rewiring: Rewire | None = None
+        # The links that the latest rewiring has removed, as keys in order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
         # The record, for the trace, of the run's faults and of links cut by the user's program.
         self.record = FaultRecord(run.agents)
@@ -78,7 +81,7 @@ class FaultInjector:
     # --- agents -------------------------------------------------------------------------------------------------------
 
     def down(self, agent: Hashable, for_good: bool = False) -> None:
-        """Count one more fault that holds an agent down; the first such fault stops the agent."""
+        """Add 1 to the number of faults that hold an agent down; if the number becomes 1, stop the agent."""
         self._down[agent] += 1
         if self._down[agent] == 1:
             self._run.set_receiver(agent, up=False)
@@ -89,7 +92,7 @@ class FaultInjector:
             self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
-        """Count one fewer fault that holds an agent down; when none is left, the agent restarts."""
+        """Subtract 1 from the number of faults that hold an agent down; if the number becomes 0, restart the agent."""
         if not keeps_state:
             self._lost.add(agent)
         self._down[agent] -= 1
@@ -157,14 +160,14 @@ class FaultInjector:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Count one more fault that holds each of the links down; the first such fault cuts the link."""
+        """Add 1 to the number of faults that cut each of these links; cut links whose number becomes 1."""
         for link in links:
             self._cut[link] += 1
             if self._cut[link] == 1:
                 self._run.set_link(*link, up=False)
 
     def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Count one fewer fault that holds each of the links down; when none is left, the link is up again."""
+        """Subtract 1 from the number of faults that cut each of these links; restore links whose number becomes 0."""
         for link in links:
             self._cut[link] -= 1
             if not self._cut[link]:

@@ -72,7 +72,7 @@ class Faults(Sequence[Fault]):
         return "\n".join(map(str, self._faults)) or "no faults"
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph lacks an agent or link of a fault, or an agent has two `Join` or `ClockSkew`."""
+        """Raise BadInput if the graph lacks a fault's agent or link, or an agent has two `Join` or two `ClockSkew`."""
         for fault in self:
             fault.must_fit(graph)
         named = [(type(fault), fault.agents()) for fault in self if fault.once]

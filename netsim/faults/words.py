@@ -84,7 +84,8 @@ class Order:
         if keeps and "keeping" not in form:
             raise _refused(text, form)
         if what == "crash" and keeps and until is None:
-            # A node that never returns keeps no state, and a later "restart" order itself says whether state is kept.
+            # A crash without an end keeps no state. If a later "restart" order ends the crash, that order says whether
+            # the state is kept.
             raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
         assert at is not None
         if until is not None and until <= at:
@@ -187,9 +188,9 @@ def _is_active(fault: Fault, time: float) -> bool:
 
 
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
-    """Return ``faults``, in which the active faults that ``concerned`` accepts end at the time of the order.
+    """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
 
-    A fault that begins at this time is left out.
+    If such a fault begins only at the order's time, the copy does not contain it.
     """
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
@@ -267,7 +268,7 @@ def _orders(texts: str | Iterable[str]) -> list[Order]:
 
 
 def joined(texts: str | Sequence[str]) -> str:
-    """Join orders into one text, separated by semicolons and sorted by time; raises BadInput for any other text."""
+    """Join orders into one text, separated by semicolons and sorted by time; raises BadInput if a text is no order."""
     return "; ".join(order.text for order in _orders(texts))
 
 
@@ -341,7 +342,7 @@ def _number(value: float) -> str:
 
 
 def _comparable(fault: Fault) -> Fault:
-    """Return a fault for comparison: without ``keeps_state`` if the node never returns, as it has no effect then."""
+    """Return a fault for comparison: if the node never returns, ``keeps_state`` has no effect and is reset."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
     return fault

@@ -127,7 +127,7 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model for some links; uniform numbers ``u``, shape (links,), set the index where each begins."""
+        """Return the model for some links; uniform numbers ``u``, shape (links,), set each link's first index."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))

@@ -69,7 +69,8 @@ class Link:
         Limit of frames that wait at the sender, including the frame being sent; further frames are dropped. None: no
         limit.
     queue_bits : int, optional
-        Limit of the bits of these frames; a frame that would exceed it is dropped. None: no limit.
+        Limit of the bits of the frames that wait at the sender; a frame that would exceed it is dropped. None: no
+        limit.
     budget : float or Budget, optional
         A `Budget`, or the number of bits that may be sent per round; frames beyond it are refused.
     mtu : int, optional
@@ -134,7 +135,7 @@ class Link:
         check.fields(self, check.flag, "crc", "fifo")
 
     def with_loss(self, loss: float | Loss) -> "Link":
-        """Return the same settings with another loss; this is faster than `dataclasses.replace`, which checks them all.
+        """Return the same settings with another loss; `dataclasses.replace` is slower, because it checks all settings.
 
         Raises
         ------

@@ -21,8 +21,8 @@ Decide = Callable[[float], bool]
 
 # Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
 _TOLERANCE = 1e-9
-# The number of slots to compute ahead, the maximum number of uniform numbers to examine at once, and the limit of slot
-# numbers.
+# _SLOTS_AHEAD is the number of slots to compute ahead, _MAX_BLOCK the maximum number of uniform numbers to examine at
+# once, and LAST_SLOT the limit of slot numbers.
 _SLOTS_AHEAD, _MAX_BLOCK, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
@@ -37,9 +37,9 @@ class Loss(Protocol):
         ...
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides one link's losses in order: given a uniform number, whether a frame is lost.
+        """Return a function that maps a uniform number to whether the next frame of one link is lost.
 
-        ``u`` is a uniform number of the link, which sets the initial state.
+        The function's initial state depends on ``u``, a uniform number of the link.
         """
         ...
 
@@ -56,7 +56,7 @@ class Bernoulli:
 
 
 class Clocked:
-    """Base class of functions by `Loss.on_link` that depend on time; callers set `time` before each call.
+    """Base class of the functions from `Loss.on_link` that depend on time; callers set `time` before each call.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
     A uniform number below both thresholds makes the state bad, and a number above both makes it good, whatever the
-    state was before. So a slot's state follows from the last such number and those after it: on average
+    state was before. So a slot's state follows from the last such number and the numbers after it. On average these are
     1/(1 − |1 − p − r|) numbers, however long nothing was sent.
     """
 
@@ -131,7 +131,7 @@ class _SlottedLosses(Clocked):
         super().__init__()
         self._slot, self._to_bad, self._stay_bad = slot, model.p, 1.0 - model.r
         self._key = np.array([slots_key(u)], dtype=np.uint64)
-        # The number of the first known slot, and the states of this slot and of those after it.
+        # `_first` is the number of the first slot whose state is known; `_states` are the states from this slot on.
         self._first, self._states = 0, [u < model.mean]
 
     def __call__(self, u: float) -> bool:
@@ -210,7 +210,8 @@ class _IntervalLosses(Clocked):
         """Return whether ``u`` is below the loss probability at `time`."""
         within = self.time % float(self._starts[-1])
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # Just before the end of a period, the tolerance makes ``place`` the number of intervals, which means the first.
+        # Just before the end of a period, the tolerance makes ``place`` equal to the number of intervals; the remainder
+        # below is then 0, the index of the first interval.
         return bool(u < self._losses[place % len(self._losses)])
 
 
@@ -241,8 +242,8 @@ def gilbert_elliott(
 ) -> Loss:
     """Lose frames in bursts (see `GilbertElliott`).
 
-    Draws are nested: on one link, with the same seed and a ``burst`` of at least 1/(1 − mean) (that of independent
-    losses), each frame lost at some mean loss is also lost at every higher mean loss.
+    Draws are nested: on one link, with the same seed and a ``burst`` of at least 1/(1 − mean), the mean burst of
+    independent losses, each frame lost at some mean loss is also lost at every higher mean loss.
 
     Parameters
     ----------

@@ -337,7 +337,7 @@ def grenoble(
 
 
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
-    """Return a network of 19 motes in a library that replays which of them heard each other in each of 1,596 minutes.
+    """Return a network of 19 motes in a library; its links replay 1,596 minutes of recorded receptions.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
     "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was heard, and none in

@@ -50,7 +50,7 @@ class Opportunities:
 
     @cached_property
     def _numbers(self) -> list[float]:
-        # A list, because indexing a list is faster than indexing an array. It is cached, so all links share one.
+        # A list, because indexing a list is faster than indexing an array. All links share the list, which is cached.
         return [float(each) for each in self.times]
 
     def on_port(self) -> Leave:
@@ -86,7 +86,7 @@ def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
     """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), repeated with the last time as period.
 
     Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits. If a frame
-    needs only a share of the bits, the next frame may use the others if it already waits. Source: Netravali et al.,
+    needs only a share of the bits, the next frame may use the rest if it already waits. Source: Netravali et al.,
     "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015.
     """
     times = check.vector("seconds", seconds)

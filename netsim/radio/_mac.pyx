@@ -3,7 +3,7 @@
 """The compiled twin of a radio's events, signals and MAC layer.
 
 Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and
-documents it. Both twins give equal events, draws, counts and energies; a test compares them. Batteries, budgets and the
+documents it. A test checks that both twins give equal events, draws, counts and energies. Batteries, budgets and the
 link models that `Mac.draw` does not support stay in Python, and are called from here.
 """
 
@@ -67,12 +67,13 @@ cdef class Event:
     cdef int64_t order
     cdef What what
     cdef Mac mac
-    # The node's `flush_count` when the event was scheduled: if it has changed, the node was switched off since, and the
-    # event is dropped. −1: the event is never dropped.
+    # The node's `flush_count` at the time at which the event was scheduled. If the count has changed since then, the
+    # node was switched off, and the event is dropped. An event with −1 here is never dropped.
     cdef int64_t flushed
-    # The attributes from here on are arguments, of which each kind of event uses some. The frame of the event.
+    # Each kind of event uses only some of the following attributes. `pending` is the frame that the event concerns.
     cdef PendingFrame pending
-    # The turn at which the fragment was sent (for ASSESSED, the number of busy assessments), and the fragment's index.
+    # `turn` is the number of the turn in which the fragment was sent; in an ASSESSED event, it is the number of busy
+    # assessments so far. `index` is the fragment's index.
     cdef int64_t turn, index
     # The signals that end.
     cdef list signals
@@ -242,7 +243,7 @@ cdef int rank(int cause) noexcept:
 cdef class Receiver:
     """One node's receiver; see `netsim.radio.signals.Receiver`."""
 
-    # An array of owned references to `Signal` objects; the number of signals in it, and its capacity.
+    # `signals` is an array of owned references to `Signal` objects: it holds `count` of them, and has space for `room`.
     cdef PyObject** signals
     cdef int64_t count, room
     cdef double captures_above, carrier_start, earlier_until, carrier_end
@@ -342,7 +343,7 @@ cdef class Receiver:
         return missed
 
     cdef list tune(self, int channel, double now):
-        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); drop the signals that are arriving, and return them."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)
@@ -545,7 +546,7 @@ cdef class SinrReceiver(Receiver):
         return Receiver.drop(self, now, cause)
 
     cdef list tune(self, int channel, double now):
-        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); drop the signals that are arriving, and return them."""
         cdef list missed = self.drop(now, ASLEEP)
         self.channel = channel
         return missed
@@ -596,7 +597,7 @@ cdef bint outranks(Signal one, Signal other) noexcept:
 
 
 cdef double power_at(list signals, double moment, double width) noexcept:
-    """Return the total power (mW) at ``moment`` (s) of signals that end more than ``width`` (s) after it."""
+    """Return the total power (mW) at ``moment`` (s) of the signals that end later than ``moment + width`` (s)."""
     cdef Signal each
     cdef double total = 0.0
     for each in signals:
@@ -618,7 +619,8 @@ cdef class PendingFrame:
     cdef object outcome
     cdef double late_at, since, not_before, energy
     cdef list fragments
-    # By link index: whether the outcome is still unknown (1 or 0), and the cause of the first failure (0: none).
+    # Both arrays have an element for each link. `open` holds 1 if the frame's outcome on the link is unknown, else 0;
+    # `failed` holds the cause of the first failure of a fragment, or 0.
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
@@ -650,7 +652,7 @@ cdef class PendingFrame:
 
 cdef struct Draws:
     # The draws of losses and delays on one link, equal to those of `netsim.transport.path.Path`, for the models that
-    # `Mac.draw` supports. A width below 0 marks a fixed delay.
+    # `Mac.draw` supports. A `width` below 0 marks a fixed delay.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
@@ -668,18 +670,19 @@ cdef class RadioLink:
 
 @cython.final
 cdef class NeighbourLink(RadioLink):
-    """A link to a neighbour, which may receive frames. To save memory, links that only interfere lack these fields."""
+    """A link to a neighbour, which may receive frames. Links that only interfere lack these fields to save memory."""
 
-    # A cache: the power and noise floor of the last signal without interference, and the ln(1 − BER) that follows.
+    # A cache of the power and noise floor of the last signal without interference, and of ln(1 − BER) for this signal.
     cdef double clear_power, clear_floor, clear_success
-    # For frames and for acknowledgements: the keys of the draws that decide reception, and how many were drawn so far.
+    # The keys of the two streams of draws that decide whether frames and acknowledgements are received.
     cdef uint64_t chance_key, ack_chance_key
+    # The number of draws so far from each of the two streams.
     cdef int64_t chances, ack_chances
     # The neighbour's arrival queue.
     cdef ArrivalQueue arrivals
-    # For frames and for acknowledgements: the draws of losses and delays, or a `Path` if `Mac.draw` does not support
-    # the link's models.
+    # The draws of losses and delays, once for frames and once for acknowledgements.
     cdef Draws draws, ack_draws
+    # If `Mac.draw` does not support the link's models, two `Path` objects decide instead of the draws; else None.
     cdef object path, ack_path
 
     cdef double chance(self, bint is_ack) noexcept:
@@ -691,7 +694,7 @@ cdef class NeighbourLink(RadioLink):
         return uniform(self.chance_key, self.chances - 1)
 
     cdef double cross(self, double end, int64_t bits, bint is_ack, bint* lost) except? -1.0:
-        """Return when a transmission that ends at ``end`` (s) arrives (s); set ``lost`` to whether it is lost."""
+        """Return the arrival time (s) of a transmission that ends at ``end`` (s); set ``lost`` to 1 if it is lost."""
         cdef Draws* draws = &self.ack_draws if is_ack else &self.draws
         cdef double delay = draws.low
         path = self.ack_path if is_ack else self.path
@@ -913,12 +916,13 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # By node number, the link to each node that its transmissions reach or once reached; None until a power changes.
+    # {node number: link} for the nodes that this node's transmissions reach or once reached; None before `set_power`.
     cdef dict reached
-    # Whether there is a `Phy`, whether the powers of copies of one fragment may add up, and the phy's fading.
+    # `has_phy`: the radio has a `Phy`. `concurs`: the powers of copies of one fragment may add up.
     cdef bint has_phy, concurs
+    # The method `Phy.gain`; None if signals do not fade.
     cdef object fading
-    # By the name of a stream of draws, such as "loss": the keys of the node's links.
+    # {name of a kind of draws, such as "loss": keys of the streams of these draws, one for each of the node's links}.
     cdef dict keys
     # The node's `Radio`, the `Link` of its transmitter, and its `Transmitter`.
     cdef object radio, link, transmitter
@@ -927,8 +931,9 @@ cdef class Mac:
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
     cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, transmit_share, most_queued, most_queued_bits
-    # The key of the draws of back-offs, and the number of draws so far.
+    # The key of the stream of draws that decide back-offs.
     cdef uint64_t stream
+    # The number of draws so far from this stream.
     cdef int64_t drawn
     # See the attributes with the same names in `netsim.radio.mac.Mac`.
     cdef object queue
@@ -987,7 +992,7 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that transmissions reach; ``index`` is the index of the link to it, −1 if they only interfere."""
+        """Add a node that this node's transmissions reach, on link ``index``; −1: they only interfere at the node."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
@@ -1269,7 +1274,7 @@ cdef class Mac:
         return bits / self.rate if self.rate > 0.0 else self.radio.seconds(bits, self.link)
 
     cdef int start(self, double now) except -1:
-        """Send the current fragment, unless the radio is off, its battery is empty, or it is still sending."""
+        """Send the current fragment, unless the radio is off or still sending, or the battery is empty."""
         cdef PendingFrame pending = self.queue[0]
         cdef double seconds
         if self.is_battery_empty(now) or self.waits_until_on():
@@ -1302,8 +1307,8 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # An emission that is not over is a later one: an acknowledgement that began at this instant, within the
-        # tolerance of times.
+        # If the emission is not over, it is not the fragment's: it is an acknowledgement that began at this instant
+        # (within the tolerance of times).
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self.is_present(pending):
@@ -1390,7 +1395,7 @@ cdef class Mac:
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
-        """Emit from ``now`` to ``end`` (s) on link ``to``, −1 for all; return {arrival time (s): emitted signals}."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return {arrival time: addressees' signals}."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
         cdef double gain = self.gain if is_ack else pending.gain
@@ -1468,7 +1473,10 @@ cdef class Mac:
         return joules
 
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
-        """Start to receive a signal if this node is awake or ``awaits`` it; meter the energy if a neighbour sent it."""
+        """Drop a signal if this node is off, asleep or on another channel; else meter the energy to hear a neighbour.
+
+        With ``awaits``, the signal is an acknowledgement for this node, which receives it even while asleep.
+        """
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
         elif signal.channel != self.receiver.channel or not (awaits or self.is_awake(now)):
@@ -1581,7 +1589,7 @@ cdef class Mac:
         return 0
 
     def on_neighbour_off(self, Mac neighbour):
-        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost the fragments."""
+        """Mark partly sent frames as failed at a neighbour that was switched off, because it lost their fragments."""
         cdef PendingFrame pending
         cdef int link_index = self.link_index_of[neighbour.number]
         for pending in self.open.values():

@@ -63,8 +63,8 @@ class Counts:
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]
 """One transmission of a fragment or acknowledgement. The elements are its start and end (s); the numbers of the sender,
 link (−1: a broadcast), kind, message and fragment; how often the fragment was sent before; the number of bits; the
-channel; the power (mW) at the receiver (0: unknown, or a broadcast); the bytes of the message that it carries; and
-whether it was sent to its end."""
+channel; the power (mW) at the receiver (0: unknown, or a broadcast); the message's bytes that the fragment carries; and
+whether the transmission was completed."""
 
 
 @dataclass

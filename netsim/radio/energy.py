@@ -6,8 +6,8 @@ until any later time on request, without changing its sums.
 
 No timer waits for an empty battery either, because it would keep a deadlocked run going for years of simulated time.
 Instead `BatteryWatch` looks at a node when half of the node's remaining energy may have been spent, so about forty
-looks precede an empty battery. Once frames under way, or the next few nanoseconds, will spend the rest, the watch
-computes the exact time at which the battery is empty.
+looks precede an empty battery. If the remaining energy will be spent by the frames under way, or within a few
+nanoseconds, the watch computes the exact time at which the battery is empty.
 """
 
 import heapq
@@ -225,7 +225,7 @@ class Energy:
         return self.transmit * seconds + (self.transmit_bit + over) * bits
 
     def can_reach(self, distance: float) -> bool:
-        """Return whether the energy of a bit over ``distance`` metres is finite."""
+        """Return whether the energy to send a bit over ``distance`` metres is finite."""
         try:
             return math.isfinite(self.to_send(1, 0.0, distance))
         except OverflowError:
@@ -410,8 +410,8 @@ class Schedule:
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # Skip all whole periods but the last: if the energy ends with a window, and the radio spends nothing asleep,
-        # return the end of that window, not the time at which the radio next wakes.
+        # Skip all whole periods but the last. Otherwise, if the energy is spent exactly at the end of a window, and the
+        # radio spends nothing asleep, the result would be the time at which the radio next wakes.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -424,7 +424,10 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield the end (s from the first period's start) and power (W) of each time awake or asleep in two periods."""
+        """Yield the end and the power (W) of each span of two periods in which the radio is awake or asleep.
+
+        The end is in seconds from the beginning of the first period.
+        """
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
                 yield begins + start, asleep
@@ -463,7 +466,7 @@ class Reception:
 
 
 class Meter:
-    """Meters the energy of one node: sums it up to the last change of a state, and computes it for later times.
+    """Meters the energy of one node: keeps sums until the last change of a state, and adds the time since on request.
 
     `_mac.pyx` has compiled twins of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
     """
@@ -471,34 +474,39 @@ class Meter:
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
         self._schedule = schedule
-        # The seconds in each of the `STATES` and the joules of bits until the last change, and the change's time (s).
+        # The seconds in each of the `STATES` until the last change of a state.
         self._seconds: Spent = 0.0, 0.0, 0.0, 0.0
+        # The energy (J) of the bits sent and heard until the last change of a state.
         self._bit_energy = 0.0
+        # The time (s) of the last change of a state.
         self._since = 0.0
         self._on = True
         # Whether the agent has switched the receiver on.
         self._listening = True
-        # The current state of each other part of the node, and the seconds in each (part, state) until the last change.
+        # The current state of each other part of the node.
         self._states: dict[str, str] = {}
+        # The seconds that these parts spent in each state until the last change of a state.
         self._part_seconds = {(part, state): 0.0 for part, each in energy.states.items() for state in each}
-        # The total power (W) of these parts, and the joules spent at once, by the name of the expense.
+        # The total power (W) that these parts draw in their current states.
         self._part_watts = 0.0
+        # The joules spent by `spend`, {name of the expense: joules}.
         self._at_once: dict[str, float] = {}
         self._reset_states()
-        # The end (s) of the frame that the node sends, and of the last frame that it hears.
+        # `sends_until` is the end (s) of the frame that the node sends, `_hears_until` the end (s) of the last frame
+        # that the node hears.
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
         # The power (W) drawn while sending at the transmit power that the agent has set.
         self.transmit_watts = energy.transmit
-        # The power (W) by which the current frame's power exceeds ``energy.transmit``, and the energy (J) of the excess
-        # over all frames until the last change.
+        # `_more_watts` is the excess (W) of the current frame's power over ``energy.transmit``; `_more_energy` is the
+        # energy (J) of this excess, summed over all frames until the last change of a state.
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
-        # The time (s) at which the battery ran out (infinite: it did not), and the time (s) at which it will run out
-        # (infinite: `BatteryWatch` has not computed it).
+        # `died_at` is the time (s) at which the battery ran out (infinite: it has not). `dies_at` is the time (s) at
+        # which it will run out (infinite: `BatteryWatch` has not computed this time).
         self.died_at = self.dies_at = math.inf
-        # The energy (J) of all frames so far, with frames under way counted in full. When it exceeds ``allowance`` (J),
-        # `BatteryWatch` must plan again.
+        # `committed` is the energy (J) of all frames so far, with frames under way counted in full. When `committed`
+        # exceeds `allowance` (J), `BatteryWatch` must plan again.
         self.committed, self.allowance = 0.0, math.inf
         # The energy (J) of the last frame that was sent or given up.
         self.last_frame = 0.0
@@ -514,9 +522,9 @@ class Meter:
         The node hears no other frame from ``start`` to ``end``.
         """
         # A node that begins to send does not hear a frame that begins at the same instant, whichever of the two is
-        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`, because
-        # the time-out of an acknowledgement is already late by once `time_tolerance`: otherwise rounding would decide
-        # whether a node that retransmits at the time-out has heard a frame that began then.
+        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`. Once
+        # would not do: the time-out of an acknowledgement is already late by one `time_tolerance`, so rounding would
+        # decide whether a node that retransmits at the time-out has heard a frame that began then.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -639,7 +647,7 @@ class Meter:
 
     def empty_at(self, now: float) -> float:
         """Return the time (s) at which the battery is empty if no further frame begins; infinite if never."""
-        # Energy left of at most ``spare``, the rounding tolerance, counts as none.
+        # The battery counts as empty if at most ``spare`` joules, the rounding tolerance, are left.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
         for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
@@ -768,12 +776,12 @@ class BatteryWatch:
         self._on_death = on_death
         self._looks: list[tuple[float, int, Mac]] = []
         self._order = itertools.count()
-        # By node, the number of the latest plan of a look; earlier plans are void.
+        # {node number: number of the node's latest planned look}. Looks that were planned earlier are ignored.
         self._planned: dict[int, int] = {}
 
     @property
     def time(self) -> float:
-        """The time (s) of the next look; infinite if none is planned."""
+        """The time (s) of the next look; infinite if no look is planned."""
         looks = self._looks
         while looks and self._planned.get(looks[0][2].number) != looks[0][1]:
             heapq.heappop(looks)
@@ -814,7 +822,7 @@ class BatteryWatch:
         half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
         when = meter.idle_until(begin, half)
         if half <= 0 or when - begin <= time_tolerance(begin):
-            # The battery's end is so near that each further frame may change it, so plan again at each frame.
+            # The battery is so nearly empty that each further frame may empty it earlier, so plan again at each frame.
             when = meter.dies_at = meter.empty_at(now)
             meter.allowance = -math.inf
         else:
@@ -825,7 +833,7 @@ class BatteryWatch:
             heapq.heappush(self._looks, (when, number, mac))
 
     def forget(self, mac: "Mac") -> None:
-        """Cancel the planned look at a node that was switched off, because it spends nothing."""
+        """Cancel the planned look at a node that was switched off; such a node spends nothing."""
         meter = mac.meter
         assert meter is not None
         self._planned.pop(mac.number, None)

@@ -37,7 +37,7 @@ class EventQueue:
             self._set_timer()
 
     def catch_up(self, now: float) -> None:
-        """Run the events due before ``now`` (s): with a wall clock, time passes while agents act."""
+        """Run the events due before ``now`` (s); with a wall clock there are some, as time passes while agents act."""
         events = self._events
         while events and events[0][0] < now:
             self._next()
@@ -74,8 +74,8 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # While events run, `_timer` stays the timer that has fired: later events do not come before its time, so `at`
-        # sets no new timer for them.
+        # While events run, `_timer` stays the timer that has fired. Events scheduled meanwhile are not due before the
+        # time of this timer, so `at` sets no new timer for them.
         events, now = self._events, self._clock.now()
         try:
             while True:

@@ -1,8 +1,8 @@
 """Bursts of losses: block fading, noise that resembles a measured trace, and a measure of burstiness.
 
 Real losses come in bursts: a frame that is repeated within milliseconds meets the same channel that lost it. The two
-models here depend on (seed, link or node, time) alone, so times may be queried in any order; what `PatternNoise` stores
-only saves recomputation.
+models here depend on (seed, link or node, time) alone, so times may be queried in any order; `PatternNoise` stores each
+node's last sample only to save time.
 """
 
 import math
@@ -16,7 +16,8 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# Limit of K-factors: above _MOST_K, fading is below 0.01 dB. _LEAST_POWER, −200 dB, stands for a power gain of 0.
+# _MOST_K is the limit of K-factors: above it, fading is below 0.01 dB. _LEAST_POWER (−200 dB) is the least power gain,
+# because a gain of 0 has no logarithm.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
 # Replaces a draw of 0, which has no logarithm: half of the step 2^−53 between draws.
 _LEAST_DRAW = 2.0**-54
@@ -32,10 +33,10 @@ class BlockFading:
     """Rayleigh or Rician fading that is constant for a coherence time: ``Phy(fading=BlockFading(coherence=0.1))``.
 
     The channel consists of a direct path and of many scattered paths, which add up to a complex normal number. The
-    power gain has mean 1, so the mean received power stays the one given. Without a direct path (K = 0, Rayleigh), the
-    gain is exponentially distributed. Each link draws a new gain every ``coherence`` seconds, independent of the last
-    one. Both directions of a link have the same gain; different links fade independently, and their blocks begin at
-    different times.
+    power gain has mean 1, so fading does not change the mean received power. Without a direct path (K = 0, Rayleigh),
+    the gain is exponentially distributed. Each link draws a new gain every ``coherence`` seconds, independent of the
+    last gain. Both directions of a link have the same gain; different links fade independently, and their blocks begin
+    at different times.
     Source: Rappaport, "Wireless Communications", 2nd ed. 2002, sections 5.4 and 5.6.
 
     Parameters
@@ -135,7 +136,8 @@ class PatternNoise:
         self._samples, self._order = array("d", samples.tolist()), array("i", order.tolist())
         self._firsts, self._counts = array("i", firsts[ends].tolist()), array("i", counts[ends].tolist())
         self._seed = -1
-        # By node, the number of the sample that was queried last, and its index in the trace. Cleared for another seed.
+        # {node's key: (number of the sample that was queried last, the sample's index in the trace)}. A query with
+        # another seed clears the dict.
         self._last: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
@@ -218,7 +220,8 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     distance = independent = 0.0
     for state in (True, False):
         runs = lengths[good[starts] == state]
-        # For n = 1, 2, …: how many frames had the same outcome as the n frames before them, and how many had not.
+        # Consider the frames that follow n frames of outcome ``state`` in a row. Element n − 1 of ``alike`` counts the
+        # frames that have this outcome, too; element n − 1 of ``ended`` counts those that have the other outcome.
         alike = np.cumsum(np.cumsum(np.bincount(runs)[::-1]))[::-1][2:] if len(runs) else runs
         ended = np.cumsum(np.bincount(lengths[:-1][good[starts[:-1]] == state])[::-1])[::-1][1:]
         alike, ended = (np.pad(each, (0, len(good) - len(each))) for each in (alike, ended))

@@ -41,8 +41,8 @@ class RadioHandle:
         self._mac, self._loop = mac, loop
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
-        # The number of calls of `listen` in progress for which the radio is on although the agent had switched it off.
-        # The last of them switches it off again.
+        # The number of calls of `listen` in progress that keep the radio on although the agent had switched it off. The
+        # last of these calls to end switches the radio off again.
         self._listens = 0
 
     @property

@@ -135,36 +135,38 @@ class PendingFrame:
     late_at: float
     # The bits of each fragment, headers included.
     fragments: list[int]
-    # The time (s) at which the frame's current wait began, and the earliest time (s) at which the link's budget allows
-    # sending the frame.
+    # The time (s) at which the frame's current wait began.
     since: float
+    # The earliest time (s) at which the link's budget allows sending the frame.
     not_before: float
     # The indices of the links on which the frame's outcome is still unknown.
     open: set[int]
-    # The index of the current fragment and the number of its retransmissions.
+    # The index of the current fragment.
     index: int = 0
+    # The number of retransmissions of the current fragment.
     retries: int = 0
     # Whether any fragment of the frame has been on the air.
     begun: bool = False
-    # With acknowledgements: the number of fragments that the neighbour received, and the cause of the current
-    # fragment's last failure (0: none).
+    # With acknowledgements: the number of fragments that the neighbour received.
     received: int = 0
+    # With acknowledgements: the cause of the current fragment's last failure (0: it has not failed).
     cause: int = 0
     # The energy (J) that the sender has spent on the frame so far, if energy is modelled.
     energy: float = 0.0
-    # The number of fragments sent so far, retransmissions included, and the number of back-offs.
+    # The number of fragments sent so far, retransmissions included.
     attempts: int = 0
+    # The number of back-offs so far.
     backoffs: int = 0
     # The cause of the last failure to deliver the frame on a link (0: none).
     ended: int = 0
-    # The frame's transmit power, as a ratio to the one to which `Radio.powers` refer, and the power (W) that sending
-    # draws. Both are fixed when the frame is queued.
+    # The frame's transmit power, fixed when the frame is queued, as a ratio to the one to which `Radio.powers` refer.
     gain: float = 1.0
+    # The power (W) that the node draws while it sends the frame, fixed when the frame is queued.
     watts: float = 0.0
     # The channel to which the radio tunes after this frame; −1: the radio keeps its channel.
     then: int = -1
-    # By link index, the cause of the first failure of a fragment. With acknowledgements, it is set only for a neighbour
-    # that was switched off, and so lost the fragments that it had received.
+    # {link index: cause of the first failure of a fragment}. With acknowledgements, a cause is entered only if the
+    # neighbour was switched off, and so lost the fragments that it had received.
     failed: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -234,13 +236,14 @@ class Mac:
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # The node's transmit power, as a ratio to the one to which `Radio.powers` refer, and whether the agent has the
-        # receiver switched on.
+        # `gain` is the node's transmit power, as a ratio to the one to which `Radio.powers` refer; `listening` says
+        # whether the agent has the receiver switched on.
         self.gain, self.listening = 1.0, True
         # The channel set by the agent; the radio tunes to it after all frames that were queued before.
         self.channel = 0
-        # Whether received frames carry their power, and whether a frame waits until the agent switches the receiver on.
+        # Whether each received frame tells its receiver the received power.
         self._tells_power = phy is not None or self._radio.powers is not None
+        # Whether the current frame waits until the agent switches the receiver on.
         self._waits = False
         self.counts = Counts()
         # The minimum power (mW), without fading, at which hearing a neighbour's signal costs energy. The signals of a
@@ -249,17 +252,19 @@ class Mac:
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # Three objects that the outbox shares and changes: the indices of cut links (the radio cannot detect a cut),
-        # the inboxes to notify of arrivals, by link index, and the faults that lose or delay single frames.
+        # The outbox shares and changes the next three objects. The indices of cut links; the radio cannot detect a cut.
         self.down: set[int] = set()
+        # {link index: inbox to notify of arrivals}.
         self.subscribers: dict[int, Any] = {}
+        # The faults that lose or delay single frames.
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
         # The node's latest emission, kept at least until it ends.
         self.emission: Emission | None = None
-        # The nodes that this node's transmissions reach, and by number the nodes that they reach or once reached.
+        # The links to the nodes that this node's transmissions reach.
         self.links: list[RadioLink] = []
+        # {node number: link} for the nodes that this node's transmissions reach or once reached.
         self._reached: dict[int, RadioLink] = {}
         # The neighbours to which the link loses every frame.
         self.deaf: list[RadioLink] = []
@@ -293,7 +298,7 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that transmissions reach; ``index`` is the index of the link to it, −1 if they only interfere."""
+        """Add a node that this node's transmissions reach, on link ``index``; −1: they only interfere at the node."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
@@ -474,7 +479,7 @@ class Mac:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Send the current fragment, unless the radio is off, its battery is empty, or it is still sending."""
+        """Send the current fragment, unless the radio is off or still sending, or the battery is empty."""
         pending = self._queue[0]
         if self.is_battery_empty(now) or self.waits_until_on():
             return
@@ -511,8 +516,8 @@ class Mac:
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # Free an emission that is over, because it may hold a signal for every other node. An emission that is not over
-        # is a later one: an acknowledgement that began at this instant, within the tolerance of times.
+        # Free an emission that is over, because it may hold a signal for every other node. If the emission is not over,
+        # it is not the fragment's: it is an acknowledgement that began at this instant (within the tolerance of times).
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self._is_present(pending):
@@ -594,7 +599,7 @@ class Mac:
     def _emit(
         self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
     ) -> dict[float, list[Signal]]:
-        """Emit from ``now`` to ``end`` (s) on link ``to``, −1 for all; return {arrival time (s): emitted signals}."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return {arrival time: addressees' signals}."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
         gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)
@@ -645,7 +650,7 @@ class Mac:
         return arrivals
 
     def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return a key that is equal for copies of one fragment, whose powers may add up; None if powers never do."""
+        """Return a key that copies of one fragment share, as their powers may add up; None if powers never add up."""
         if self._phy is None or not self._phy.concurrent_s or is_ack:
             return None
         return without_sender(pending.frame.data), pending.index
@@ -682,7 +687,10 @@ class Mac:
         return joules
 
     def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
-        """Start to receive a signal if this node is awake or ``awaits`` it; meter the energy if a neighbour sent it."""
+        """Drop a signal if this node is off, asleep or on another channel; else meter the energy to hear a neighbour.
+
+        With ``awaits``, the signal is an acknowledgement for this node, which receives it even while asleep.
+        """
         meter = self.meter
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
@@ -777,7 +785,7 @@ class Mac:
             del self._open[pending.number]
 
     def on_neighbour_off(self, neighbour: "Mac") -> None:
-        """Record the failure of partly sent frames at a neighbour that was switched off, and so lost the fragments."""
+        """Mark partly sent frames as failed at a neighbour that was switched off, because it lost their fragments."""
         for pending in self._open.values():
             for link_index in pending.open:
                 if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 COMPILED = compiled("radio._mac")
-"""The module `_mac`, which has compiled twins of events, signals and MAC layer; None if it is not built or disabled."""
+"""The module `_mac` with compiled twins of events, signals and MAC layer; None if the Python twins are to be used."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return {sender: [(node, power in mW)]} for the nodes at which a sender interferes, even if neighbours."""
+        """Return {sender: [(node, power in mW)]} with all nodes at which a sender interferes, perhaps neighbours."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:
@@ -133,7 +133,7 @@ class Medium:
             mac.set_power(other, 10.0 ** (level / 10.0) if strong else 0.0)
 
     def set_distances(self, name: Hashable, places: Mapping[Hashable, tuple[float, ...]]) -> None:
-        """Set the distances (m) between a moved node and its neighbours, which determine transmissions' energy."""
+        """Set the distances (m), on which transmissions' energy depends, between a moved node and its neighbours."""
         mac = self._macs[name]
         for link_index, other in enumerate(mac.wiring.neighbors) if self._has_distances else ():
             distance, back = math.dist(places[name], places[other]), self._macs[other]
@@ -214,7 +214,7 @@ class Medium:
             receiver.senses_until(max(ends, default=now))
 
     def _count_until(self, sender: Mac, now: float) -> None:
-        """Correct a node's counts and the log for a current emission that ends early, at ``now`` (s)."""
+        """Correct a node's counts and the log, because the node's current emission ends early, at ``now`` (s)."""
         sender.leave_unsent(sender.receiver.sends_until - now)
         if self.airtime.log is not None:
             log = self.airtime.log

@@ -109,7 +109,7 @@ class LogDistance:
     def powers_above(
         self, positions: "Positions | nx.Graph[Any]", level: float, *, seed: int = 0
     ) -> dict[tuple[Any, Any], float]:
-        """Return the received powers, in both directions, of the pairs of nodes that reach ``level`` dBm in one.
+        """Return both received powers of each pair of nodes that reaches ``level`` dBm in at least one direction.
 
         Time and memory grow with the number of these pairs. A pair that misses the level only by a rounding error may
         be included.
@@ -142,7 +142,7 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return the ``others`` that receive a node, or that it receives, with at least ``level`` dBm (± rounding).
+        """Return the ``others`` that receive ``node``, or that it receives, with at least ``level`` dBm (± rounding).
 
         ``node`` and ``others`` are indices of nodes. ``points`` are the positions (m) of all nodes, shape
         (nodes, 2 or 3), and ``keys`` are the `name_keys` of all nodes.
@@ -179,7 +179,7 @@ class LogDistance:
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph do not
         matter. ``link``, ``least``, ``both`` and ``coherence`` are those of `netsim.links.from_table`. With
-        ``connected``, a graph that is not connected raises BadInput, which names the nodes cut off.
+        ``connected``, a graph that is not connected raises BadInput; the error names the nodes that are cut off.
         """
         places, least = _places(positions), check.probability("least", least)
         check.integer("seed", seed, low=0)
@@ -213,14 +213,14 @@ class LogDistance:
     # --- pairs that matter --------------------------------------------------------------------------------------------
 
     def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> Mapping[tuple[Any, Any], float]:
-        """Return the powers, in both directions, of pairs that reach ``level`` dBm in one, in the order of nodes."""
+        """Return both powers of each pair that reaches ``level`` dBm in either direction, in the order of nodes."""
         if level > -math.inf and type(self).powers is not LogDistance.powers:
             return self.powers(places, seed=seed)
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # Compute all pairs where `_reach` is of no use: it does not know a subclass's path loss, and squares of very
-        # large coordinates overflow.
+        # Compute all pairs if a limit on their distance is not possible: `_reach` does not know a subclass's path loss,
+        # and squares of very large coordinates overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -298,7 +298,7 @@ class LogDistance:
             return self.sensitivity
         from scipy.special import ndtri
 
-        # The quantile is infinite for 0 and 1. Limit it to −39 … 8: below and above, Φ is 0 and almost 1 in float64.
+        # The quantile is infinite for 0 and 1. Limit it to −39 … 8: in float64, Φ is 0 below −39 and almost 1 above 8.
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -371,8 +371,9 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # A block compares its rows, points from ``start`` on, with its columns, all points that may be near a row. More
-        # rows need more columns: the limit on rows allows for twice as many columns as the first row needs.
+        # A block compares its rows, the points from ``start`` on, with its columns, all points that may be near a row.
+        # With more rows, more points may be near: the limit on rows allows for 2 · ``near`` columns, where ``near`` is
+        # the number of columns that the first row needs.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]

@@ -100,13 +100,13 @@ class Fading(Protocol):
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
         """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains.
 
-        Both directions of a link have the same key; on each channel the link has another key.
+        Both directions of a link have the same key; on different channels the link has different keys.
         """
         ...
 
 
 def key_on(channel: int, link_key: int) -> int:
-    """Return the key of a link on a channel: the link's own on channel 0, independent keys on all others."""
+    """Return the key of a link on a channel: the link's own key on channel 0, an independent key on any other."""
     return link_key ^ (channel * int(draws.GAMMA) % 2**64)
 
 

@@ -23,7 +23,7 @@ __all__ = ["Preset", "bluetooth_low_energy", "ethernet", "ieee802154", "lora", "
 _CC2420 = {0: 17.4, -1: 16.5, -3: 15.2, -5: 13.9, -7: 12.5, -10: 11.2, -15: 9.9, -25: 8.5}
 # {output power in dBm: supply current in mA}, from the SX1276 data sheet (Semtech, rev. 7).
 _SX1276 = {20: 120.0, 17: 87.0, 13: 29.0, 7: 20.0}
-# {spreading factor: least SNR in dB at which it is received}, from the SX1276 data sheet, table 13.
+# {spreading factor: least SNR in dB at which a frame is received}, from the SX1276 data sheet, table 13.
 _LORA_SNR = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
 # {spreading factor: maximum application payload in bytes, without MAC options}, from LoRaWAN Regional Parameters
 # RP002-1.0.4, EU863-870.

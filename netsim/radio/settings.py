@@ -35,7 +35,7 @@ MOST_DBM = 200.0
 
 @runtime_checkable
 class Airtime(Protocol):
-    """A model of frames' time on the air, for radios on which this is not the number of bits over the link's rate."""
+    """A model of frames' time on the air, for radios on which this time is not the bits divided by the link's rate."""
 
     def seconds(self, bits: int) -> float:
         """Return the time on the air (s, above 0) of a frame or fragment of ``bits`` bits, headers included."""
@@ -89,8 +89,9 @@ class LoRaAirtime:
     def seconds(self, bits: int) -> float:
         """Return (n_preamble + 4.25 + 8 + max(⌈(8PL − 4SF + 28 + 16CRC − 20IH)/(4(SF − 2DE))⌉(CR + 4), 0))·T_sym.
 
-        PL is the length in bytes; CRC is 1 with a CRC; IH is 1 without an explicit header; DE (low data rate
-        optimization) is 1 if a symbol takes 16 ms or more, as the source requires. Otherwise they are 0.
+        n_preamble is ``preamble``, and PL is the length in bytes. CRC is 1 with a CRC, else 0. IH is 1 without an
+        explicit header, else 0. DE (low data rate optimization) is 1 if a symbol takes 16 ms or more, as the source
+        requires, else 0.
         """
         sf, optimized = self.spreading_factor, int(self.symbol >= 16e-3)
         size = math.ceil(bits / 8)
@@ -158,7 +159,7 @@ class Radio:
         this graph has the edge, too.
     phy : Phy, optional
         The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
-        time and ``capture`` decide.
+        time and ``capture`` decide reception.
     powers : mapping, optional
         Received powers {(sender, receiver): dBm}, each from −200 to 200, for all pairs that hear or disturb each other.
         Without a ``phy`` they only decide captures. With a ``phy`` these pairs hear each other, but only neighbours in
@@ -385,9 +386,9 @@ class Radio:
 
     @property
     def captures_above(self) -> float:
-        """The minimum ratio, for a capture, of a frame's power to the sum of the overlapping frames' powers.
+        """The minimum ratio of a captured frame's power to the sum of the overlapping frames' powers.
 
-        It is infinite without ``capture``.
+        The ratio is infinite without ``capture``.
         """
         # Lower the ratio by the rounding tolerance, so that a frame stronger by exactly ``capture`` dB is captured.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)

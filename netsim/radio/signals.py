@@ -27,11 +27,13 @@ _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 class Signal:
     """One transmission at one receiver."""
 
-    # The receiving node, and the sender's index of the link to it; −1: the signal only interferes.
+    # The MAC layer of the receiving node.
     mac: "Mac"
+    # The sender's index of its link to the receiving node; −1 if the signal only interferes at this node.
     link_index: int
-    # The times (s) at which its first and last bit arrive at the receiver.
+    # The time (s) at which the signal's first bit arrives at the receiver.
     start: float
+    # The time (s) at which the signal's last bit has arrived at the receiver.
     end: float
     # The received power in mW; 1 for every signal if powers are not given.
     power: float
@@ -39,23 +41,26 @@ class Signal:
     lost: bool = False
     # The drop reason that is known so far; 0: none.
     cause: int = 0
-    # The total power (mW) of overlapping signals; with a `Phy`, its mean over this signal's duration, set at the end.
+    # Without a `Phy`: the total power (mW) of overlapping signals. With a `Phy`: the mean interference (mW) over this
+    # signal's duration, computed when the signal ends.
     noise: float = 0.0
     # The record of the energy that the receiver spends on the signal; None without an energy model.
     reception: "Reception | None" = None
     # The radio channel on which the signal is sent.
     channel: int = 0
-    # With a `Phy`: the number of its bits, and the uniform draw that decides its reception.
+    # With a `Phy`: the number of bits that the signal carries.
     bits: int = 0
+    # With a `Phy`: the uniform draw that decides whether the signal is received.
     draw: float = 0.0
-    # With a `Phy`: the noise floor (mW) at its start, whether the receiver has processed its start, and the drop reason
-    # if the receiver did not lock on it (else 0).
+    # With a `Phy`: the noise floor (mW) at the signal's start.
     floor: float = 0.0
+    # With a `Phy`: whether the receiver has processed the signal's start.
     seen: bool = False
+    # With a `Phy`: the drop reason if the receiver did not lock on the signal; else 0.
     missed: int = 0
-    # With `Phy.concurrent_s`: the key by `Mac._content` that copies of this signal share, and the mean power (mW) of
-    # the copies that add to this signal.
+    # With `Phy.concurrent_s`: the key from `Mac._content`, which copies of this signal share.
     content: tuple[bytes, int] | None = None
+    # With `Phy.concurrent_s`: the mean power (mW) of the copies that add to this signal.
     joined: float = 0.0
 
     def spoil(self, cause: int) -> None:
@@ -74,7 +79,8 @@ class Receiver:
         self._captures_above = captures_above
         self._signals: list[Signal] = []
         self.channel = 0
-        # Times (s) of sensed carriers: the latest start, the end of the carriers that started earlier, the end of all.
+        # `_carrier_start` is the latest start (s) of a sensed carrier; `_carrier_until` is the end (s) of all sensed
+        # carriers, `_earlier_until` the end (s) of those that started before `_carrier_start`.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
@@ -110,7 +116,7 @@ class Receiver:
         return any(each.start <= now < each.end and each.link_index >= 0 and not each.cause for each in self._signals)
 
     def turn(self, now: float, until: float) -> None:
-        """Turn between receiving and sending from ``now`` to ``until`` (s), which loses no signal without a `Phy`."""
+        """Do nothing: without a `Phy`, a turn between receiving and sending until ``until`` (s) loses no signal."""
 
     def send(self, now: float, end: float) -> None:
         """Send from ``now`` to ``end`` (s): signals that arrive meanwhile are not received."""
@@ -132,7 +138,7 @@ class Receiver:
         return missed
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """Change the channel at ``now`` (s); return the signals whose reception this ends."""
+        """Change the channel at ``now`` (s); drop the signals that are arriving, and return them."""
         missed = self.deafen(now, ASLEEP)
         self.channel = channel
         self.senses_until(now)

@@ -187,7 +187,7 @@ class SinrReceiver(Receiver):
         return super().deafen(now, cause)
 
     def tune(self, channel: int, now: float) -> list[Signal]:
-        """Change the channel at ``now`` (s), and return the signals whose reception this ends.
+        """Change the channel at ``now`` (s); drop the signals that are arriving, and return them.
 
         A signal that began earlier on the new channel interferes, but cannot be received.
         """
@@ -229,7 +229,7 @@ class SinrReceiver(Receiver):
 
     @staticmethod
     def _power_at(signals: list[Signal], moment: float, width: float) -> float:
-        """Return the total power (mW) at ``moment`` (s) of signals that end more than ``width`` (s) after it."""
+        """Return the total power (mW) at ``moment`` (s) of the signals that end later than ``moment + width`` (s)."""
         total = 0.0
         for each in signals:
             if each.start <= moment and each.end > moment + width:

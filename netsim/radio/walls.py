@@ -2,7 +2,8 @@
 
 The multi-wall model: the path loss grows by the loss of each wall that the straight line between two nodes crosses.
 Source: COST Action 231, "Digital mobile radio towards future generation systems", final report, EUR 18957, 1999,
-section 4.7: L = L_FS + L_c + Σ k_wi·L_wi (the term for floors is not modelled: walls have unlimited height).
+section 4.7: L = L_FS + L_c + Σ k_wi·L_wi, with the loss L_FS in free space, a constant L_c, and the loss L_wi of each
+of the k_wi walls of type i. The source's term for floors is not modelled: walls have unlimited height.
 """
 
 from collections.abc import Iterable

@@ -196,7 +196,7 @@ def _memory() -> Iterator[int]:
         room = Path("/sys/fs/cgroup")
         for each in (room / group, *(room / group).parents, room / "memory"):
             for file in ("memory.max", "memory.limit_in_bytes"):
-                # An unlimited group has no such file, or one that contains "max".
+                # For a group without a limit, the file is missing or contains "max".
                 with suppress(OSError, ValueError):
                     yield int((each / file).read_text())
 

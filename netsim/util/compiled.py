@@ -1,6 +1,6 @@
 """Import netsim's compiled modules, if they were built and are not disabled.
 
-Each has a twin in Python, with the same results.
+Each compiled module has a twin in Python, with the same results.
 """
 
 import importlib

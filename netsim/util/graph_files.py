@@ -66,7 +66,7 @@ Row = tuple[int, list[str]]
 
 @dataclass
 class GraphFile:
-    """A graph that was read; ``notes`` list the parts of the file that were left out of it."""
+    """A graph that was read; ``notes`` list the parts of the file that were left out of the graph."""
 
     form: str
     graph: "nx.Graph[Any]"
@@ -410,7 +410,7 @@ def _of_table(where: str, text: str) -> GraphFile:
 
 
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
-    """Return the cells of each line, the delimiter, and by line number the edge attributes in a dict at a line's end.
+    """Return the cells of each line, the delimiter, and {line number: edge attributes} for lines that end with a dict.
 
     The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comments are left out.
     """
@@ -477,7 +477,7 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, delimiter)
     if above:
-        # The first line has names, and the other lines have none: pandas writes a matrix like this without its index.
+        # Only the first line has names: pandas writes a matrix in this form if the index is left out.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:

@@ -325,8 +325,8 @@ def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
 
     A name counts as data if it is a number, or if the same text is in a cell of its column. The names look like data
-    if all of them count as data; also if more than half do and a number is among them, unless the numbers increase
-    evenly and no text recurs in its column.
+    if all of them count as data. They also look like data if more than half of them count as data and at least one is a
+    number, unless the numbers increase evenly and no text recurs in its column.
     """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]
