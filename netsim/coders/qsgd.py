@@ -12,7 +12,7 @@ from netsim.wire.packing import check_packed, levels, pack, shares, signed_level
 
 
 class NormLevels(Quantized, method="qsgd", code=2):
-    """A sign and a b-bit level in units of norm/(2ᵇ − 1) for each element; ``scale`` holds the norm, or one per row.
+    """A sign and a b-bit level in units of norm/(2ᵇ − 1) for each element; ``scale`` holds one norm, or one per row.
 
     If levels have 16 bits, all signs follow all levels on the wire; otherwise each sign is the bit before its level.
     """

@@ -68,7 +68,7 @@ class Residues(Coded):
         return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
 
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
-        """Return, for each vector, the integers nearest to the guess; None if the checksum does not match."""
+        """Return each vector of integers, from its residues and its guess; None if the checksum does not match."""
         found = []
         for part, width, guess in zip(self._parts, self.widths, guesses, strict=True):
             half = 1 << width >> 1

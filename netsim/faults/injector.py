@@ -48,7 +48,7 @@ class FaultInjector:
         self._states: dict[Hashable, Any] = {}
         # For each moving agent, the rest of its way, and the time (s) and position of its next step.
         self._ways: dict[Hashable, tuple[Way, float, Place]] = {}
-        # The latest rewiring, if any has begun.
+        # The latest `Rewire` that has begun; None before the first.
         self._rewiring: Rewire | None = None
         # The links that the latest rewiring has removed, as keys in order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
@@ -201,8 +201,8 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
     """Return a deep copy of an agent's state, as ``__getstate__`` gives it to pickle."""
     try:
         state = agent.__getstate__()
-        # The memo keeps references to the agent itself, as in bound methods, from being copied: they must point to the
-        # same agent.
+        # Because of the memo, `deepcopy` keeps references to the agent itself, such as those in bound methods, and
+        # does not copy the agent.
         return copy.deepcopy(state, {id(agent): agent})
     except Exception as error:
         why = f"it cannot be copied ({type(error).__name__}: {one_line(error)}); use keeps_state=True"

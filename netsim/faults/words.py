@@ -190,7 +190,7 @@ def _is_active(fault: Fault, time: float) -> bool:
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
     """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
 
-    If such a fault begins only at the order's time, the copy does not contain it.
+    If such a fault begins exactly at the order's time, the copy does not contain it.
     """
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:

@@ -439,7 +439,7 @@ def _node_pair(key: Any) -> tuple[int, int]:
 
 
 def _data_path(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
-    """Return the path ``given``; if it is a folder (None: NETSIM_DATA), the path of ``name`` + ``suffix`` in it."""
+    """Return the path ``given``; if it is a folder (None: NETSIM_DATA), return the path of ``name + suffix`` there."""
     if given is None:
         return find(name, suffix, source)
     path = Path(given)

@@ -680,7 +680,7 @@ cdef class NeighbourLink(RadioLink):
     cdef int64_t chances, ack_chances
     # The neighbour's arrival queue.
     cdef ArrivalQueue arrivals
-    # The draws of losses and delays, once for frames and once for acknowledgements.
+    # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
     cdef Draws draws, ack_draws
     # If `Mac.draw` does not support the link's models, two `Path` objects decide instead of the draws; else None.
     cdef object path, ack_path
@@ -916,7 +916,8 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # {node number: link} for the nodes that this node's transmissions reach or once reached; None before `set_power`.
+    # {node number: link} for the nodes that this node's transmissions reach or once reached; None until `set_power` is
+    # called for the first time.
     cdef dict reached
     # `has_phy`: the radio has a `Phy`. `concurs`: the powers of copies of one fragment may add up.
     cdef bint has_phy, concurs
@@ -992,7 +993,7 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that this node's transmissions reach, on link ``index``; −1: they only interfere at the node."""
+        """Add a node that transmissions reach on link ``index``, or (``index`` −1) at which they only interfere."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:

@@ -522,9 +522,9 @@ class Meter:
         The node hears no other frame from ``start`` to ``end``.
         """
         # A node that begins to send does not hear a frame that begins at the same instant, whichever of the two is
-        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`. Once
-        # would not do: the time-out of an acknowledgement is already late by one `time_tolerance`, so rounding would
-        # decide whether a node that retransmits at the time-out has heard a frame that began then.
+        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`. One
+        # `time_tolerance` would not do, because the time-out of an acknowledgement is already late by this much:
+        # rounding would decide whether a node that retransmits at the time-out has heard a frame that began then.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)

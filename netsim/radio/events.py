@@ -37,7 +37,10 @@ class EventQueue:
             self._set_timer()
 
     def catch_up(self, now: float) -> None:
-        """Run the events due before ``now`` (s); with a wall clock there are some, as time passes while agents act."""
+        """Run the events that are due before ``now`` (s).
+
+        Such events exist if the run has a wall clock, because time then passes while agents act.
+        """
         events = self._events
         while events and events[0][0] < now:
             self._next()

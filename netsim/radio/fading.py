@@ -186,7 +186,7 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
 
 
 def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
-    """Return β of a link, the burstiness of its losses: 0 for independent losses, 1 for a link either up or down.
+    """Return β of a link, the burstiness of its losses: 0 if losses are independent, 1 if the link is ideally bursty.
 
     The conditional delivery function is, for each n, the share of frames received after n received frames in a row, and
     after n lost frames in a row. Let d be its mean distance to the function of an ideal bursty link (1 after received

@@ -298,7 +298,7 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that this node's transmissions reach, on link ``index``; −1: they only interfere at the node."""
+        """Add a node that transmissions reach on link ``index``, or (``index`` −1) at which they only interfere."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:

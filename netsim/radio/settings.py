@@ -137,7 +137,7 @@ class Radio:
         back-off: ``lifs`` after a long frame, ``sifs`` after a short one, counted from the end of the frame or of its
         acknowledgement.
     max_sifs_bits : int
-        The length in bits on the air up to which a frame is short. Default: aMaxSifsFrameSize, 18 bytes, and 6 bytes of
+        The length in bits on the air up to which a frame is short. Default: aMaxSifsFrameSize, 18 bytes, plus 6 of
         preamble and length.
     acks : bool
         Whether a frame to one neighbour is acknowledged, and is retransmitted if no acknowledgement arrives. Broadcasts

@@ -1,8 +1,8 @@
 """Reception by signal to interference and noise: which frame a receiver locks on, and the probability of its success.
 
 This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. No event runs at the start of a signal.
-Instead, a receiver processes the past starts of signals when it is next queried. It then knows all signals that have
-begun, because each is registered when it is sent. Each query sums the powers anew, so rounding errors do not
+Instead, a receiver processes the past starts of signals when it is next queried. By then, all signals that have begun
+are known, because each signal is registered when it is sent. Each query sums the powers anew, so rounding errors do not
 accumulate.
 """
 

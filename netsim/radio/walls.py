@@ -70,7 +70,7 @@ class Walls:
         ``first`` and ``second`` have shape (pairs, 2 or 3), in metres.
         """
         first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-        # Order the ends of each line, so that both directions give the same rounding.
+        # Order the ends of each line, so that both directions of a link have the same rounding errors.
         swapped = (first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1]))
         a = np.where(swapped[:, None], second[:, :2], first[:, :2])
         b = np.where(swapped[:, None], first[:, :2], second[:, :2])
