@@ -82,7 +82,7 @@ class ADPSGD(Cited, netsim.Agent):
         self.theta = np.zeros(self.cost.size)
 
     async def run(self) -> None:
-        """Compute and average until the rounds are over."""
+        """Take gradient steps and average the model with neighbours' models, until the rounds are over."""
         working = asyncio.create_task(self._work())
         async for _ in self.rounds(self.count, keep_late=True):
             if working.done():

@@ -67,14 +67,14 @@ def _annotations(cls: type) -> Mapping[str, object]:
     if sys.version_info >= (3, 14):
         from annotationlib import Format, get_annotations
 
-        # As text: to evaluate an annotation would fail for a name that is imported only under TYPE_CHECKING.
+        # Annotations are read as text, because evaluating one fails for a name imported only under TYPE_CHECKING.
         return get_annotations(cls, format=Format.STRING)
     return inspect.get_annotations(cls)
 
 
 @dataclass(eq=False, repr=False)
 class SharingAgent(Cited, netsim.RoundAgent):
-    """In each round, takes a local step, broadcasts its state and receives its neighbours' states.
+    """Base class of agents that take a local step and exchange their states with neighbours in each round.
 
     A method without rounds overrides `run`, and calls `begin`, `say` and `hear` at times of its own choice.
 
@@ -239,12 +239,12 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
-        """Update several agents as their `after_sharing` would; return False if each must call its own instead."""
+        """Update several agents as their `after_sharing` would; return False if each must call `after_sharing`."""
         return False
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
-        """Return an object that runs the rounds of these agents at once, or None if each must run its own.
+        """Return an object that runs the rounds of these agents at once, or None if each agent must run its own rounds.
 
         A subclass of `Sharing` defined outside netsim may await while it broadcasts, so each of its agents runs its
         rounds in a task of its own.
@@ -296,7 +296,7 @@ class _Sharing:
         return agent.sharing
 
 
-# The descriptor is set after the class is created: inside, the dataclass would take it for the default of the field.
+# The descriptor is set after the class is created: a dataclass takes a value in the class body for a field's default.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
@@ -410,8 +410,9 @@ class Dual(SharingAgent):
     def _forget(self) -> None:
         super()._forget()
         self.dual = np.zeros(self.theta.shape)
-        # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
+        # Σ_n θ̂_i over the neighbours n.
         self._own_sum: Array = np.zeros(self.theta.shape)
+        # Σ_n θ̂_n over the neighbours n.
         self._others_sum: Array = np.zeros(self.theta.shape)
 
     @property

@@ -19,9 +19,9 @@ class Censor(Protocol):
         Parameters
         ----------
         change, state : ndarray of shape (D,)
-            h and θ_i.
+            The change h and the state θ_i.
         round_number : int
-            The round k = 1, 2, …
+            Number k of the round, from 1.
         rng : numpy Generator
             The agent's generator.
         """
@@ -39,7 +39,7 @@ class Always:
 
 @dataclass(frozen=True)
 class Geometric:
-    """Broadcast in round k if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; P. Xu's dissertation, 3.20), so always if v = 0.
+    """Broadcast in round k if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; P. Xu's dissertation, 3.20); v = 0 censors nothing.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@
 changed since n's last frame, and that S_n has grown by q_n in each round since. Of all integers with the residue that a
 frame carries, the receiver takes the one nearest to its prediction (`netsim.coders.Residues`). The sender chooses m in
 each round such that a receiver that missed up to ``reach`` of the last frames decodes correctly. A receiver that missed
-more detects this by the checksum, and requests a full frame.
+more frames notices a wrong prediction by the checksum, and requests a full frame.
 """
 
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class CodedSharing(SummedSharing):
     """A `SummedSharing` of integers, sent as residues.
 
     ``own`` and the copies are multiples of Δ; ``total`` is S_i and ``totals`` are the S_n, in units of Δ. ``astray``
-    counts the received frames whose checksum revealed a wrong prediction, ``repairs`` the full frames sent.
+    counts the received frames whose checksum revealed a wrong prediction; ``repairs`` counts the full frames sent.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class CodedSharing(SummedSharing):
         self._q = np.zeros(self.own.size, dtype=np.int64)
         self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
         self.total, self.totals = self._q.copy(), self._of.copy()
-        # Ring buffers of q and S after each of the last ``reach`` + 1 rounds, initially zeros; row `_newest` is the
-        # latest.
+        # Ring buffers of q and S after each of the last ``reach`` + 1 rounds, initially zeros.
         self._past = np.zeros((2, way.reach + 1, self.own.size), dtype=np.int64)
+        # The row of `_past` that holds q and S after the last round.
         self._newest = 0
         self._names = list(agent.neighbors)
         self._lost: set[int] = set()

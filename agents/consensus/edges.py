@@ -85,7 +85,7 @@ class EdgeSharing(Sharing):
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in for each neighbour n from which a frame arrived; only its last frame counts."""
+        """Update z_in for each neighbour n from which a frame arrived; only n's last frame counts."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
@@ -98,7 +98,8 @@ class EdgeSharing(Sharing):
     def sum_of_copies(self) -> Vector:
         """Return d_i θ_i in place of Σ_n θ_n.
 
-        With it, the linear term γ_i − ρ Σ_n (θ_i + θ_n) of an ADMM step becomes −Σ_n z_in, as relaxed ADMM needs.
+        With d_i θ_i as the sum, the linear term γ_i − ρ Σ_n (θ_i + θ_n) of an ADMM step becomes −Σ_n z_in, as relaxed
+        ADMM needs.
         """
         return len(self.edges) * self.own
 

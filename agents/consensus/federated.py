@@ -29,10 +29,10 @@ class FedAvg(OverStar):
     τ times, and sends y_i back. The server sets θ to the mean of the y_i received. This is algorithm 1 of the paper,
     with equal weights.
 
-    The server has data, too, and may be in S; it then needs no message. The random sets S depend only on the network's
-    seed and the server's name. The graph must be a star; the cost needs a gradient, which may be stochastic. With τ > 1
-    and different costs the model only comes near the optimum. A lost frame removes one client from one round, without
-    lasting effect.
+    The server has data, too, and may be in S; its own y_i needs no message. The random sets S depend only on the
+    network's seed and the server's name. The graph must be a star; the cost needs a gradient, which may be stochastic.
+    With τ > 1 and different costs the model only comes near the optimum. A lost frame removes one client from one
+    round, without lasting effect.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class SCAFFOLD(FedAvg):
         self._table: dict[Hashable, Array] = {}
 
     def imbalance(self) -> dict[str, Array]:
-        """Return c_i or, at the server, c_i − N c: over all agents these sum to zero while no frame is lost."""
+        """Return c_i or, at the server, c_i − N c; the sum over all agents is zero while no frame is lost."""
         if not self.is_server:
             return {"dual_residual": self.control}
         return {"dual_residual": self.own_control - (1 + len(self.neighbors)) * self.control}

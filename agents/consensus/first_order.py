@@ -20,9 +20,9 @@ from netsim.util.typing import Array
 class DPSGD(Diffusion):
     """Decentralized parallel SGD: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) (Lian et al. 2017, algorithm 1).
 
-    With full gradients it is decentralized gradient descent (Nedić and Ozdaglar 2009); unlike `CTA` it takes the
-    gradient at θ_i, not at the mean ψ_i. If the agents' costs differ, the distance of the limit from the optimum grows
-    with η. Frames carry θ. Losses have no lasting effect: that distance is the same with 30 % of the frames lost.
+    With full gradients D-PSGD is decentralized gradient descent (Nedić and Ozdaglar 2009); unlike `CTA`, D-PSGD takes
+    the gradient at θ_i, not at the mean ψ_i. If the agents' costs differ, the distance of the limit from the optimum
+    grows with η. Frames carry θ. Losses have no lasting effect: that distance is the same with 30 % of the frames lost.
 
     Parameters
     ----------
@@ -88,17 +88,17 @@ class EXTRA(Diffusion):
 
 @dataclass(eq=False, repr=False)
 class PGEXTRA(EXTRA):
-    """EXTRA for R_i = s_i + r_i with nonsmooth r_i: θ_i ← prox_ηr(z_i), where z_i is EXTRA's new θ_i with ∇s_i.
+    """EXTRA for R_i = s_i + r_i with nonsmooth r_i: θ_i ← prox_ηr(z_i), where z_i is EXTRA's θ_i for s_i.
 
     Shi, Ling, Wu and Yin 2015, "A proximal gradient algorithm for decentralized composite optimization", algorithm 1,
-    with W̃ = (I + W)/2. Without r_i it is EXTRA. Frames, weights and the effect of losses are as in `EXTRA`.
+    with W̃ = (I + W)/2. Without r_i the method is EXTRA. Frames, weights and the effect of losses are as in `EXTRA`.
 
     Parameters
     ----------
     nonsmooth : Nonsmooth
         The term r_i, given by its proximal step prox_ηr(z) = argmin r(θ) + ‖θ − z‖²/(2η), for example `L1`.
     cost : Problem
-        s_i, the smooth part, with its gradient.
+        The smooth part s_i of R_i, with its gradient.
     count, eta, weights, unheard, censor, coder
         As in `Diffusion`.
     """

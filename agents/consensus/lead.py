@@ -45,9 +45,9 @@ class LEAD(Gossip):
     neighbours' copies alike;  D_i ← D_i + γ/(2η) Σ_n w_in (Ŷ_i − Ŷ_n);  θ_i ← θ_i − η ∇R_i(θ_i) − η D_i with the new
     D_i and the same gradient. H and D start at 0, θ_i at −η ∇R_i(0).
 
-    Frames carry Q(Y − H). With Q exact and γ = 1 it is NIDS. The paper uses α = ½, γ = 1 and any unbiased Q. A biased
-    contraction (`Uniform`) of 2 bits or more works as well; `TopK` needs small γ and α. With constant η it converges
-    linearly to the optimum, however much the agents' data differ.
+    Frames carry Q(Y − H). With Q exact and γ = 1, LEAD is NIDS. The paper uses α = ½, γ = 1 and any unbiased Q. A
+    biased contraction (`Uniform`) of 2 bits or more works as well; `TopK` needs small γ and α. With constant η LEAD
+    converges linearly to the optimum, however much the agents' data differ.
 
     A lost difference stays missing from a copy of H, and changes D at one end of a link only: with 1 % of the frames
     lost the agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each

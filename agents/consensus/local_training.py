@@ -114,7 +114,7 @@ class LTADMM(RelaxedADMM):
     beta : float or schedule
         Step size β > 0 of the term that pulls θ_i towards the neighbours' states.
     tau : int
-        Number τ of local steps a round.
+        Number τ of local steps in each round.
     count, rho, relaxation, censor, coder
         As in `RelaxedADMM`.
     """
@@ -181,7 +181,7 @@ class KnownEdges(EdgeSharing):
         return taken
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in and the stored messages for each neighbour n from which a frame arrived, by n's last frame."""
+        """Update z_in and the stored messages for each neighbour n from which a frame arrived, from n's last frame."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             number, base, heard, coded = _parts_of(frame, self.own.shape)
             mine, theirs = self._mine[name], self._theirs[name]

@@ -33,7 +33,7 @@ from netsim.util.typing import Array, Vector
 class KernelWeights:
     """The kernels' weights in the combined prediction, initially equal: w_p ← w_p exp(−η L_p) (eqs. 8, 9).
 
-    Their logarithms are stored, because the weight of a bad kernel soon underflows.
+    The logarithms of the weights are stored, because the weight of a bad kernel soon underflows.
     """
 
     def __init__(self, kernels: int) -> None:
@@ -63,7 +63,7 @@ class GossipOMKL(Gossip):
     For each kernel p, agent i has a hidden state h_i, of which all its neighbours keep copies (`Sharing`). In each
     round the agent predicts its sample with θ'_p and w̄_p, sets w_p ← w_p exp(−η L_p(θ'_p)) and
     θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i), which both ends of each link add to h_i.
-    At last it sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
+    Finally it sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
     Two details differ from the paper's listing. Its lines 4 and 6 use losses of θ_p,t, which only line 8 computes: here
     they are losses of the newest models, θ'_p of the previous round. Its line 5 updates the weights before line 6
@@ -117,7 +117,7 @@ class GossipOMKL(Gossip):
 
     @classmethod
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_p of several agents, or None if a number overflows or the joint step does not support one.
+        """Return the new θ_p of several agents, or None if a number overflows or an agent is not supported.
 
         The joint step requires the classes of cost, loss and weights of netsim, and arrays of equal shapes.
         """
@@ -189,8 +189,8 @@ class CompleteOMKL(Cited, netsim.Agent):
     Ortega and Jafarkhani. If a frame is lost, the mean is over the models received, Σ_i L_i,p is the mean of the costs
     received times the number of agents, and the agents' models differ from then on.
 
-    A coder that encodes changes encodes the step from the common θ_p. To encode the model itself with it would cause an
-    error proportional to the model in every round, however small η is.
+    A coder that encodes changes encodes the step from the common θ_p. To encode the model itself with such a coder
+    would cause an error proportional to the model in every round, however small η is.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Push-sum methods for directed and time-varying graphs: agents send out shares of their mass, a vector with a weight.
 
-A sender needs to know its number of receivers but nothing from them, so links may be one-way. The total mass of all
-agents and of the frames under way is constant. The mass in a lost frame is lost, unless frames carry running sums
-(Vaidya, Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
+A sender needs to know how many receivers it has, but needs no frames from them, so links may be one-way. The total mass
+of all agents and of the frames under way is constant. The mass in a lost frame is lost, unless frames carry running
+sums (Vaidya, Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
 """
 
 from collections.abc import Hashable, Sequence
@@ -68,10 +68,11 @@ class Push(Cited, netsim.RoundAgent):
         check_cost(type(self), self.cost, "size", "gradient")
         self.theta = np.zeros(self.cost.size)
         self._mass: Vector | None = None
-        # With running sums: the sum of all shares sent so far, the receivers of these shares, and the last sum received
-        # from each sender.
+        # With running sums, the sum of all shares sent so far; otherwise 0.
         self._given: Vector | float = 0.0
+        # With running sums, the receivers, which must stay the same; None before the first broadcast.
         self._receivers: tuple[Hashable, ...] | None = None
+        # With running sums, the last sum received from each sender.
         self._last: dict[Hashable, Vector] = {}
 
     def first_mass(self) -> Vector:
@@ -125,7 +126,7 @@ class Push(Cited, netsim.RoundAgent):
         self._mass, self.weight = mass, float(mass[-1])
 
     def _must_stay(self, receivers: tuple[Hashable, ...]) -> None:
-        """Raise BadInput if the receivers have changed, because all of them get the same running sum."""
+        """Raise BadInput if the receivers have changed: a new one would take the whole running sum for one share."""
         if self._receivers not in (None, receivers):
             raise BadInput(
                 "running_sums = True: must be False where the receivers change, as with netsim.faults.Rewire"

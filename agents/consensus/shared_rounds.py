@@ -1,7 +1,7 @@
 """Run the rounds of all agents of one class together: first all local steps, then all broadcasts, then all updates.
 
 The results equal those of `SharingAgent.say` and `SharingAgent.hear`. Those two methods are called instead if an agent,
-its `Sharing` or its cost is of a class that the joint steps do not support; this is checked in each round.
+its `Sharing` or its cost is of a class that the joint steps do not support; the classes are checked in each round.
 """
 
 import math
@@ -52,8 +52,11 @@ class SharedRounds(BatchRounds):
         self._schedules = [schedules_of(agent) for agent in agents]
         self._broadcasts = [agent.outbox.broadcast for agent in agents]
         self._takes = [agent.inbox.take_into for agent in agents]
-        # The agents' `Sharing` objects when they were last examined, and the properties that all of these share.
+        # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
+        # `_fits` says whether the joint steps support these objects, `_is_exact` whether their coder is `Exact`,
+        # `_is_single` whether it is a 32-bit `Float`, and `_may_silence` whether the censor may have suppressed all
+        # broadcasts so far.
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
@@ -76,7 +79,7 @@ class SharedRounds(BatchRounds):
         if not self._take(states, failed):
             return
         speaking = self._speaking(states, k)
-        # If the coder is a 32-bit `Float`: for each agent, the float32 array to send and the state decoded from it.
+        # For each agent, the float32 array to send and the state decoded from it; None unless the coder is `Float(32)`.
         coded = steps.rounded(states) if self._is_single else None
         if steps is not None and (self._is_exact or coded is not None):
             steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)

@@ -6,8 +6,8 @@ whose decoded value both ends add to θ̂_i. On a link that loses frames, the co
 harm, because only one frame per neighbour and round is used.
 
 A broadcast that no link accepts (budget exceeded, queue full, all links cut) changes nothing: θ̂_i stays equal to the
-neighbours' copies, and the next change includes this one. If only some links accept the broadcast, the neighbours on
-the other links lose a frame.
+neighbours' copies, and the next broadcast includes this change. If only some links accept the broadcast, the neighbours
+on the other links lose a frame.
 """
 
 import bisect
@@ -46,9 +46,9 @@ class Sharing:
         A coder with a memory starts with an empty one.
     coded_start : bool
         Whether every θ̂ starts as Q(0), the decoded value of encoded zeros, instead of 0, as in algorithms 4 and 5 of
-        P. Xu's dissertation. The two differ for a coder with a fixed range [−v, v): every element of Q(0) is then half
-        a quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because Q(0) is not
-        transmitted.
+        P. Xu's dissertation. The two starts differ for a coder with a fixed range [−v, v): every element of Q(0) is
+        then half a quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because
+        Q(0) is not transmitted.
 
     Attributes
     ----------
@@ -209,14 +209,15 @@ class Sharing:
 
 
 class Penalties:
-    """The penalty ρ of each round so far: a late frame corrects earlier rounds, each with its own ρ.
+    """The penalty ρ of each round so far, because a late frame corrects earlier rounds, each with that round's ρ.
 
     A round without a record has the ρ of the last recorded round before it or, if there is none, the first ρ recorded.
     """
 
     def __init__(self) -> None:
-        # The rounds at which ρ changed, and its values from these rounds on.
+        # The rounds at which ρ changed.
         self._rounds: list[int] = []
+        # The value of ρ from each of these rounds on.
         self._values: list[float] = []
 
     def note(self, round_number: int, rho: float) -> None:
@@ -279,7 +280,7 @@ class Repairs:
         for frame in frames:
             number = frame.round or round_number
             known = self._known.setdefault(frame.sender, [])
-            # Most frames are newer than all received before. Only for the others, their position must be searched.
+            # Most frames are newer than all frames received before. Only the position of older frames must be searched.
             is_late = bool(known) and number <= known[-1][0]
             if is_late and any(number == each for each, _ in known):
                 continue

@@ -156,7 +156,7 @@ class EF21(OverStar):
 
     Clients send coded differences; the server sends the model with `Exact` (or ``coder``, if it encodes states). A lost
     model only costs time: that client's g_i stays unchanged at both ends. A lost difference stays missing from the
-    server's g_i, which biases the limit for good. With ``Link(reliability="ack")`` the result is as without loss. With
+    server's g_i, and so biases the limit for good. With ``Link(reliability="ack")`` the result is as without loss. With
     "nack" and "keyframe" the limit is exact: a lost difference affects g_i only, the retransmission or the next key
     frame restores g_i, and the differences vanish as the models converge.
 
@@ -183,10 +183,10 @@ class EF21P(OverStar):
     clients send gradients with `Exact` (or ``coder``, if it encodes states). The server, too, computes its own gradient
     at w. A client's ``theta`` is w.
 
-    After a lost gradient the server uses the client's last one, which only costs time. A lost difference stays missing
-    from that client's w, so its gradients are those at another point, which biases the limit for good. With
-    ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" the limit is exact, as for
-    `EF21`.
+    After a lost gradient the server uses the client's previous gradient, and the loss only costs time. A lost
+    difference stays missing from that client's w, so the client computes its gradients at another point, and the limit
+    is biased for good. With ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" the
+    limit is exact, as for `EF21`.
 
     Parameters
     ----------

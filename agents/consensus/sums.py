@@ -113,8 +113,8 @@ class SummedSharing(Sharing):
 
     async def _say(self, state: Vector, rho: float) -> bool:
         """Broadcast, and set θ̂_i and S_i to the values that receivers decode; return whether a link took the frame."""
-        # One array, so that the coder treats θ̂ and S alike: on ideal links the duals then equal those of `Accumulated`
-        # up to rounding.
+        # θ̂ and S are encoded as one array, so that the coder treats both alike: on ideal links the duals then equal
+        # those of `Accumulated` up to rounding.
         coded = self._coder.encode(np.concatenate([state, self.total + rho * state]), self._rng)
         if not await self._agent.broadcast("sum", coded) and self._places:
             return False
@@ -124,7 +124,7 @@ class SummedSharing(Sharing):
         return True
 
     def _stay(self, rho: float) -> None:
-        """Add ρ θ̂_i to S_i in a round without a broadcast, which leaves θ̂_i unchanged."""
+        """Add ρ θ̂_i to S_i in a round in which agent i does not broadcast, so that θ̂_i stays unchanged."""
         self.total = self.total + rho * self.own
 
     def _guess(self, rho: float) -> None:

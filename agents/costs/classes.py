@@ -23,8 +23,10 @@ from netsim.util import check
 from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
-_TOLERANCE = 1e-9  # Largest gradient at the minimum, relative to the terms that cancel in it.
-_ROUNDING_TOLERANCE = 1e-6  # Accepted instead of _TOLERANCE if rounding stops the search earlier.
+# L-BFGS stops when the gradient is this small, relative to the terms that add up to the gradient.
+_TOLERANCE = 1e-9
+# If rounding stops L-BFGS earlier, a gradient of this relative size is accepted, too.
+_ROUNDING_TOLERANCE = 1e-6
 _NEWTON_STEPS = 5
 
 
@@ -91,7 +93,7 @@ class ClassProblem:
         BadInput
             If quadratic < 0, regularizer + quadratic = 0, or the loss is not smooth.
         NetsimError
-            From the solver, if it does not converge, for example with a NaN in ``linear``.
+            Raised by the solver, if L-BFGS does not converge, for example with a NaN in ``linear``.
         """
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
@@ -246,7 +248,10 @@ def _minimise(
 
 
 def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
-    """Solve H d = −slope to about 1e-3 by conjugate gradients, where H is the Hessian in the coordinates u."""
+    """Solve H d = −slope by conjugate gradients, where H is the Hessian in the coordinates u.
+
+    The norm of the residual is at most about 1e-3 of the norm of the slope.
+    """
     theta = solve_triangular(root, u, lower=True, trans=1, check_finite=False)
     scores = [problem.features @ theta for problem in problems]
 

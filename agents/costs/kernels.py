@@ -24,8 +24,10 @@ class MultiKernelCost:
     samples : iterator of (z, y)
         z, of shape (P·K,), concatenates the kernels' features (`SideBySide`). The iterator is read once, one sample a
         round.
-    kernels, features : int
-        Number P of kernels, and number K of features of each (2D for D frequencies).
+    kernels : int
+        Number P of kernels.
+    features : int
+        Number K of features of each kernel (2D for D frequencies).
     loss : Loss
         The loss ℓ.
     regularizer : float
@@ -35,7 +37,7 @@ class MultiKernelCost:
     ----------
     combined : OnlineCost
         The cost of the combined prediction. Its ``count`` is the number of samples so far. Its ``loss_sum`` is the sum
-        of their costs, each computed with the models before they learn from the sample.
+        of the samples' costs, each computed with the models before they learn from the sample.
     weighted_sum : float
         The sum of Σ_p w̄_p L_p(θ_p) over the same samples.
     """
@@ -77,7 +79,7 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Predict the next samples of N agents, as `MultiKernelCost.draw` does, but leave it to `take_all` to take them.
+    """Predict the next samples of N agents, as `MultiKernelCost.draw` does; only `take_all` takes these samples.
 
     Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
     (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that
@@ -109,7 +111,8 @@ def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Ve
     """Return the gradients of N agents' costs, shape (N, P, K).
 
     They equal those of each agent's `MultiKernelCost.gradient` to the last bit; None is returned if that is not
-    possible. ``models`` has the same shape. ``z``, shape (N, PK), and ``y``, shape (N,), are the samples drawn last.
+    possible. ``models`` has the same shape as the gradients. ``z``, shape (N, PK), and ``y``, shape (N,), are the
+    samples drawn last.
     """
     count, kernels, features = models.shape
     if not _fit(costs, models, z):
@@ -127,7 +130,7 @@ def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
     kind = type(costs[0].combined.loss)
     return (
         z.shape == (count, kernels * features)
-        # If an array has a single row that is longer than this, einsum sums it in pieces, and so rounds differently.
+        # If a single row is longer than numpy's buffer, einsum sums the row in pieces, and so rounds differently.
         and features <= np.getbufsize()
         and kind.__module__ == Squared.__module__
         and all(type(cost.combined.loss) is kind and cost.size == (kernels, features) for cost in costs)

@@ -35,7 +35,8 @@ class Problem(Protocol):
 
 
 _NEWTON_STEPS = 100
-_NEWTON_TOLERANCE = 1e-12  # Largest norm of the gradient at the minimum, relative to the terms that cancel in it.
+# Newton's method stops when the gradient's norm is this small, relative to the norms of the terms that add up to it.
+_NEWTON_TOLERANCE = 1e-12
 
 
 class LocalProblem:
@@ -114,10 +115,10 @@ class LocalProblem:
         Raises
         ------
         BadInput
-            If quadratic < 0, or if regularizer + quadratic = 0, where the minimum may not be unique. From the solver,
-            for another shape of ``linear``.
+            If quadratic < 0, or if regularizer + quadratic = 0, where the minimum may not be unique. Raised by the
+            solver for another shape of ``linear``.
         NetsimError
-            From the solver, if Newton's method does not converge, for example with a NaN in ``linear``.
+            Raised by the solver, if Newton's method does not converge, for example with a NaN in ``linear``.
         """
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
@@ -189,7 +190,7 @@ class LeastSquares(LocalProblem):
         Raises
         ------
         BadInput
-            If quadratic < 0, or the matrix is singular. From the solver, for another shape of ``linear``.
+            If quadratic < 0, or the matrix is singular. Raised by the solver for another shape of ``linear``.
         """
         check.finite("quadratic", quadratic, low=0.0)
         identity = np.eye(self.size)

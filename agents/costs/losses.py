@@ -151,7 +151,12 @@ class Hinge(_OfLabels):
         return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], so that the margin y (f + k y m) does not pass 1."""
+        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], and k is as in `Loss.slope`.
+
+        At the proximal point f + k y m the margin is y f + k m. If 0 < m < 1, this margin is exactly 1, where the loss
+        has its kink. If y f ≥ 1, the loss has slope 0 at the proximal point, so m = 0. If y f < 1 and y f + k ≤ 1, the
+        loss has slope −y there, so m = 1.
+        """
         gap = 1.0 - y * f
         if gap <= 0.0:
             return 0.0

@@ -38,11 +38,11 @@ class ModelCost:
     labels : ndarray of shape (T,)
         Numbers of the samples' classes, from 0.
     batch : int, optional
-        Size B of a minibatch; T if greater. By default each call takes all samples.
+        Size B of a minibatch; a size above T counts as T. By default each call takes all samples.
     regularizer : float
         The agent's own share of the regulariser.
     seed : int
-        Seed of the start and of the minibatches; all agents need the same.
+        Seed of the start and of the minibatches; all agents need the same seed.
     name : hashable
         The agent's name, which selects its minibatches.
     dtype : {"float64", "float32"}
@@ -58,8 +58,10 @@ class ModelCost:
         The shapes of the tensors in θ, by name, in their order.
     start : ndarray
         The parameters at θ = 0.
-    samples, batch : int
-        Number T of samples, and size of a minibatch, at most T.
+    samples : int
+        Number T of samples.
+    batch : int
+        Size of a minibatch, at most T.
     calls : int
         Number of minibatches drawn so far.
 

@@ -1,6 +1,6 @@
 """Loss functions ℓ(f, y) of C scores f and the number y of the right class, with their derivatives in f.
 
-The predicted class is the one with the largest score, argmax_j f_j.
+The predicted class is the one with the largest score, argmax_j f_j. Below, e_y is the unit vector of class y.
 """
 
 from abc import ABC, abstractmethod
@@ -101,8 +101,8 @@ class Softmax(MulticlassLoss):
 class MulticlassHinge(MulticlassLoss):
     """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), where r is the wrong class with the largest score.
 
-    It equals max_j m_j for the margins m_j = f_j − f_y + [j ≠ y]. A temperature τ > 0 makes it smooth, as τ log Σ_j
-    exp(m_j/τ), which exceeds the exact loss by at most τ log C.
+    It equals max_j m_j for the margins m_j = f_j − f_y + [j ≠ y]. With a temperature τ > 0, the loss is instead the
+    smooth function τ log Σ_j exp(m_j/τ), which exceeds max_j m_j by at most τ log C.
 
     Parameters
     ----------
@@ -135,13 +135,13 @@ class MulticlassHinge(MulticlassLoss):
     def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return ∂ℓ/∂f, shape (n, C): for τ > 0, p − e_y with p = softmax(m/τ).
 
-        For τ = 0, it is e_r − e_y where the loss is positive, else 0.
+        For τ = 0, ∂ℓ/∂f is e_r − e_y where the loss is positive, else 0.
         """
         margins = self._margins(f, y)
         if self.smooth:
             return _minus_one_hot(_softmax(margins / self.temperature), y)
-        # The loss has a kink where the best wrong class has the margin 0, as the right class does. A tiny margin of the
-        # right class makes argmax choose it, and so the subgradient 0.
+        # At the kink of the loss, the largest margin m_r of a wrong class equals the margin m_y = 0 of the right class.
+        # Raising m_y to a tiny positive number makes argmax choose class y there, so that the result is e_y − e_y = 0.
         own = _class_index(y)
         margins[own] = np.finfo(np.float64).tiny
         largest = np.zeros_like(margins)
@@ -244,7 +244,7 @@ def _of_class(f: Array, y: NDArray[Any]) -> Array:
 
 
 def _minus_one_hot(p: Array, y: NDArray[Any]) -> Array:
-    """Subtract e_y from ``p`` in place, and return it."""
+    """Subtract e_y from ``p`` in place, and return ``p``."""
     p[_class_index(y)] -= 1.0
     return p
 

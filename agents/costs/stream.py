@@ -77,7 +77,7 @@ class StreamCost:
         return ahead
 
     def meet(self, prediction: Any) -> float:
-        """Return the loss of ``prediction`` for the last sample, and add its error to the error counts."""
+        """Return the loss of ``prediction`` for the last sample, and update the subclass's error counts."""
         raise NotImplementedError
 
     def gradient(self, theta: Vector) -> Vector:
@@ -111,8 +111,10 @@ class OnlineCost(StreamCost):
     ----------
     count : int
         Number t of samples so far.
-    squared_error, loss_sum : float
-        Sums of (θ_tᵀφ_t − y_t)² and L_t(θ_t) over the samples so far; θ_t is the model before it learns from sample t.
+    squared_error : float
+        Sum of (θ_tᵀφ_t − y_t)² over the samples so far; θ_t is the model before it learns from sample t.
+    loss_sum : float
+        Sum of L_t(θ_t) over the samples so far.
     right : int
         Number of samples so far whose label, ±1, has the sign of the prediction.
     """

@@ -24,8 +24,12 @@ class MeanSquaredError:
 
     Attributes
     ----------
-    agents, size, samples : int
-        Number N of agents, length D of a model, and number Σ_i T_i of samples.
+    agents : int
+        Number N of agents.
+    size : int
+        Length D of a model.
+    samples : int
+        Number Σ_i T_i of samples.
 
     Raises
     ------

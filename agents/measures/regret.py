@@ -4,10 +4,10 @@ L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i 
 its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation, eq. 3.4);
 dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with rounds.
 
-For the O(√T) bound on ODKLA's regret (theorem 9), take ρ = η = c·√T in `ODKLA`, which divides by η_t + 2ρd_i; with c/√T
-it diverges. In the theorem's proof (3.53), one term grows with η_t and ρ, and the sum of another term over the rounds
-falls as T/(η_t + 2ρd_i). So the bound requires that η_t and ρ grow as √T, and the step 1/(η_t + 2ρd_i) shrinks as
-1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step.
+For the O(√T) bound on ODKLA's regret (theorem 9), take ρ = η = c·√T with a constant c in `ODKLA`, which divides by
+η_t + 2ρd_i; with ρ = η = c/√T the models diverge. In the theorem's proof (3.53), one term grows with η_t and ρ, and the
+sum of another term over the rounds falls as T/(η_t + 2ρd_i). So the bound requires that η_t and ρ grow as √T, and the
+step 1/(η_t + 2ρd_i) shrinks as 1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step.
 """
 
 import numpy as np
@@ -20,7 +20,8 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
-_SAFE_RATIO = 1e-7  # If regulariser/trace(Gram matrix) is larger, the rounding errors of a Cholesky solve are harmless.
+# If regulariser/trace(Gram matrix) exceeds this ratio, the rounding errors of a Cholesky solve are harmless.
+_SAFE_RATIO = 1e-7
 
 
 class _Regret:
@@ -47,7 +48,7 @@ class _Regret:
         features : array of shape (N, D)
             The agents' features φ_i,t.
         targets : array of shape (N,)
-            Their targets y_i,t.
+            The agents' targets y_i,t.
         thetas : ndarray of shape (N, D), optional
             The models θ_i,t *before* they learn from this round's samples.
         losses : ndarray of shape (N,), optional
@@ -93,13 +94,17 @@ class StaticRegret(_Regret):
 
     Parameters
     ----------
-    size, regularizer
-        Length D of a model, and an agent's own share λ/N of the regulariser.
+    size : int
+        Length D of a model.
+    regularizer : float
+        An agent's own share λ/N of the regulariser.
 
     Attributes
     ----------
-    rounds, loss
-        Number of rounds so far, and the agents' total loss in them.
+    rounds : int
+        Number of rounds so far.
+    loss : float
+        The agents' total loss in these rounds.
     count : int
         Number N·t of samples so far.
     """
@@ -145,18 +150,23 @@ class StaticRegret(_Regret):
 class DynamicRegret(_Regret):
     """Dynamic regret Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], where θ*_t = argmin_θ Σ_i L_i,t(θ) is the best of round t.
 
-    θ*_t = Φᵀa lies in the span of the round's N samples Φ. So a round requires the solution of N equations instead of
-    D: (K + λI) a = y with K = ΦΦᵀ. The least loss is λ·yᵀa.
+    The features of the round's N samples are the rows of Φ, and θ*_t = Φᵀa lies in their span. So each round solves the
+    N equations (K + λI) a = y for a, with K = ΦΦᵀ and the targets y, instead of D equations for θ*_t. The least loss is
+    λ·yᵀa.
 
     Parameters
     ----------
-    size, regularizer
-        Length D of a model, and an agent's own share λ/N of the regulariser.
+    size : int
+        Length D of a model.
+    regularizer : float
+        An agent's own share λ/N of the regulariser.
 
     Attributes
     ----------
-    rounds, loss
-        Number of rounds so far, and the agents' total loss in them.
+    rounds : int
+        Number of rounds so far.
+    loss : float
+        The agents' total loss in these rounds.
     best_loss : float
         The sum Σ_t Σ_i L_i,t(θ*_t) so far.
     """

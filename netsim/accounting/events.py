@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EventDifference", "first_difference"]
 
-# The columns by which events are sorted and compared. Those up to ``receiver`` tell which event it is; the others tell
-# what happened.
+# The columns by which events are sorted and compared. The columns up to ``receiver`` identify an event; the others
+# describe what happened.
 _COMPARED = ["time_s", "sender", "message", "is_outcome", "receiver", "event"]
 _COMPARED += ["kind", "payload_bits", "wire_bits", "checksum"]
 
@@ -90,7 +90,7 @@ def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
 
 
 def _subject(row: list[Any]) -> list[Any]:
-    """Return the elements of a row that tell which event it is: time and message, and for an outcome the receiver."""
+    """Return the elements of a row that identify its event: time and message, and for an outcome the receiver."""
     return row[:5] if row[3] else row[:4]
 
 

@@ -48,8 +48,8 @@ class Ledger:
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        The state of the counts when row 32, 64, 128, … of the run's results was written, but only for the latest two of
-        these rows: the number of the round, and the two arrays that `heard` returned.
+        `mark` adds an entry when row 32, 64, 128, … of the run's results is written, and keeps the latest two entries.
+        An entry holds the number of the round, and the two arrays that `heard` returned at that time.
     """
 
     def __init__(

@@ -19,8 +19,10 @@ class RunMetadata:
 
     Attributes
     ----------
-    round_period, ended_at : float
-        The length of a round, and the simulated time at which the run ended, in seconds.
+    round_period : float
+        The length of a round, in seconds.
+    ended_at : float
+        The simulated time at which the run ended, in seconds.
     medium : str
         "wires", "radio" (without collisions), or "shared" (a `netsim.Radio`).
     positions : tuple of (x, y), or None
@@ -32,9 +34,11 @@ class RunMetadata:
         them; at two way-points of one time, it jumps from the first to the second. Other agents stay at their
         ``positions``.
     faults : sequence of dict
-        The faults, in order of time: ``what`` (the class of the `netsim.faults.Fault`, "SetLink" for
-        `netsim.Network.set_link`, "Empty" for an empty battery), ``text``, ``begin`` and ``end`` (s; None: not ended),
-        ``agents`` (numbers), ``links`` (pairs sender, receiver), and of a partition ``sides`` (two lists of agents).
+        The faults, in order of time, each as a dict. ``what`` is the class of the `netsim.faults.Fault`, "SetLink" for
+        a cut by `netsim.Network.set_link`, or "Empty" for an empty battery; ``text`` describes the fault. ``begin`` and
+        ``end`` are the times (s) at which it began and ended; ``end`` is None if it did not end. ``agents`` and
+        ``links`` are lists of the agents and of the links (sender, receiver) that it affects, as numbers of agents. A
+        partition also has ``sides``, the lists of agents on its two sides.
     """
 
     round_period: float

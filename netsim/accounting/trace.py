@@ -339,7 +339,7 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
 
 
 def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], RunMetadata | None]:
-    """Return a file's metadata, and its scene or None.
+    """Return a file's metadata, and the scene that they contain, or None if there is no complete scene.
 
     If the metadata do not match their checksum, their ``hash`` is set to None, so that `_compare` refuses the file.
     """
@@ -374,8 +374,8 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Outside rounds the records `DETAIL` are zeros, which compress by any ratio. But they are no larger than
-            # those of the transmissions, which are checked, too.
+            # Outside rounds the `DETAIL` records are zeros, which compress by any ratio. Their limit is therefore the
+            # size of the records of transmissions, which are checked, too.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)

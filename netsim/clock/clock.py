@@ -77,8 +77,10 @@ class Loop(asyncio.SelectorEventLoop):
     ----------
     clock : ClockSelector
         The simulation's clock and timers.
-    numbers, names : iterators of int
-        The hashes of tasks and futures that belong to no agent, and the numbers in the names of such tasks.
+    numbers : iterator of int
+        The hashes of tasks and futures that belong to no agent.
+    names : iterator of int
+        The numbers in the names of tasks that belong to no agent, from 1.
     maker : TaskOwner or None
         The agent whose task is being made.
     skewed : bool
@@ -112,10 +114,11 @@ class Loop(asyncio.SelectorEventLoop):
 
     # --- waking the loop ----------------------------------------------------------------------------------------------
 
-    # asyncio's attributes: whether debug mode is on, whether the loop is closed, and the task factory for agents that
-    # have set none.
+    # asyncio's attribute: whether debug mode is on.
     _debug: bool
+    # asyncio's attribute: whether the loop is closed.
     _closed: bool
+    # asyncio's attribute: the task factory, used for all agents that have not set a factory of their own.
     _task_factory: Any
 
     # The two ends of the pipe through which asyncio wakes its own loop; None until the pipe is made.
@@ -320,7 +323,7 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # Remove the task factory, because closing the loop creates tasks, for which it would fail again.
+        # Remove the task factory: closing the loop creates tasks, and the factory would fail for these, too.
         self._set_factory_of(owner, None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(
@@ -394,8 +397,8 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-# The code that may call `get_debug`, the most frequent first. RoundBarrier may use asyncio's faster futures, because it
-# never puts them in a set.
+# The code objects that may call `get_debug`, in order of their frequency. RoundBarrier may use asyncio's faster
+# futures, because it never puts them in a set.
 _NUMBERED_CODES = (
     asyncio.Handle.__init__.__code__,
     Loop.create_future.__code__,

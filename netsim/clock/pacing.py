@@ -28,17 +28,18 @@ class PacedSelector(ClockSelector):
         super().__init__()
         self.limit = float("inf")
         self.speed = speed
-        # How often the clock jumped to the real time, and the longest delay (real s) of a timer.
+        # How often the clock jumped to the real time, because a timer ran later than the slack allows.
         self.overruns = 0
+        # The longest delay (real s) of a timer.
         self.longest_lag = 0.0
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
         # If the process starts late by at most the slack, its time still begins at 0.
         self._now = 0.0 if 0 < now <= slack else now
-        # `_due`: the time of the timer before which sockets were read last. `_read_until`: the real time (s) until
-        # which they may be read before this timer.
+        # The time (simulated s) of the timer before which sockets were read last.
         self._due = float("-inf")
+        # The real time (s) until which sockets may be read before that timer runs.
         self._read_until = 0.0
 
     def wall(self) -> float:
@@ -69,7 +70,7 @@ class PacedSelector(ClockSelector):
         return []
 
     def _read_sockets(self, due: float) -> Ready:
-        """Return ready sockets or, after a time limit, none: other processes could keep a socket ready for ever."""
+        """Return ready sockets; after a time limit none, because other processes could keep a socket ready for ever."""
         real = time.monotonic()
         if due != self._due:
             self._due = due

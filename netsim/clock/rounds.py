@@ -6,9 +6,9 @@ At the boundary between rounds k and k + 1, three things happen in order, at the
 for round k to close resume. Once no task is ready, the results of round k are recorded, so probes see every agent after
 the round. Then round k + 1 opens, if a task waits for it.
 
-Sums of latencies and periods are rounded, so a boundary is treated as an interval of a few rounding errors. A frame
-that arrives within this interval is too late for the round that closes there. Use `RoundClock.deadline` to compare a
-time with the end of a round.
+Sums of latencies and periods are rounded, so all times that differ from a boundary by at most the largest error of such
+a sum (`RoundClock._slack`) count as the boundary. A frame that arrives at one of these times is too late for the round
+that closes there. Use `RoundClock.deadline` to compare a time with the end of a round.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class RoundClock:
     open_deadline : float
         The `deadline` of the open round.
     compute : ComputeTimes or None
-        The compute times that lengthen the rounds; None: every round lasts one period.
+        The compute times that lengthen the rounds; None if every round lasts one period.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class RoundClock:
         self._closing = RoundBarrier(loop)
         self.open_round = 0
         self.open_deadline = math.inf
-        # The round that closed at this instant and for which `on_round_end` was not called yet; 0: none.
+        # The round that closed at this instant and for which `on_round_end` was not called yet; 0 if there is none.
         self._unwritten = 0
         # The timer of the next boundary, while a round is open or about to open.
         self._timer: asyncio.TimerHandle | None = None
@@ -122,7 +122,7 @@ class RoundClock:
         return self.close_time(round_number) - self.close_time(round_number - 1)
 
     def number_at(self, time: float, rounding: Callable[[float], int]) -> int:
-        """Return the number of the round that closes at ``time`` (s); between two closings ``rounding`` chooses one."""
+        """Return the number of the round that closes at ``time`` (s); ``rounding`` chooses between two rounds."""
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
         # Find the last round that has closed by ``time``: by doubling steps, then by bisection. Compute times only
@@ -154,7 +154,7 @@ class RoundClock:
     def snap(self, time: float, widths: int = 1) -> float:
         """Return the closing time (s) of a round if ``time`` differs from it by rounding errors only, else ``time``.
 
-        The tolerance for these errors is ``widths`` times the width of a boundary.
+        The tolerance is ``widths`` times the largest rounding error of a sum of periods near ``time`` (`_slack`).
         """
         if self.compute is not None and time > _FAR * self.period:
             return time
@@ -162,13 +162,14 @@ class RoundClock:
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def instant_end(self, time: float) -> float:
-        """Return the latest time (s) that counts as the same time as ``time`` (s), given the width of a boundary."""
+        """Return the latest time (s) that counts as ``time`` (s), because it is later by rounding errors only."""
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
         """Return the time (s) before which arrivals precede the instant ``now``.
 
-        That is ``now`` or, if a round closes then, the round's deadline, because a boundary is an interval.
+        The result is ``now`` or, if a round closes at ``now``, the round's deadline, because all arrivals from the
+        deadline on count as arrivals at the boundary.
         """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
@@ -202,12 +203,12 @@ class RoundClock:
         self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
-        """Schedule the opening of the round that contains a time (s) or, if that has begun, of the next round."""
+        """Schedule the opening of the round that contains a time (s) or, if that round has begun, of the next round."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether a clock whose ``reference`` is this one opens a round before round ``number`` closes."""
+        """Return whether a clock whose ``reference`` is this clock opens a round before round ``number`` closes."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 

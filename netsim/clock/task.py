@@ -1,9 +1,9 @@
 """Numbered tasks and futures, so that sets of them have the same order in every run, and the owners of tasks.
 
-asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done tasks, the loop all tasks. A set is
-ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future is
-its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the same
-process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
+asyncio keeps tasks in sets: the children of a TaskGroup, the done tasks of `asyncio.wait`, all tasks of a loop. A set
+is ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future
+is its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the
+same process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
 `asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
 """
 
@@ -44,9 +44,9 @@ class TaskOwner:
     numbers : iterator of int
         The hashes of the agent's tasks and futures.
     names : iterator of int
-        The numbers in the names of its tasks, from 1.
+        The numbers in the names of the agent's tasks, from 1.
     task_factory : callable or None
-        The factory of its tasks, if the agent has set one.
+        The factory of the agent's tasks; None unless the agent has set one.
     """
 
     __slots__ = ("clock", "name", "names", "numbers", "register", "task_factory")
@@ -60,8 +60,8 @@ class TaskOwner:
         self.names = itertools.count(1)
         self.task_factory: Any = None
         # The hashes of tasks have a count in the low bits, so that a small set of tasks has the same order in every
-        # agent. In the high bits they have a key of the agent's name: if agents had equal hashes, a dictionary of all
-        # agents' tasks would take quadratic time.
+        # agent. In the high bits they have a key of the agent's name: if tasks of different agents had equal hashes, a
+        # dictionary of all agents' tasks would take quadratic time.
         self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
 
 
@@ -160,7 +160,10 @@ def refuse_unnumbered(maker: FrameType) -> None:
 
 
 def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, Any]) -> None:
-    """Raise BadInput if `asyncio.as_completed` makes a task of this coroutine: it takes its coroutines from a set."""
+    """Raise BadInput if `asyncio.as_completed` makes a task of this coroutine.
+
+    `as_completed` takes coroutines from a set, so the order in which it makes tasks would differ between runs.
+    """
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return

@@ -36,9 +36,9 @@ PASSES_PER_INSTANT = 1_000_000
 PATIENCE = 60.0
 """A loop on the wall clock counts as stalled if it has no timer and receives no data for this long (real s)."""
 
-# Real seconds: the longest single sleep (epoll refuses timeouts of more than 24 days), and how long a loop at a
-# standstill waits for a thread that may be about to wake it.
+# The longest single sleep (real s), because epoll refuses timeouts of more than 24 days.
 _LONGEST_SLEEP = 3600.0
+# How long (real s) a loop at a standstill waits for a thread that may be about to wake it.
 _WAKE_UP_TIME = 0.25
 
 # Added to the sort key (`_place`) of timers that run before all others of the same time.
@@ -49,7 +49,7 @@ _FIRST = -(2**62)
 class FirstTimer:
     """A timer that runs before all others due at the same time.
 
-    It costs less than `asyncio.TimerHandle`, which matters to callers that set very many.
+    It costs less than `asyncio.TimerHandle`, which matters to callers that set very many timers.
     """
 
     when: float
@@ -73,7 +73,7 @@ class Onlooker(Protocol):
 
     @property
     def time(self) -> float:
-        """The time of the next look in seconds; it must grow with each look."""
+        """The time (s) of the next call of `look`; it must grow with each call."""
         ...
 
     @property
@@ -153,7 +153,7 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the timer whose callback runs now is the only event at this time: no other is ready or due."""
+        """Return whether the running timer is the only event now: no callback is ready, and no other timer is due."""
         return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
@@ -187,7 +187,7 @@ class ClockSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Run due timers; if ``timeout`` is None (no callback is ready), let time pass until one is."""
+        """Run due timers; if ``timeout`` is None, let time pass until a callback or a socket is ready."""
         ready = self._pass(timeout)
         while timeout is None and not (ready or self.ready):
             ready = self._pass(timeout)
@@ -222,7 +222,7 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def _wait_for_onlookers(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s), or only to the ``time`` of an onlooker that must look before that."""
+        """Let time pass to ``until`` (s) or, if an onlooker is due earlier, to that onlooker's ``time``."""
         first = min(self.onlookers, key=lambda onlooker: onlooker.until)
         if first.until >= until:
             return self.wait(until)
@@ -320,7 +320,7 @@ class WallSelector(ClockSelector):
     """Simulated time that passes ``speed`` times as fast as real time; it is 0 until the loop first waits.
 
     Without a timer, data may still arrive from open sockets; the loop counts as stalled after ``patience`` real seconds
-    without any.
+    without data.
     """
 
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
@@ -342,7 +342,7 @@ class WallSelector(ClockSelector):
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # The loop's own wake-up pipe is always registered, so that only more than one entry means an open socket.
+        # The loop's own wake-up pipe is always registered, so a socket is open only if there is more than one entry.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

@@ -337,7 +337,8 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Decode a payload from bytes; arrays are read-only, because receivers share them.
 
-    Hostile bytes are safe to decode: time is proportional to their length, and memory at most about 100 times it.
+    Hostile bytes are safe to decode: time is proportional to their length, and memory is at most about 100 times that
+    length.
 
     Raises
     ------

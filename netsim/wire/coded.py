@@ -25,8 +25,8 @@ class Coded(ABC):
     shape : tuple of int
         Shape of the array.
     saturated : int
-        Number of elements that the coder clipped. Only the sender knows this number; a run's ledger adds up all of
-        them.
+        Number of elements that the coder clipped. Only the sender knows this number; a run's ledger adds up the
+        numbers of all messages.
     """
 
     shape: tuple[int, ...]

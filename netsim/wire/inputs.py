@@ -64,7 +64,7 @@ def scales(sizes: Any) -> tuple[float, ...]:
 
 
 def columns(scale: tuple[float, ...], by_row: bool) -> Any:
-    """Return the scales in a shape by which an array can be divided: a number, or a column with one for each row."""
+    """Return the scales in a shape by which an array can be divided: one number, or a column with one in each row."""
     return np.array(scale)[:, None] if by_row else scale[0]
 
 

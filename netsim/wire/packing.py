@@ -109,7 +109,7 @@ def float32_above(value: float) -> float:
 def is_finite(array: object) -> bool:
     """Return True if ``array`` is known to be a vector or matrix of finite float64 numbers.
 
-    False means that it may be one or not. Only the compiled twin checks the array, in one fast pass; this function
+    False means that this is not known. Only the compiled twin checks the array, in one fast pass; this function
     always returns False.
     """
     return False

@@ -33,9 +33,9 @@ To decode a level takes about 50 kB of stack and, if it is a tuple, a copy of it
 
 T = TypeVar("T")
 
-# DLPack's numbers of device types: those whose memory the CPU can read (CPU, and host memory pinned by CUDA or ROCm),
-# and the names of others for error messages.
+# DLPack's numbers of the device types whose memory the CPU can read: CPU, and host memory pinned by CUDA or ROCm.
 _ON_CPU = {1, 3, 11}
+# Names of other device types by DLPack's numbers, for error messages.
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "managed CUDA", 14: "oneAPI", 15: "WebGPU"}
 
 _BFLOAT16 = "bfloat16"
@@ -64,7 +64,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A registered class's ``pack`` function, and its name on the wire: None if receivers get the packed content."""
+    """A registered class's ``pack`` function, and its name on the wire; the name is None without ``unpack``."""
 
     pack: Callable[[Any], Any]
     name: str | None
@@ -134,7 +134,7 @@ def _title(kind: type) -> str:
 
 
 def encodable(payload: Any) -> Any:
-    """Return a payload in which all parts that the codec does not know are replaced; the same object if there are none.
+    """Replace all parts of a payload that the codec does not know; a payload without such parts is returned unchanged.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether ``value`` is an array of another library; subclasses of numpy's array are not."""
+    """Return whether ``value`` is an array of another library; an object of a subclass of numpy's array is not."""
     kind = type(value)
     if isinstance(value, np.ndarray | np.generic | Coded):
         return False

@@ -18,10 +18,10 @@ FIRST, LAST = 64, 127
 """The range of numbers for `register`."""
 
 KINDS: dict[int, type[Coded]] = {}
-"""Coded types by number."""
+"""Maps each number to its coded type."""
 
 NUMBERS: dict[type, int] = {}
-"""Numbers by coded type."""
+"""Maps each coded type to its number."""
 
 Kind = TypeVar("Kind", bound=type[Coded])
 
