@@ -37,7 +37,7 @@ cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
 
 
 cdef enum:
-    # Upper bounds for the fields of a `Transmission` and for the tables of a tally: C arrays have fixed sizes.
+    # C arrays have fixed sizes: a `Transmission` may have up to MOST_FIELDS fields, a tally up to MOST_TABLES tables.
     MOST_FIELDS = 32
     MOST_TABLES = 96
     # Indices of the record types that a tally stores, in the order of `KEPT`.
@@ -79,8 +79,8 @@ cdef class Tally:
     cdef list arrays
     cdef int64_t* data[MOST_TABLES]
     cdef uint64_t first_sum, second_sum
-    # By record type: the buffer of stored bytes, how many of its bytes are in use, how many of these `news` has
-    # returned.
+    # For each record type: `kept`, the buffer of stored bytes; `size`, the number of bytes in use; `returned`, the
+    # number of bytes that `news` has returned.
     cdef list kept
     cdef int64_t size[N_KEPT]
     cdef int64_t returned[N_KEPT]
@@ -110,18 +110,19 @@ cdef class Frame:
     cdef readonly object request
     cdef readonly bint is_reply
     cdef readonly int64_t sequence
-    # Whether the powers of signal, noise and interference at this receiver are known, and these powers in mW.
+    # `measured`: whether the powers of signal, noise and interference at this receiver are known. `power` (of the
+    # signal), `noise` and `interference`: these powers in mW.
     cdef bint measured
     cdef double power, noise, interference
     cdef object value
     cdef bint read
-    # The offset in the frame's bytes at which a float64 or float32 vector begins (0: the payload is no such vector),
-    # and the number of its elements.
+    # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
+    # such vector. `length`: the number of the vector's elements.
     cdef int64_t start, length
     # Whether the vector's elements are float32.
     cdef bint single
-    # The offset in the frame's bytes of the content of any other array or of a coded array, after its type number; 0 if
-    # the payload is neither.
+    # The offset in the frame's bytes at which the content of any other array, or of a coded array, begins: the byte
+    # after the type number. It is 0 if the payload is neither.
     cdef int extension
     cdef bytes whole(self)
     cdef int64_t size(self)
@@ -191,7 +192,7 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # By kind: the bytes that precede the round in every frame of that kind.
+    # For each kind of message: the bytes that precede the round in every frame of that kind.
     cdef dict heads
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1

@@ -145,7 +145,7 @@ cdef object crc_on(uint32_t crc, bytes data):
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
-# F_*: the index of a field of `Transmission` in a C array, in which each field takes 8 bytes.
+# Each F_* is the index of a field of `Transmission` in a C array with 8 bytes per field.
 _FIELDS = Transmission._fields
 assert len(_FIELDS) <= MOST_FIELDS
 cdef int N_FIELDS = len(_FIELDS)
@@ -154,7 +154,8 @@ cdef int F_SENDER = _FIELDS.index("sender"), F_LINK = _FIELDS.index("link"), F_T
 cdef int F_PAYLOAD = _FIELDS.index("payload_bits"), F_RAW = _FIELDS.index("raw_data_bits")
 cdef int F_WIRE = _FIELDS.index("wire_bits"), F_SATURATED = _FIELDS.index("saturated")
 cdef int F_EACH = _FIELDS.index("each"), F_CHECKSUM = _FIELDS.index("checksum")
-# The indices of the fields that are summed over transmissions, and of the fields that enter the hash unchanged.
+# SUMMED_FIELDS: the indices of the fields that are summed over transmissions. MIXED_FIELDS: the indices of the fields
+# that enter the hash unchanged.
 cdef int[MOST_FIELDS] SUMMED_FIELDS, MIXED_FIELDS
 cdef int N_SUMMED = 0, N_MIXED = 0
 for _index, _name in enumerate(_FIELDS):
@@ -165,8 +166,8 @@ for _index, _name in enumerate(_FIELDS):
         MIXED_FIELDS[N_MIXED] = _index
         N_MIXED += 1
 
-# The names of a tally's tables, as in the Python twin. First come the tables with a column per link, and among them
-# first those of the causes, so that a cause's number is the index of its table.
+# The names of a tally's tables, as in the Python twin. The tables of the causes come first, so that a cause's number is
+# the index of the cause's table. The other tables with a column per link follow.
 _TABLES = (*BY_LINK, *(f"sender {name}" for name in SUMMED), "all offered", "all wire_bits")
 cdef int N_CAUSES = len(ALL_CAUSES), N_BY_LINK = len(BY_LINK), N_TABLES = len(_TABLES)
 cdef int T_OFFERED = _TABLES.index("offered"), T_DUPLICATED = _TABLES.index("duplicated")
@@ -280,7 +281,7 @@ cdef class Tally:
         return 0
 
     cpdef int left(self, double time, int64_t key, int64_t number, int64_t bits) except -1:
-        """Store when (s) a link message of a transmission left, and its bits; call it only if ``keeps`` is true."""
+        """Store the time (s) at which a link message left, and its wire bits; call this only if ``keeps`` is true."""
         cdef Left record
         record.time, record.key, record.number, record.bits = time, key, number, bits
         return self.keep(KEPT_LEFT, &record, sizeof(Left))
@@ -355,7 +356,7 @@ cdef class Tally:
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     cdef since(self, const int64_t* first):
-        """Return, as one array per record type, the records stored from the offset ``first`` of their type on."""
+        """Return, for each record type, an array of the records stored from that type's byte offset in ``first`` on."""
         return {
             name: np.frombuffer(bytes(self.kept[i][first[i] : self.size[i]]), dtype)
             for i, (name, dtype) in enumerate(KEPT.items())
@@ -413,7 +414,7 @@ cdef class Frame:
         return self.whole()
 
     cdef bytes whole(self):
-        """Return the frame's bytes in one piece. It is not stored, because a long vector would then be held twice."""
+        """Return the joined bytes of the frame. Do not store them, because a long vector would then be held twice."""
         return self.written if self.vector is None else self.head + self.vector + self.trailer
 
     cdef int64_t size(self):
@@ -442,7 +443,8 @@ cdef class Frame:
         if self.start == 0:
             return unpack_payload(self.written)[3]
         if raw is None:
-            # Copy the elements to a new bytes object. An array over its memory is aligned, and cannot be made writable.
+            # Copy the elements to a new bytes object: numpy arrays on its memory are aligned, and cannot be made
+            # writable.
             raw = PyBytes_FromStringAndSize(self.elements(), (4 if self.single else 8) * self.length)
         shape[0] = self.length
         kind = cnp.NPY_FLOAT32 if self.single else cnp.NPY_FLOAT64
@@ -599,7 +601,7 @@ cdef class ArrivalQueue:
         return 0
 
     def push(self, double time, int64_t key, int32_t kind, Frame frame, double deadline=-INFINITY):
-        """Add a frame; set ``careful`` if `Frame.plain` is false or it arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if `Frame.plain` is false or the frame arrives at or after ``deadline`` (s)."""
         self.put(time, key, kind, frame, deadline)
 
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1:
@@ -769,7 +771,7 @@ cdef class Copies:
         return self.rounds[<int64_t>self.row_of[neighbor]] >= 0
 
     def take_in(self, frames, *, bint add=False):
-        """Replace the senders' copies by the frames' payloads, or add the payloads to the copies."""
+        """Replace the copies of the senders' states by the frames' payloads; if ``add``, add the payloads instead."""
         for frame in frames:
             self.take(frame, add)
 
@@ -1119,8 +1121,8 @@ cdef class BroadcastPath:
             if outcome is not None:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
             taken = 0
-        # No wire bits yet: the medium counts them when it transmits. A broadcast counts as accepted even if the agent
-        # has no neighbours or its links are cut, because it is on the air.
+        # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted
+        # even if the agent has no neighbours or its links are cut, because the broadcast is on the air.
         self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS if to_all else first, cause == 0, 0, 0)
         return taken
 
@@ -1250,7 +1252,8 @@ cdef class BroadcastPath:
         return write_integer(at + PyBytes_GET_SIZE(head), round_number)
 
 
-# The trailer written last and the length of its vector, for float64 and float32: most vectors have the same length.
+# A cache for float64 and for float32: the length of the last vector and the trailer of this length. One entry each is
+# enough, because most vectors have the same length.
 cdef int64_t[2] _trailer_lengths = [-1, -1]
 cdef list _trailers = [b"", b""]
 cdef list _DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]
@@ -1405,7 +1408,7 @@ cdef class Waiter:
         raise StopIteration
 
     def run_callbacks(self):
-        """Run the callbacks after a cancellation; without one, `RoundBarrier.go_on` runs them."""
+        """Run the callbacks of a cancelled future; `RoundBarrier.go_on` runs those of all other futures."""
         self.go(getattr(self.loop, "on_call", None))
 
     cdef int go(self, notes) except -1:
@@ -1467,8 +1470,7 @@ cdef class RoundBarrier:
                 done.append(waiter)
         self.waiting = []
         if done:
-            # One callback resumes all tasks one after another, in the order in which a `call_soon` for each would do
-            # so.
+            # One callback resumes all tasks one after another, in the same order as a `call_soon` for each task.
             self.loop.call_soon(self.go_on, done)
 
     def go_on(self, list waiters):

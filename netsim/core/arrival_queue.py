@@ -44,7 +44,7 @@ class ArrivalQueue:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
-        """Add a frame; set ``careful`` if `Frame.plain` is false or it arrives at or after ``deadline`` (s)."""
+        """Add a frame; set ``careful`` if `Frame.plain` is false or the frame arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
         if time >= deadline or not frame.plain:
             self.careful = True

@@ -175,8 +175,8 @@ class BroadcastPath:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
         taken = 0 if cause else len(links)
         link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
-        # No wire bits yet: the medium counts them when it transmits. A broadcast counts as accepted even if the agent
-        # has no neighbours or its links are cut, because it is on the air.
+        # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted
+        # even if the agent has no neighbours or its links are cut, because the broadcast is on the air.
         self.count(number, kind_id, frame, payload, raw_data, link, int(not cause), 0, 0)
         return taken
 

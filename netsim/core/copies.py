@@ -42,7 +42,7 @@ class Copies:
         self, neighbors: Sequence[Hashable], shape: tuple[int, ...], start: NDArray[np.float64] | None = None
     ) -> None:
         self._rows = {neighbor: row for row, neighbor in enumerate(neighbors)}
-        # By row: the round of the last frame taken in, or -1 before the first.
+        # For each row: the round of the last frame taken in, or -1 before the first frame.
         self._rounds = [-1] * len(self._rows)
         self.table = np.zeros((len(self._rows), *shape))
         if start is not None:
@@ -65,7 +65,7 @@ class Copies:
         return self._rounds[self._rows[neighbor]] >= 0
 
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
-        """Replace the senders' copies by the frames' payloads, or add the payloads to the copies.
+        """Replace the copies of the senders' states by the frames' payloads; if ``add``, add the payloads instead.
 
         A frame of round 1 or later is ignored if the last frame of its sender has the same round, because a link may
         deliver a frame twice.

@@ -1,8 +1,8 @@
 """Frames: the messages that agents receive, and their bytes.
 
 A frame takes the path agent → outbox → link → inbox → agent. On the wire it is a msgpack array [kind, sender,
-round, payload]. If all nodes know the kind beforehand (`netsim.Network`), its number replaces its name. A frame of a
-request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
+round, payload]. If all nodes know the kind beforehand (`netsim.Network`), the kind's number replaces its name. A frame
+of a request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
 numbers, [… , −sequence, false].
 """
 
@@ -191,7 +191,7 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def head(self, kind: str, sender: int) -> bytes:
-        """Return the bytes before the round in an agent's frames of one kind without a request or sequence number."""
+        """Return the bytes before the round, for an agent's frames of one kind without request or sequence number."""
         return bytes(self._begin(kind, sender).bytes())
 
     def _begin(self, kind: str, sender: int) -> msgpack.Packer:

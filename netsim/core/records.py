@@ -146,13 +146,13 @@ SUMMED = {
 
 
 def totals_of(causes: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of the counts of a round for these causes; docs/counting.md defines each column."""
+    """Return the names of the columns of a round's counts, including these causes (docs/counting.md)."""
     first, *others = SUMMED
     return (first, "link_messages", "duplicated", *causes, *others)
 
 
 TOTALS = totals_of(CAUSES)
-"""The columns of the counts of a round, with the causes that are possible on any medium."""
+"""The names of the columns of a round's counts, including the causes that are possible on any medium."""
 
 
 def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
@@ -172,12 +172,15 @@ OUTCOME = np.dtype([("time", "<f8"), ("key", "<i8"), ("kind", "<i4"), ("cause", 
 # The records below are kept only with a trace, for `netsim.replay`; no hash includes them.
 
 DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
-"""For each transmission, in the order of `SENT`: its round (0: outside rounds) and whether it is a reply (1)."""
+"""The dtype of a transmission's round (0: outside rounds) and whether it is a reply (1).
+
+These records have the same order as those of `SENT`.
+"""
 
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
-"""For each link message: when its first bit left the sender (s), the number of its transmission (the key of a duplicate
-holds another number) and its wire bits. A link message without such a record left at the time of its transmission, if
-it was accepted, and `SENT` gives its wire bits.
+"""The dtype of a link message's departure: the time (s) at which its first bit left the sender, its key, the number of
+its transmission, and its wire bits. The number is stored because the key of a duplicate holds another number. An
+accepted link message without such a record left at the time of its transmission, and `SENT` gives its wire bits.
 """
 
 KEPT = {"sent": SENT, "exits": OUTCOME, "details": DETAIL, "left": LEFT}
@@ -203,13 +206,15 @@ ON_AIR = np.dtype(
         ("whole", "<i8"),
     ]
 )
-"""For each frame on the air of a `netsim.Radio`, acknowledgements included: when it starts and ends (s), the numbers of
-its sender, link (or `TO_ALL`), kind and message, its fragment, how often that fragment was sent before, its bits, its
-channel, the power at its receiver (dBm; NaN: unknown), the bytes of the message that it carries, and whether it was
+"""The dtype of the record of a frame, or an acknowledgement, on the air of a `netsim.Radio`.
+
+The frame is on the air from ``start`` to ``end`` (s). ``sender``, ``link`` (or `TO_ALL`), ``kind``, ``message`` and
+``fragment`` are numbers; ``retry`` is how often the fragment was sent before. ``dbm`` is the power at the receiver
+(NaN: unknown), ``size`` the number of bytes of the message that the frame carries, and ``whole`` whether the frame was
 sent to its end. An acknowledgement has the message, fragment and retry of the frame that it acknowledges.
 """
 
 
 def key_shift(links: int) -> int:
-    """Return s, the number of bits that a key has for the transmission's number; with a thousand links, it has 53."""
+    """Return s, the number of bits that a key has for the transmission's number: 53 for a thousand links."""
     return 63 - max(links, 1).bit_length()

@@ -77,7 +77,8 @@ class Tally:
         self._kept = {name: bytearray() for name in KEPT}
         # The number of bytes of each record type that `news` has already returned.
         self._returned = dict.fromkeys(KEPT, 0)
-        # Buffered records: transmissions; times, keys and kinds of deliveries; other outcomes.
+        # Buffered records. `_sent`: transmissions. `_times`, `_keys`, `_delivered_kinds`: deliveries. `_ended`: other
+        # outcomes.
         self._sent = bytearray()
         self._times: list[float] = []
         self._keys: list[int] = []
@@ -114,7 +115,7 @@ class Tally:
         self._table("wire_bits")[kind, link] += bits
 
     def left(self, time: float, key: int, number: int, bits: int) -> None:
-        """Store when (s) a link message of a transmission left, and its bits; call it only if ``keeps`` is true."""
+        """Store the time (s) at which a link message left, and its wire bits; call this only if ``keeps`` is true."""
         self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:

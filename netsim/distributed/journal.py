@@ -68,8 +68,8 @@ _FORMS: dict[int, Any] = {
     },
 }
 
-# An entry's header: size of the body, type, checksum of the body. It is followed by its own checksum: a damaged size
-# would otherwise look as if the process had been killed while it wrote the entry.
+# An entry's header: size of the body, type, checksum of the body. A checksum of the header follows the header: a
+# damaged size would otherwise look as if the process had been killed while it wrote the entry.
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
@@ -147,7 +147,7 @@ class JournalWriter(Journal):
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Record when the process joined (simulated s), the processes met, and whether rows are samples, not rounds."""
+        """Record the time of joining (simulated s), the processes met, and whether rows come from samples or rounds."""
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)

@@ -71,7 +71,7 @@ class Peer:
     heard_at : float
         Arrival of the last heartbeat, in seconds of `time.monotonic`.
     last : (float, float) or None
-        The last heartbeat: when it was sent, by the process's clock (s), and when it arrived, by this process's (s).
+        When the last heartbeat was sent (s, peer's clock), and when it arrived (s, this process's clock).
     measurements : deque of (float, float)
         Round trips (s) and clock offsets (s).
     """
@@ -91,7 +91,7 @@ class Peer:
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """How far (s) the process's clock is ahead of this process's, and the round trip (s) of this measurement."""
+        """The lead (s) of the peer's clock over this process's clock, and the round trip (s) that measured the lead."""
         if not self.measurements:
             return None
         trip, offset = min(self.measurements)
@@ -121,7 +121,8 @@ class Membership:
         self.done: float | None = None
         self.error = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
-        # Counts of the current run: dropped datagrams by reason (`DROPPED`); datagrams sent and received; their bytes.
+        # Counts of the current run. `dropped`: datagrams dropped, by reason (`DROPPED`). `sent`, `received`,
+        # `sent_bytes`, `received_bytes`: datagrams sent and received, and their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         # Called with each received batch of frames; returns the reason (`DROPPED`) if a frame is dropped, else "".

@@ -409,7 +409,7 @@ class _Merger:
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
-        """Count transmissions; return {(link, number): (kind, whether its bits are counted link by link)}."""
+        """Count transmissions; return {(link, transmission): (kind, whether wire bits are counted link by link)}."""
         counted = {}
         duplicates = _duplicates(records, self._tally.shift)
         for sent, (round_number, reply) in zip(records["sent"], records["details"].tolist(), strict=True):

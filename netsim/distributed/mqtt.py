@@ -172,7 +172,7 @@ class MQTT(Transport):
         self.deliver(message.payload)
 
     def _await_writable(self, sock: Any) -> None:
-        """Write when the socket is writable; aiomqtt's own callback would fail if the socket was closed meanwhile."""
+        """Let paho send its data once the socket is writable; aiomqtt's callback would fail on a closed socket."""
         if self._paho is not None and sock.fileno() >= 0:
             asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 

@@ -36,8 +36,8 @@ from netsim.util import check, draws
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
 
-# In real seconds: from heartbeat to heartbeat before a run; from heartbeat to heartbeat during a run; from the meeting
-# of the processes to the start of the run.
+# Real seconds. _MEETING_INTERVAL: from heartbeat to heartbeat before a run. _HEARTBEAT_INTERVAL: from heartbeat to
+# heartbeat during a run. _START_MARGIN: from the meeting of the processes to the start of the run.
 _MEETING_INTERVAL, _HEARTBEAT_INTERVAL, _START_MARGIN = 0.05, 0.1, 1.0
 # If the simulation is behind real time by more than this many rounds, its clock jumps to the real time.
 _SLACK = 0.5
@@ -124,8 +124,8 @@ class Node:
         # `RoundClock.is_followed` for the next round, as it was when the last row was written; None before the first
         # row.
         self._follows_next: bool | None = None
-        # The time (simulated s) at which the last agent of any process ended, and the time (real s) at which this
-        # process closed its part.
+        # `_ended_at`: the time (simulated s) at which the last agent of any process ended. `_closed_at`: the time (real
+        # s) at which this process closed its part of the run.
         self._ended_at = self._closed_at = math.inf
 
     @property
@@ -269,7 +269,7 @@ class Node:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; later ones may be open without one."""
+        """Return the last round in which an agent of this process took part; later rounds may be open, too."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -363,7 +363,10 @@ class Node:
         return not self.relay.has_all_of(number, final[2])
 
     def _check_standstill(self) -> None:
-        """If all agents have only waited for frames for ``patience`` seconds, end iterations over inboxes or fail."""
+        """Detect a standstill: for ``patience`` real seconds, all agents of this process have only waited for frames.
+
+        Then end the agents' iterations over inboxes; if no agent iterates, end the run with an error.
+        """
         run, patience = self.runtime, self._transport.patience
         tally = run.shared.tally
         events = tally.link_messages + sum(tally.exits)

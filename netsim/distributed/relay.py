@@ -26,12 +26,12 @@ __all__ = ["Relay"]
 _WINDOW = 10_000
 # Several frames share a datagram if it stays below this size in bytes, which fits into one Ethernet frame.
 _BATCH_SIZE = 1400
-# The most kinds of message in a run, because a faulty process could send any number of them.
+# A run accepts at most this many kinds of message: without a limit, a faulty process could add any number of kinds.
 _MAX_KINDS = 10_000
 
 
 class _DuplicateFilter:
-    """The sequence numbers received on a link: all below ``_next``, and those in ``_beyond``."""
+    """The sequence numbers that count as received on a link: all numbers below ``_next``, and those in ``_beyond``."""
 
     __slots__ = ("_beyond", "_next", "count")
 
@@ -80,7 +80,7 @@ class _Batch:
         self._frame = frame
 
     def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
-        """Add a link to the last message if it holds this frame and there is room; return whether it was added."""
+        """Add a link to the last message; return False if the message has another frame or the datagram is full."""
         if frame is not self._frame or self.size + LEG > self._max_size:
             return False
         last = self.messages[-1]
@@ -110,7 +110,7 @@ class Relay:
         self._incarnations: dict[int, int] = {}
         self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None
-        # For each link: the sender's process, the sender, the receiver.
+        # For each link: the index of the sender's process, the sender's name and the receiver's name.
         self._links: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
         # Called before each datagram is sent; a `Node` with a journal writes its events then.

@@ -353,8 +353,8 @@ class _Pickler(pickle.Pickler):
         # was created in the same way leaves out the same objects in the same order.
         self.left_out: list[Any] = []
         self._is_first = True
-        # Both by ``id``. `_arrays`: the arrays of this pickle, with their references. `_large`: the last content of
-        # large arrays.
+        # Both dicts have the ``id`` of an array as key. `_arrays`: the arrays of this pickle, with their references.
+        # `_large`: the last content of large arrays.
         self._arrays: dict[int, tuple[NDArray[Any], Any]] = {}
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
@@ -518,7 +518,7 @@ class StateReader:
         self._by_name = agents
         self._allowed = set(_HARMLESS)
         self._left_out: dict[Hashable, list[Any]] = {}
-        # By agent: the names of the attributes that it had at the beginning, or got from a state.
+        # For each agent: the names of the attributes that the agent had at the beginning, or got from a state.
         self._known_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
@@ -627,8 +627,8 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(data))
         self._reader, self._left_out = reader, left_out
         self._arrays: dict[int, NDArray[Any]] = {}
-        # Both by ``id``. `_made`: the objects created here; only these may get attributes. `_hashes`: the hashes of the
-        # keys of containers.
+        # Both dicts have the ``id`` of an object as key. `_made`: the objects created here; only these may get
+        # attributes. `_hashes`: for each container, the hashes of its keys.
         self._made: dict[int, Any] = {}
         self._hashes: dict[int, set[int]] = {}
 

@@ -98,7 +98,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Begin to carry datagrams on the running event loop; called for each run, each time after `close`."""
+        """Begin to carry datagrams on the running event loop; netsim calls `close` before it calls `open` again."""
 
     @abstractmethod
     def send(self, to: str, data: bytes) -> None:

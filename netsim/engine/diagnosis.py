@@ -69,8 +69,8 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 def when(context: Context) -> str:
     """Return a text with an agent's current round, or with the time (s) outside rounds."""
     now = context.shared.loop.now()
-    # An exception ends the agent's round before it is reported, so a round that the agent left at this time counts as
-    # its current one.
+    # An exception ends the agent's round before the error is reported. So a round that the agent left at the present
+    # time counts as its current round.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 

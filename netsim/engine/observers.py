@@ -118,10 +118,12 @@ class Sampler:
 
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
-# The pause between two looks is _SHARE times as long as the last look took, but at least _PAUSE and at most _LONGEST
-# (real seconds). Without a longest pause, each look could take longer than the one before, as it has more to show.
+# After each call of the viewer, `View` pauses for _SHARE times the duration of the call, but for at least _PAUSE and at
+# most _LONGEST real seconds. Without _LONGEST the pauses could grow without bound: after a longer pause there is more
+# to show, so that the call takes longer, too.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
-# If no row is written, the viewer looks this many real seconds after the end of the pause.
+# If no row has been written this many real seconds after the end of a pause, `View` calls the viewer between two
+# instants.
 _WITHOUT_ROWS = 1.0
 
 
@@ -170,7 +172,7 @@ class View:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Show the run, unless the pause after the last look goes on; the row's writer has counted all arrivals."""
+        """Call the viewer, unless it was called too recently. All arrivals up to the row are already counted."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -181,16 +183,16 @@ class View:
 
     @property
     def time(self) -> float:
-        """The time (s) of the next look: 0, because `until` alone decides when to look."""
+        """Always 0, because `until` alone decides when the loop calls `look`."""
         return 0.0
 
     @property
     def until(self) -> float:
-        """The current time (s) if no row was written for too long; else infinity, as `row_written` shows the run."""
+        """The current time (s), if no row was written for too long and the loop must call `look`; else infinity."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
-        """Look now, even if the pause is not over."""
+        """Call the viewer now, even if it was called recently."""
         self._due = 0.0
         self.row_written()
 
@@ -237,7 +239,7 @@ class Watcher:
         self._called: dict[Hashable, None] = {}
         # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
         self._early = True
-        # Whether the next look checks that each attribute exists on some agent.
+        # Whether the next call of `look` checks that each attribute exists on some agent.
         self._checks = False
 
     @property
@@ -258,7 +260,7 @@ class Watcher:
             shared.note_sends(self._look)
 
     def stop(self, whole: bool) -> None:
-        """Look for the last time; after a complete run (``whole``) an attribute that no agent has is an error."""
+        """Record the last states; after a complete run (``whole``) an attribute that no agent has is an error."""
         if self._early and whole:
             self.row_written()
         self.look()
@@ -273,7 +275,7 @@ class Watcher:
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Mark all agents for the next look, because a watched state may depend on other agents."""
+        """Mark all agents for the next call of `look`, because a watched state may depend on other agents."""
         self.call(self._agents)
         # Check only if all agents run here: otherwise an agent in another process may have the attribute.
         self._checks = self._early and len(self._agents) == self._watch.agents
@@ -354,7 +356,7 @@ class Inspection:
         self._loop.clock.onlookers.append(self)
 
     def stop(self, whole: bool) -> None:
-        """Stop observing; after a complete run (``whole``) look for the last time."""
+        """Stop observing; after a complete run (``whole``) call the inspection for the last time."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
         if whole and not self._over:

@@ -15,7 +15,10 @@ __all__ = ["Path", "Place", "Places"]
 
 Place = tuple[float, ...]
 Path = list[tuple[float, Place]]
-"""Way-points (time in s, place), joined by straight lines. A jump is two way-points of one time: from, then to."""
+"""Way-points (time in s, place), joined by straight lines.
+
+A jump is two way-points of the same time: first the old place, then the new place.
+"""
 
 
 class Places:
@@ -33,12 +36,13 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.positions)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # By node: the other nodes to and from which the medium has a received power.
+        # For each node: the other nodes within its reach. The medium has the received powers of such a pair in both
+        # directions.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # By node on a straight leg: whether its path already has a way-point after the start of the leg. If so, the
-        # next way-point replaces that one, because it lies on the same line.
+        # For each node on a straight leg: whether the node's path already has a way-point after the start of the leg.
+        # If it has, the next way-point replaces that way-point, because both lie on the same line.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:

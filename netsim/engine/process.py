@@ -28,13 +28,13 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
-# New objects per agent before a collection: more than building an agent's links creates, and more than a round keeps
-# alive.
+# A collection comes only after this many new objects per agent: more than building an agent's links creates, and more
+# than a round keeps alive.
 _OBJECTS_PER_AGENT = 50
 
-# A run begins with a full collection if, since the last collection, the process created more objects than this number
-# and more than it had at that collection. With a quarter of the latter as the limit, collections took a fifth of the
-# time of many small runs in a notebook.
+# A run begins with a full collection if the process has created more objects since the last collection than this
+# number, and more than existed after that collection. With a quarter of the existing objects as the limit, collections
+# took a fifth of the time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -97,7 +97,7 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """Numbers of BLAS threads: those of the libraries ``before`` the first run, and those ``wanted`` by runs."""
+    """The numbers of threads that BLAS libraries had ``before`` the first run, and those ``wanted`` by present runs."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
@@ -178,7 +178,7 @@ _running = 0
 """Number of runs under way in this process; if there is one, a function that warns replaces `time.sleep`."""
 
 _draws: dict[int, int] = {}
-"""By thread, the number of calls of functions that draw from the global generators, while a run is under way."""
+"""The number of calls, by thread and during runs, of functions that draw from the global generators."""
 
 
 @contextmanager
@@ -234,7 +234,9 @@ def _drawing_functions() -> Iterator[tuple[Any, str]]:
 
 
 _HOOKS = [(owner, name, vars(owner).get(name), _noted(getattr(owner, name))) for owner, name in _drawing_functions()]
-"""Functions that draw from a global generator: holder, name, the holder's own attribute or None, counting wrapper."""
+"""For each function that draws from a global generator: its holder, its name, the holder's own attribute of this name
+(None if there is none), and the wrapper that counts calls.
+"""
 
 
 def _hook() -> None:

@@ -108,7 +108,8 @@ class RoundScheduler:
 
     def _opened(self, opening: "asyncio.Future[int]") -> None:
         if self._shared.over:
-            # Do nothing: the run ended between the opening of the round and this callback. Its end cancels all agents.
+            # The run ended between the opening of the round and this callback. Do nothing: the end of the run cancels
+            # all agents.
             return
         number = opening.result()
         for member in self._members:

@@ -384,7 +384,7 @@ class Runtime:
         return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 without one, or if compute times lengthen rounds."""
+        """Return the number of the last round that opened; 0 if none opened, or if compute times lengthen rounds."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
@@ -442,7 +442,7 @@ class Runtime:
         return True
 
     def _on_deadlock(self) -> None:
-        """At a deadlock, end the iterations over inboxes; if there are none, end the run with an error."""
+        """At a deadlock, end the agents' iterations over inboxes; if no agent iterates, end the run with an error."""
         if self.end_iterations():
             self.count_ready_agents()
             return
@@ -455,7 +455,7 @@ class Runtime:
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
     def count_ready_agents(self) -> None:
-        """Count the agents that are ready to run, if the iteration limit for one instant is exceeded."""
+        """Count the agents that are ready to run, if the limit of event-loop iterations at one instant is exceeded."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
         for handle in ready_handles(self.loop):
@@ -465,7 +465,7 @@ class Runtime:
                 self.ready_counts[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _on_livelock(self) -> None:
-        """After a few more iterations, end the run with an error that names the agent that was ready most often."""
+        """After a few more loop iterations, end the run with an error that names the agent most often ready."""
         self.count_ready_agents()
         self.iterations_sampled += 1
         # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.

@@ -156,7 +156,7 @@ class AgentTasks:
         return self.main_tasks[task] if task in self.main_tasks else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """End the run with an agent's error, unless the end of the run or a failure of its node caused it."""
+        """End the run with an agent's error, unless the run's end or a failure of the agent's node caused the error."""
         if not (self._is_shutting_down(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 

@@ -31,8 +31,8 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# Real seconds to wait. _TIMEOUT: for the scheduler, and for enough workers of the cluster. _STOP_TIMEOUT: for the
-# answer to `Member.stop`. _BATCH: in `Member.take`, for further messages.
+# The longest waits in real seconds. _TIMEOUT: for the scheduler, and for enough workers of the cluster. _STOP_TIMEOUT:
+# for the answer to `Member.stop`. _BATCH: for the end of the run, in one call of `Member.take`.
 _TIMEOUT, _STOP_TIMEOUT, _BATCH = 30.0, 1.0, 0.25
 
 

@@ -39,8 +39,8 @@ class Crew(Protocol):
     def messages(self, timeout: float | None) -> Iterator[Message]:
         """Yield the workers' messages until all have ended or, if given, for ``timeout`` real seconds.
 
-        A worker that no longer answers, so that the others may wait for it forever, is reported once, by a message
-        "silent" that describes it.
+        A worker that no longer answers is reported once, by a message "silent" that describes the worker: the others
+        may wait for it forever.
         """
         ...
 

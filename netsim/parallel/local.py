@@ -159,8 +159,8 @@ def _main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
         end.close()
-    # Exclude the objects inherited from the parent from garbage collection, which would write to them, so that the
-    # system would have to copy their memory pages.
+    # Exclude the objects inherited from the parent from garbage collection: a collection writes to objects, and the
+    # system would then have to copy the objects' memory pages.
     gc.freeze()
 
     def started(part: Part) -> None:

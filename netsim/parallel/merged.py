@@ -137,7 +137,7 @@ def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]
 
 
 def _marks(parts: Sequence[Counts]) -> list[tuple[int, Any, Any]]:
-    """Add up the workers' `Ledger.marks` by row, leaving out a row that some worker lacks, because it ended early."""
+    """Add up the workers' `Ledger.marks` by row, without the rows that a worker lacks because it ended early."""
     sums: dict[int, list[Any]] = {}
     for part in parts:
         for number, delivered, other in part["marks"]:

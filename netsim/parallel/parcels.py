@@ -15,9 +15,9 @@ from netsim.util.compiled import compiled
 __all__ = ["pack", "unpack"]
 
 _COUNTS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
-# A frame's header: index of its kind, index of the kind under which it is counted, flags, number of bytes, number of
-# links; round, sending time, request, sequence number; offset and length of a vector in its bytes, which only the
-# compiled core uses. A link's entry: arrival time and key.
+# _HEAD is a frame's header: index of its kind, index of the kind under which it is counted, flags, number of bytes,
+# number of links; round, sending time, request, sequence number; offset and length of a vector in its bytes, which only
+# the compiled core uses. _LEG is the entry of one link of the frame: arrival time and key.
 _HEAD, _LEG = struct.Struct("<IIIIIqdqqqq"), struct.Struct("<dq")
 _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 
@@ -61,8 +61,8 @@ def unpack(
 
     Returns (sending time in s, receiver's index) for each frame whose receiver is marked in ``watched``. ``senders``
     and ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this
-    process by index. A frame that may be late sets its queue's ``careful``; ``open_round`` and its ``open_deadline``
-    (s) decide whether it may be.
+    process by index. A frame that may be late makes its receiver's queue ``careful``. To find such frames, the function
+    needs the number of the open round, ``open_round``, and that round's deadline (s), ``open_deadline``.
     """
     touched: list[tuple[float, int]] = []
     if not data:

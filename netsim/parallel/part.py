@@ -152,7 +152,7 @@ class PartInbox(Inbox):
 
 
 class _Endpoint:
-    """Destination of links to another worker's agents, used like an `Inbox`; it holds the frames for all of them."""
+    """Used like an `Inbox` by the links to another worker's agents; holds the frames for all agents of that worker."""
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -243,7 +243,7 @@ class Part:
         self._mesh, self._send, self._measure = mesh, send, measure
         self._settings, self._lookahead = settings, crossing_latency(settings, place)
         self.endpoints: dict[int, _Endpoint] = {}
-        # By agent: the inboxes of agents that have ever waited for a frame.
+        # The inboxes of all agents that have ever waited for a frame, by agent.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
         # The first use of each kind of message in this worker: the time (s), the agent's number, and how many other
@@ -253,12 +253,13 @@ class Part:
         self._is_over = self._was_over = self._is_closed = False
         # The time (s) at which all agents of this worker had ended.
         self._over_at = 0.0
-        # Three times in s. `_earliest`: the earliest next event of any worker. `_limit`: the time before which this
-        # worker needs no exchange. `_end`: the earliest next event of a worker whose agents have not all ended.
+        # Times in s. `_earliest`: the time of the next event of any worker. `_limit`: the time before which this worker
+        # needs no exchange. `_end`: the time of the next event of any worker whose agents have not all ended.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
-        # Whether this worker must end early, and whether it did.
+        # `stop`: whether this worker must end early. `has_stopped`: whether this worker has ended early.
         self.stop = self.has_stopped = False
-        # The costs of this worker (`Ending.costs`), and the CPU seconds of this process when the run began.
+        # `costs`: the costs of this worker (`Ending.costs`). `_begun`: the CPU seconds of this process when the run
+        # began.
         self.costs: dict[str, float] = {"cpu_seconds": 0.0, "waited_seconds": 0.0, "windows": 0, "bytes": 0}
         self._begun = 0.0
 
@@ -286,13 +287,13 @@ class Part:
         return self._settings.links.get((sender, receiver), self._settings.link)
 
     def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
-        """Return a mapping from each agent to its inbox or, in another worker, to that worker's endpoint."""
+        """Return a mapping from each agent to its inbox or, for another worker's agent, to that worker's endpoint."""
         others = range(self._mesh.count)
         self.endpoints = {worker: _Endpoint(tally) for worker in others if worker != self._mesh.rank}
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames, and have `PartInbox.arrived` called for those of other workers."""
+        """Register an agent that waits for frames; `PartInbox.arrived` is then called for frames from other workers."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -384,15 +385,15 @@ class Part:
     def advance(self, until: float) -> float:
         """Exchange frames and reports; ``until`` is the time (s) of this worker's next event.
 
-        Return the time of the next event of any worker; −∞ if it is not known yet, or the run ends.
+        Return the time of the next event of any worker; −∞ if that time is not known yet, or the run ends.
         """
         self._was_over = self._is_over
         self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # Do not report the end of a round on trial as the next event: the round may be taken back, and workers
-            # whose agents take part in it report its end themselves.
+            # Do not report the end of a round on trial as the next event: the round may be taken back. If it is not,
+            # the workers whose agents take part in the round report its end.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -476,7 +477,10 @@ class Part:
     # --- standstills --------------------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
-        """End the iterations over inboxes in all workers; if there are none, fail with an error for the deadlock."""
+        """Handle a deadlock: no worker has a next event.
+
+        End the agents' iterations over inboxes in all workers; if no agent iterates, end the run with an error.
+        """
         run = self.runtime
         ended = run.end_iterations()
         if ended:

@@ -27,7 +27,8 @@ def partition(graph: "nx.Graph[Any]", workers: int) -> dict[Hashable, int]:
     # With few agents, METIS may give a worker no agents, or make the parts unequal.
     if min(sizes) == 0 or max(sizes) > _BALANCE * len(graph) / workers + 1:
         return grown(graph, workers)
-    # Order the workers by their first agents: of errors at the same time, that of the first worker is raised.
+    # Order the workers by their first agents: if several workers fail at the same time, the run raises the error of the
+    # first worker.
     order = {part: worker for worker, part in enumerate(dict.fromkeys(parts))}
     return {name: order[part] for name, part in zip(numbers, parts, strict=True)}
 

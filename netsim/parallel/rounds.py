@@ -51,7 +51,7 @@ class JointRounds(RoundClock):
 
     @property
     def trial(self) -> asyncio.TimerHandle | None:
-        """The timer that ends the open round, if that is on trial and no agent here waits for the next; else None."""
+        """The timer that ends the open round, if it is on trial and no agent here waits for a round; else None."""
         return self._timer if self._is_trial and not len(self._opening) else None
 
     @property
@@ -76,7 +76,10 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Open a round that opened in another worker; agents waiting here came too late, and wait for the next."""
+        """Open, in this worker too, the round that is open in another worker.
+
+        Agents of this worker that wait for a round missed the opening of this one: they wait for the next round.
+        """
         if self._timer is not None:
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline
@@ -88,7 +91,7 @@ class JointRounds(RoundClock):
         self._timer = self._loop.call_at_simulated(end, self._close)
 
     def is_followed(self, number: int) -> bool:
-        """Return whether other workers' agents want rounds, or else the result of `RoundClock.is_followed`."""
+        """Return True if agents of other workers want rounds, else the result of `RoundClock.is_followed`."""
         return self._elsewhere or super().is_followed(number)
 
     def _open(self) -> None:

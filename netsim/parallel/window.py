@@ -1,7 +1,7 @@
-"""Virtual time in one of several workers: it passes only to times before which no other worker's frame can arrive.
+"""Virtual time in one of several workers: it never passes the time at which a frame of another worker could arrive.
 
-Before time passes, workers exchange their frames and the times of their next events. The earliest of these times, plus
-the smallest latency of a link between two workers, is the time until which each worker may advance by itself.
+Before time passes, workers exchange their frames and the times of their next events. Each worker may then advance by
+itself until the earliest of these times plus the smallest latency of a link between two workers.
 """
 
 import heapq

@@ -41,7 +41,8 @@ cdef struct Fragment:
 
 
 cdef struct Departure:
-    # As `netsim.transport.transmitter.Departure`; the array `fragments` has `room` elements, of which `count` are used.
+    # The fields have the meaning that they have in `netsim.transport.transmitter.Departure`. The array `fragments` has
+    # `room` elements, of which `count` are used.
     int cause
     double start
     int64_t bits, count, room
@@ -61,13 +62,13 @@ cdef int reserve(Departure* sent, int64_t count) except -1:
 
 
 cdef inline double tolerance(double now) noexcept nogil:
-    """Return the rounding tolerance (s) near ``now``, as `netsim.transport.transmitter.time_tolerance`."""
+    """Return the rounding tolerance (s) near ``now``, as `netsim.transport.transmitter.time_tolerance` does."""
     cdef double error = 4 * (nextafter(fabs(now), INFINITY) - fabs(now))
     return error if error > 1e-9 else 1e-9
 
 
 cdef inline bint exceeds(int64_t bits, double most) noexcept nogil:
-    """Return whether ``bits`` exceed a limit, exactly: above 2**53 a conversion to double would round them."""
+    """Return whether ``bits`` exceed a limit. Compare integers above 2**53, because a double would be rounded."""
     if bits <= <int64_t>1 << 53:
         return <double>bits > most
     return most < 9e18 and bits > <int64_t>floor(most)
@@ -97,8 +98,8 @@ cdef class Transmitter:
     cdef int64_t queue, queue_bits, mtu
     cdef readonly int64_t header_bits
     cdef double busy_until
-    # A ring buffer of the frames that have not left: index of the first frame, number of frames, capacity (a power of
-    # 2), bits of all frames.
+    # `held`: a ring buffer of the frames that have not left. `first`: the index of its first frame. `count`: the number
+    # of its frames. `room`: its capacity, a power of 2. `held_bits`: the bits of all its frames.
     cdef Waiting* held
     cdef int64_t first, count, room, held_bits
     # The settings and state of the budget.
@@ -267,8 +268,9 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How a path decides losses and delays. ASKED: it calls a Python model. For losses: never, independently (ALONE), or
-    # by a Gilbert-Elliott model whose state changes with each fragment (IN_BURSTS) or time slot (IN_SLOTS).
+    # How a path decides losses and delays. ASKED: a Python model decides. NEVER: no fragment is lost. ALONE: fragments
+    # are lost independently. IN_BURSTS, IN_SLOTS: losses follow a Gilbert-Elliott model whose state changes with each
+    # fragment or time slot. CONSTANT, UNIFORM: the distribution of the delays.
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -279,17 +281,17 @@ cdef enum:
 
 
 cdef struct Numbers:
-    # A random stream (`netsim.util.draws`), and the count of numbers drawn from it.
+    # `key` selects a random stream (`netsim.util.draws`); `drawn` counts the numbers drawn from it.
     uint64_t key
     uint64_t drawn
 
 
-# Cache this key: it depends on seed and purpose only, so that all links share it.
+# Cache this key: all links share it, because it depends on seed and purpose only.
 _name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
 
 
 cdef uint64_t stream_key(uint64_t link_key, seed, purpose) except? 0:
-    """Return the stream key of one link, as `netsim.util.draws.stream_keys`."""
+    """Return the stream key of one link, as `netsim.util.draws.stream_keys` does for many links."""
     cdef uint64_t name = _name_key(seed, purpose)
     return mix(link_key * <uint64_t>0x94D049BB133111EBULL + name)
 
@@ -307,8 +309,8 @@ cdef class Path:
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
     # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
-    # is the probability of staying in it.
-    # Delays: uniform on [low, low + width).
+    # is the probability of staying in the bad state.
+    # Delays: `low` is the constant delay (s); uniform delays lie in [low, low + width).
     cdef double comes, stays, low, width, duplicate, corrupt, last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
@@ -316,7 +318,7 @@ cdef class Path:
     # length. `lengths`: `loss_bits` divided by the length of the present fragment, or 0 if it is not used.
     cdef int64_t loss_bits
     cdef double lengths
-    # The key of the slots' uniform numbers, and the slot to which `is_bad` belongs.
+    # `slots`: the key of the uniform numbers of the time slots. `slot_number`: the time slot to which `is_bad` belongs.
     cdef uint64_t slots
     cdef int64_t slot_number
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
@@ -499,7 +501,7 @@ cdef class LinkStages:
     cdef Tally tally
     cdef object wiring, agents, kinds, bursts
     cdef set down
-    # By link: its transmitter or None, its path (None until it is used), and its settings.
+    # For each link: its transmitter (None if it needs none), its path (None until its first frame), and its settings.
     cdef list transmitters, paths
     cdef Settings* settings
     cdef int64_t first, degree

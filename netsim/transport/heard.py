@@ -53,7 +53,7 @@ class Heard(list[Frame]):
         Raises
         ------
         AgentError
-            As `stack`, or for a sender without a weight.
+            If `stack` would raise AgentError for these frames, or if ``weights`` lacks a sender.
         """
         frames = self if kind is None else self.of(kind)
         if not frames:

@@ -69,8 +69,8 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # For each link to this inbox, two entries: the ``subscribers`` of the sender's outbox, and the link's index,
-        # which is the key of this inbox there. A flat list saves memory.
+        # Two entries for each link to this inbox: the dict ``subscribers`` of the sender's outbox, and the link's
+        # index, which is the key in that dict. A flat list saves memory.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ class Inbox:
             self._put_all(list(zip(times, keys, frames, strict=True)))
 
     def drop_late_frames(self, until: float) -> None:
-        """From now on drop frames that arrive after their round has closed, for rounds up to number ``until``."""
+        """From now on drop each frame of a round up to number ``until`` that arrives after this round has closed."""
         if until != self._drop_late_until:
             # The former ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
@@ -175,7 +175,7 @@ class Inbox:
     def discard_from_now(self) -> None:
         """From now on, count frames and discard them, because the agent has ended."""
         if self._limit < math.inf:
-            # The limit still applies to frames that have already arrived, so settle these first.
+            # The inbox's limit still applies to frames that have already arrived, so settle these first.
             self.settle_now()
         self._abandoned = True
         self.settle_now()
@@ -295,7 +295,7 @@ class Inbox:
             self._timer = self._loop.call_at_simulated(first, self._on_timer)
 
     def _subscribe(self) -> None:
-        """Add this inbox to its senders' `subscribers`: they then call `watch` after each frame that they send here."""
+        """Add this inbox to its senders' `subscribers`: a sender then calls `watch` after a frame for this agent."""
         if not self._watched:
             self._watched = True
             for subscribers, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
@@ -351,7 +351,7 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Add this endpoint to the senders' `subscribers`: they then call `watch` after each frame for this agent."""
+        """Add this endpoint to its senders' `subscribers`: a sender then calls `watch` after a frame for this agent."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 

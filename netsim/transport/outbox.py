@@ -133,7 +133,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._rounds_differ = False
-        # Created for the first frame that cannot use `_broadcast_path`, called the fast path.
+        # None until a frame cannot take the fast path, `_broadcast_path`.
         self._stages: LinkStages | None = None
         kinds = list({id(link): link for link in wiring.links}.values())
         transmitters = kinds if wiring.radio is None else [wiring.radio]

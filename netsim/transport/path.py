@@ -57,7 +57,7 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # The loss model if it depends on time: its ``time`` must then be set before each decision.
+        # The loss model, if its decisions depend on time, else None. Set its ``time`` before each decision.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
@@ -117,7 +117,8 @@ class Bursts:
     __slots__ = ("_active", "_begun", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
-        # Active bursts by link index and fault number: the maximum delay (s) and its random stream.
+        # For each active burst, by link index and fault number: the maximum delay (s), and the random stream of the
+        # delays.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
         # Number of bursts begun, by link index and time (s).
         self._begun: dict[tuple[int, float], int] = {}

@@ -54,12 +54,12 @@ class _Stream:
 
 
 class ReliableOutbox(Outbox):
-    """Outbox that numbers and repeats its agent's frames, and acknowledges or requests those of the neighbours."""
+    """Outbox that numbers and repeats its agent's frames, and acknowledges or requests the neighbours' frames."""
 
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Set how the outbox repeats frames; it repeats one if no acknowledgement has come after ``after`` seconds."""
+        """Set how the outbox repeats frames; a frame not acknowledged within ``after`` seconds is repeated."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}

@@ -20,7 +20,7 @@ class Shared:
     encoder : FrameEncoder
         Encodes the frames of all agents.
     begun : bool
-        Whether the run has begun, so that its agents may have changed.
+        Whether the run has begun. From then on its agents may have changed.
     over : bool
         Whether the run has ended, so that no agent can send any more.
     overrun : bool

@@ -33,7 +33,7 @@ def bit_limit(bits: float) -> float:
 
 
 def _bucket(budget: Budget) -> Release:
-    """Return a token bucket: a closure over ``tokens``, the bits in it at its last update, at time ``then`` (s)."""
+    """Return a token bucket. It held ``tokens`` bits at its last update, which was at the time ``then`` (s)."""
     size = budget.bits if budget.burst is None else budget.burst
     most = bit_limit(size)
     tokens, then = size, 0.0
