@@ -218,9 +218,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def start(self) -> None:
         """Prepare for the first round; `begin` calls this once the neighbours are known.
 
-        The `Sharing` is created when this method first reads ``self.sharing``, or else after it returns. Its creation
-        calls `outgoing`, so a subclass must set the attributes that `outgoing` reads before it calls the inherited
-        `start`.
+        The `Sharing` is created when `start` first reads ``self.sharing`` or, if `start` does not, after `start`. The
+        creation calls `outgoing`. So a subclass must first set the attributes that its `outgoing` reads, and then call
+        the inherited `start`.
         """
 
     def local_step(self) -> Array:
@@ -231,9 +231,10 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
         """Return the new θ_i of several agents of this class and of one network, in the order of the agents.
 
-        A subclass may define this to save time. The results must equal those of `local_step` to the last bit. If the
-        result is None, as by default, no agent may have been changed, and each agent takes its own local step. The same
-        happens in a subclass that overrides any method of the class that defines `local_steps`.
+        A subclass may define this to save time. The results must equal those of `local_step` to the last bit. The
+        result None, the default, means that each agent must take its own local step; the method must then have changed
+        no agent. If a subclass overrides any method of the class that defines `local_steps`, `local_steps` is not
+        called, and each agent takes its own local step.
         """
         return None
 
@@ -296,7 +297,7 @@ class _Sharing:
         return agent.sharing
 
 
-# The descriptor is set after the class is created: a dataclass takes a value in the class body for a field's default.
+# Set the descriptor after the class is created: `dataclass` would take a value in the class body for a field's default.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 

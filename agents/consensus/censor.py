@@ -152,11 +152,11 @@ def _size(change: Vector, squared: bool) -> float:
 
 
 def may_silence(censor: Censor, round_number: int) -> bool:
-    """Return whether, in round k, a censor may suppress the broadcast of an agent with θ̂_i = 0, that is, h = θ_i.
+    """Return whether, in round ``round_number``, a censor may suppress the broadcast of an agent with θ̂_i = 0.
 
-    An agent that has never broadcast has θ̂_i = 0. If this function returns False, a neighbour that receives nothing
-    from such an agent knows that a frame was lost. For a censor of another class, whose rule is unknown, the result is
-    True.
+    An agent that has never broadcast has θ̂_i = 0, so h = θ_i. If this function returns False, a neighbour that
+    receives nothing from such an agent knows that a frame was lost. For a censor class defined outside this module,
+    whose rule is unknown, the result is True.
     """
     match censor:
         case Always():

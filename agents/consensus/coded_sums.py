@@ -220,8 +220,8 @@ class CodedSharing(SummedSharing):
         if len(found) == 2:
             self.totals[place] = found[1]
         else:
-            # The guess of S_n assumed the old q_n in every round since the last frame. It lacks the whole change of q_n
-            # for this round and, on average, half of the change for each missed round before.
+            # The guess of S_n assumed the old q_n in every round since n's last frame. So the guess lacks the change of
+            # q_n once for this round. For each missed round before, the guess lacks half of the change, on average.
             moved = found[0] - guesses[0]
             if self._missed[place] > 1:
                 moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)

@@ -50,8 +50,8 @@ class EXTRA(Diffusion):
     converges to the optimum of Σ R_i. The q_i of all agents sum to zero while no frame is lost.
 
     Frames carry θ. A lost frame changes q_i at one end only, for good, so the agents agree on a biased model, whether
-    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. A coder that encodes changes
-    keeps it exact, too, because q_i is a sum of the states θ̂ that both ends know.
+    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. The limit
+    is also exact with a coder that encodes changes, because q_i is a sum of the states θ̂ that both ends know.
 
     Parameters
     ----------

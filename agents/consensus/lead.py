@@ -20,8 +20,8 @@ from netsim.util.typing import Array, Vector
 class DampedSharing(Sharing):
     """A `Sharing` that encodes θ_i − H_i, with slowly moving states H: H ← (1 − α) H + α θ̂ after each round.
 
-    So θ̂_i = H_i + Q(θ_i − H_i). Each agent computes H_i and the H_n of its neighbours from the θ̂. After the exchange,
-    ``own`` is θ̂_i and ``copies`` holds the θ̂_n.
+    So θ̂_i = H_i + Q(θ_i − H_i). H is not sent: agent i computes H_i from the θ̂_i of all rounds, and H_n of each
+    neighbour n from the θ̂_n. After the exchange, ``own`` is θ̂_i and ``copies`` holds the θ̂_n.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, alpha: float) -> None:

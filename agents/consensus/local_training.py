@@ -36,9 +36,9 @@ class RelaxedADMM(Proximal):
     Each neighbour gets a frame of its own, so agent i transmits d_i frames in a round. `DKLA` with `EdgeDuals` and the
     penalty ρ/2 is the same method.
 
-    A coder that encodes states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes its difference
-    from a message that the neighbour is known to have (`KnownEdges`). Frames then also carry three integers that number
-    and acknowledge messages, so neither lost frames nor lost acknowledgements do harm.
+    A coder that encodes states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes the difference
+    between the message and an older message that the neighbour is known to have (`KnownEdges`). Frames then also carry
+    three integers that number and acknowledge messages, so neither lost frames nor lost acknowledgements do harm.
 
     Parameters
     ----------
@@ -140,11 +140,12 @@ class LTADMM(RelaxedADMM):
 
 
 class KnownEdges(EdgeSharing):
-    """An `EdgeSharing` that encodes each message's difference from a base message that its receiver is known to have.
+    """An `EdgeSharing` that encodes the difference Q(message − base) to a base that the receiver is known to have.
 
-    A frame from i to n holds [its number, the base's number, the number of the last frame that i received from n,
-    Q(message − base)]. The third number acknowledges that frame, so n takes its message as the base from then on. Both
-    ends keep the messages that may still be a base. Message 0 is the zero vector, which both have from the start.
+    The base is an older message from the same sender. A frame from i to n holds [number of the message, number of the
+    base, number of the last message that i received from n, Q(message − base)]. The third number is an acknowledgement:
+    from then on, n uses its acknowledged message as the base. Both ends keep the messages that may still be a base.
+    Message 0 is the zero vector, which both ends have from the start.
     """
 
     def __init__(

@@ -62,12 +62,13 @@ class GossipOMKL(Gossip):
 
     For each kernel p, agent i has a hidden state h_i, of which all its neighbours keep copies (`Sharing`). In each
     round the agent predicts its sample with θ'_p and w̄_p, sets w_p ← w_p exp(−η L_p(θ'_p)) and
-    θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i), which both ends of each link add to h_i.
-    Finally it sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
+    θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i). Both ends of each link add q_p to h_i.
+    Finally the agent sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
-    Two details differ from the paper's listing. Its lines 4 and 6 use losses of θ_p,t, which only line 8 computes: here
-    they are losses of the newest models, θ'_p of the previous round. Its line 5 updates the weights before line 6
-    predicts: here, as in the paper's eqs. 8 and 9, the prediction uses the weights from before the update.
+    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use losses of θ_p,t, which only
+    line 8 computes; here these are the losses of the newest models, θ'_p of the previous round. Second, line 5 updates
+    the weights before line 6 predicts; here the prediction uses the weights from before the update, as in the paper's
+    eqs. 8 and 9.
 
     A neighbour whose broadcasts may all have been censored counts with h_n = 0, the initial state (line 1). A neighbour
     whose frames must all have been lost is left out (`Sharing.known`).
@@ -169,7 +170,7 @@ class GossipOMKL(Gossip):
 def _strict() -> np.errstate:
     """Return a context in which numpy raises FloatingPointError where it would only warn.
 
-    After that error each agent takes its own step, which issues the warning.
+    After a FloatingPointError each agent takes its own step, in which numpy issues the warning.
     """
     return np.errstate(over="raise", divide="raise", invalid="raise")
 
@@ -186,8 +187,8 @@ class CompleteOMKL(Cited, netsim.Agent):
     All agents have the same models θ_p and weights w̄_p. In each round an agent predicts its sample, and broadcasts in
     one message the models after a step, Q(θ_p − η ∇L_p(θ_p)), and its P costs L_p(θ_p) as float32. Then θ_p becomes the
     mean of the models that all agents sent, and w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as described by
-    Ortega and Jafarkhani. If a frame is lost, the mean is over the models received, Σ_i L_i,p is the mean of the costs
-    received times the number of agents, and the agents' models differ from then on.
+    Ortega and Jafarkhani. If a frame is lost, the mean is over the models received, Σ_i L_i,p is replaced by the number
+    of agents times the mean of the costs received, and the agents' models differ from then on.
 
     A coder that encodes changes encodes the step from the common θ_p. To encode the model itself with such a coder
     would cause an error proportional to the model in every round, however small η is.

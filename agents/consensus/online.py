@@ -63,9 +63,9 @@ class ODKLA(Dual):
         Weight η > 0 of the proximal term: a larger η shortens the step.
     coded_start : bool
         Whether θ̂ starts as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), instead of
-        0. The two starts differ for a coder with a fixed range (see `Sharing`). They change the models of DDKL from
-        the first round on, but those of ODKLA only from the first coded change on, because ODKLA uses only the
-        differences θ̂_i − θ̂_n, which are initially 0.
+        0. The two starts differ for a coder with a fixed range (see `Sharing`). The models of DDKL then depend on the
+        start from the first round on. The models of ODKLA depend on the start only after the first coded change,
+        because ODKLA uses only the differences θ̂_i − θ̂_n, which are initially 0.
     count, rho, censor, coder
         As in `Dual`.
     """

@@ -25,7 +25,7 @@ from netsim.util.typing import Array, Vector
 
 @dataclass(eq=False, repr=False)
 class Push(Cited, netsim.RoundAgent):
-    """Base class of the push-sum methods: mass ← C mass, where C_ji = 1/(1 + d_i) for i itself and its d_i receivers j.
+    """Base class of the push-sum methods: mass ← C mass, with C_ji = 1/(1 + d_i) if j is i or one of i's d_i receivers.
 
     An agent's mass is a vector whose last element is its weight v_i, initially 1. A subclass defines the initial value
     of the other elements (`first_mass`), a change of the mass before it is shared (`step`), and the update of the model

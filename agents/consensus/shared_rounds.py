@@ -54,9 +54,8 @@ class SharedRounds(BatchRounds):
         self._takes = [agent.inbox.take_into for agent in agents]
         # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
-        # `_fits` says whether the joint steps support these objects, `_is_exact` whether their coder is `Exact`,
-        # `_is_single` whether it is a 32-bit `Float`, and `_may_silence` whether the censor may have suppressed all
-        # broadcasts so far.
+        # `_fits`: the joint steps support these objects. `_is_exact`: the agents' coder is `Exact`. `_is_single`: the
+        # coder is a 32-bit `Float`. `_may_silence`: the censor may have suppressed all broadcasts so far.
         self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 

@@ -160,11 +160,12 @@ class Sharing:
     def known(self, neighbor: Hashable) -> bool:
         """Return whether the copy of neighbour n's θ̂_n is valid.
 
-        It is valid if a frame from n arrived, or if the censor may have suppressed all broadcasts of n so far: n then
-        still has the initial θ̂_n. All agents are assumed to use the same censor. If in some round the censor could not
-        suppress a broadcast, and no frame from n has arrived, then its frames were lost or refused, and θ̂_n is unknown.
-        A receiver cannot do better: with a threshold, a lost first frame looks like a censored one until another frame
-        arrives. With `only_present`, the copy is valid only if a frame from n arrived in the last round.
+        With `only_present`, the copy is valid only if a frame from n arrived in the last round. Otherwise the copy is
+        valid once any frame from n has arrived. Before the first frame, the copy, which still has its initial value, is
+        valid as long as the censor may have suppressed all broadcasts of n. (All agents are assumed to use the same
+        censor.) As soon as there was a round in which the censor could not suppress a broadcast, θ̂_n is unknown,
+        because frames of n were lost or refused. A receiver cannot do better: if the censor has a threshold, a lost
+        first frame cannot be told from a censored one.
         """
         if self.only_present:
             return neighbor in self._present
@@ -197,9 +198,9 @@ class Sharing:
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
         """Return the dual γ_i of an ADMM method after a round: γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
-        ``own`` is Σ_n θ̂_i and ``others`` is Σ_n θ̂_n, both over the neighbours n. Corrections for frames that arrived
-        late are added (`Repairs`). The subclasses for other ways to compute duals (`netsim.agents.consensus.duals`)
-        override this method.
+        ``own`` is Σ_n θ̂_i and ``others`` is Σ_n θ̂_n, both over the neighbours n. The result includes corrections for
+        frames that arrived late (`Repairs`). The subclasses for other ways to compute duals
+        (`netsim.agents.consensus.duals`) override this method.
         """
         result = add_scaled_difference(dual, rho, own, others)
         if self._repairs is not None:
@@ -227,9 +228,9 @@ class Penalties:
             self._values.append(rho)
 
     def spans(self, first: int, until: int) -> Iterator[tuple[int, float | None]]:
-        """Yield (number of rounds, their penalty) for the rounds ``first`` … ``until`` − 1, in order.
+        """Divide the rounds ``first`` … ``until`` − 1 into spans of equal penalty; yield (number of rounds, penalty).
 
-        The penalty is None if none is recorded.
+        The penalty is None if no penalty is recorded.
         """
         place = max(bisect.bisect_right(self._rounds, first) - 1, 0)
         while first < until:
@@ -241,11 +242,12 @@ class Penalties:
 class Repairs:
     """Applies frames to the copies in any order, and adds up the corrections that late frames require in the duals.
 
-    Every θ̂ is initially ``start``. If a state that neighbour n broadcast in round r arrives only in round k, the agent
-    has used n's previous state in rounds r … k − 1, or until it received a later broadcast of n. The sum Σ_k ρ_k θ̂_n,
-    from which the dual is computed, therefore lacks the difference of the two states in each of these rounds, times the
-    round's ρ. A sender can retransmit its last ``window`` frames, so the agent keeps more than ``window`` received
-    states.
+    The agent keeps a copy of θ̂_n for each neighbour n, initially ``start``. The dual depends on Σ_j ρ_j θ̂_n over all
+    rounds j. Suppose that a state that n broadcast in round r arrives only in round k. In the rounds r … k − 1 the
+    agent has then used an older state of n, so the sum lacks ρ_j times the difference of the two states for each of
+    these rounds j. If frames carry whole states, and a broadcast of n from a later round r' < k has arrived, only the
+    rounds r … r' − 1 need the correction. A sender can retransmit its last ``window`` frames, so the agent keeps more
+    than ``window`` received states of each neighbour.
     """
 
     def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:
@@ -256,8 +258,9 @@ class Repairs:
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._penalties = Penalties()
         self._round = 0
-        # For each penalty ρ, the part of Σ_n Σ_k θ̂_n that the duals lack and that must be multiplied by this ρ. The key
-        # None stands for the current penalty, as long as no penalty is recorded.
+        # {penalty ρ: missing sum}. The missing sum adds up the true θ̂_n minus the θ̂_n that the agent used, over the
+        # neighbours n and the rounds with this ρ. The key None stands for the current penalty, as long as no penalty
+        # is recorded.
         self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
@@ -265,9 +268,11 @@ class Repairs:
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield each penalty and the part of Σ_n Σ_k θ̂_n to be multiplied by it, and reset these parts.
+        """Yield (penalty ρ, missing sum) for each penalty, and reset the missing sums.
 
-        ``rho`` is the penalty of the current round.
+        The missing sum adds up the true θ̂_n minus the θ̂_n that the agent used, over the neighbours n and the rounds
+        with the penalty ρ. The dual must be reduced by ρ times the missing sum, for each pair. ``rho`` is the penalty
+        of the current round.
         """
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}

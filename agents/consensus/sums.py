@@ -1,9 +1,10 @@
 """Running sums: dual variables in which the next frame that arrives corrects the error of earlier lost frames.
 
-θ̂_i is the state that agent i last broadcast, and S_i = Σ_k ρ θ̂_i is its sum over the rounds k. The dual variable of
-every ADMM method here is γ_i = Σ_n (S_i − S_n) over the neighbours n. Frames carry S_i beside θ̂_i, so the next frame
-that arrives makes up for all frames lost before it. In a round without a frame from n, agent i adds ρ times the last
-known θ̂_n to its estimate of S_n. This is exact if n's broadcast was censored, and approximate if the frame was lost.
+θ̂_i is the state that agent i last broadcast, and S_i = Σ_k ρ θ̂_i is the sum of ρ θ̂_i over the rounds k. The dual
+variable of every ADMM method here is γ_i = Σ_n (S_i − S_n) over the neighbours n. Frames carry S_i beside θ̂_i, so the
+next frame that arrives makes up for all frames lost before it. In a round without a frame from n, agent i adds ρ times
+the last known θ̂_n to its estimate of S_n. This is exact if n's broadcast was censored, and approximate if the frame
+was lost.
 """
 
 from collections.abc import Hashable, Sequence
@@ -132,7 +133,7 @@ class SummedSharing(Sharing):
         self.totals += rho * self.copies.table
 
     def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:
-        """Apply a frame if it is newer than the last one of its sender.
+        """Apply a frame if it is newer than the last frame that was applied from the same sender.
 
         Return the sender's row in ``totals``, or None if the frame was not applied.
         """
@@ -146,9 +147,9 @@ class SummedSharing(Sharing):
         return place
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Apply a frame sent ``age`` rounds ago, with ρ θ̂_n added to its S_n for each round since.
+        """Apply a frame that neighbour n sent ``age`` rounds ago; return whether the frame could be decoded.
 
-        Return whether the frame could be decoded.
+        The estimate of S_n becomes the frame's S_n plus ρ θ̂_n for each of the ``age`` rounds.
         """
         rows = len(self.own)
         state = np.asarray(as_state(frame, (2 * rows, *self.own.shape[1:])), dtype=np.float64)

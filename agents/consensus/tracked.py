@@ -133,7 +133,8 @@ class DIGing(Tracking, Diffusion):
     def _pull_of_sums(self) -> Array:
         """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 until the first frame from n arrives.
 
-        Such a neighbour must not be left out as in `pull`: it may have received S_i, and then has S_i in its own sum.
+        `pull` leaves out a neighbour n from which no frame has arrived; this method must include n. For n may have
+        received S_i, and then has added w_in S_i to its y_n; agent i must subtract the same w_in S_i from its own y_i.
         """
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own

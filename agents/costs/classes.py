@@ -85,8 +85,8 @@ class ClassProblem:
 
         The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For
         `OneVsRest` with the squared loss, it multiplies by a matrix that is computed once, here. For other losses it
-        runs L-BFGS, starting from its last answer, until the gradient is 1e-9 of the terms that cancel in it, or as
-        small as rounding allows.
+        runs L-BFGS, starting from its last answer, until the gradient is 1e-9 of the terms that add up to the gradient,
+        or as small as rounding allows.
 
         Raises
         ------
@@ -237,7 +237,8 @@ def _minimise(
     for _ in range(_NEWTON_STEPS):
         if np.abs(slope).max() <= _ROUNDING_TOLERANCE * unit:
             break
-        # Near the minimum, costs are equal within rounding. That stops L-BFGS, but Newton's steps do not compare costs.
+        # Near the minimum, costs are equal within rounding. L-BFGS compares costs, and so stops there; Newton's steps
+        # do not compare costs.
         u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
         _, slope = cost(u)
     norm = float(np.abs(slope).max())

@@ -83,8 +83,8 @@ def predict_all(
 
     Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
     (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that
-    `StreamCost.look_ahead` stored. The results equal those of each agent's `draw` to the last bit; None is returned if
-    that is not possible, or if a label is invalid.
+    `StreamCost.look_ahead` stored. The results equal those of each agent's `draw` to the last bit. If the function
+    cannot ensure this equality, or if a label is invalid, it returns None.
     """
     count, kernels, features = models.shape
     loss = costs[0].combined.loss
@@ -110,9 +110,9 @@ def take_all(costs: Sequence[MultiKernelCost], predicted: list[Vector]) -> None:
 def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Vector) -> Vector | None:
     """Return the gradients of N agents' costs, shape (N, P, K).
 
-    They equal those of each agent's `MultiKernelCost.gradient` to the last bit; None is returned if that is not
-    possible. ``models`` has the same shape as the gradients. ``z``, shape (N, PK), and ``y``, shape (N,), are the
-    samples drawn last.
+    The gradients equal those of each agent's `MultiKernelCost.gradient` to the last bit. If the function cannot ensure
+    this equality, it returns None. ``models`` has the same shape as the gradients. ``z``, shape (N, PK), and ``y``,
+    shape (N,), are the samples drawn last.
     """
     count, kernels, features = models.shape
     if not _fit(costs, models, z):

@@ -35,7 +35,8 @@ class Problem(Protocol):
 
 
 _NEWTON_STEPS = 100
-# Newton's method stops when the gradient's norm is this small, relative to the norms of the terms that add up to it.
+# Newton's method stops when the gradient's norm is this small, relative to the norms of the terms that add up to
+# the gradient.
 _NEWTON_TOLERANCE = 1e-12
 
 
@@ -109,8 +110,8 @@ class LocalProblem:
         (COKE, eqs. 18a and 21a).
 
         The solver runs a damped Newton method, starting from its last answer (at first, from zero), until the gradient
-        is 1e-12 of the terms that cancel in it. Within that tolerance its answers depend on earlier calls, so each
-        agent needs a solver of its own.
+        is at most 1e-12 of the terms that add up to the gradient. Within this tolerance the answers of a solver depend
+        on its earlier calls, so each agent needs a solver of its own.
 
         Raises
         ------
@@ -177,13 +178,13 @@ class LeastSquares(LocalProblem):
     def mean_squared_error(self, theta: Array) -> float:
         """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples.
 
-        The rounding error is about 1e-15 of the terms that cancel.
+        The error is computed as a difference of large terms, so its rounding error is about 1e-15 of these terms.
         """
         theta = self._vector("theta", theta)
         return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
 
     def proximal(self, quadratic: float) -> Solver:
-        """Return a solver as `LocalProblem.proximal` does; the matrix that it needs is inverted once, here.
+        """Return a solver as `LocalProblem.proximal` does; the solver's matrix is inverted once, here.
 
         The solver does not check for NaN: a NaN in ``linear`` gives NaN in θ.
 
@@ -228,8 +229,8 @@ def _remade(features: Array, targets: Array, loss: Loss, regularizer: float) -> 
 def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
     """Return the model learned centrally from the data of all agents.
 
-    It minimises Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖² (COKE, eq. 16): for the squared loss by solving the linear system
-    (Σ_i Φ_iᵀΦ_i/T_i + λI) θ* = Σ_i Φ_iᵀy_i/T_i (COKE, eq. 26), for other losses by a damped Newton method.
+    The model minimises Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖² (COKE, eq. 16): for the squared loss by solving the linear
+    system (Σ_i Φ_iᵀΦ_i/T_i + λI) θ* = Σ_i Φ_iᵀy_i/T_i (COKE, eq. 26), for other losses by a damped Newton method.
 
     Parameters
     ----------

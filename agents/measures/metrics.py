@@ -14,8 +14,8 @@ class MeanSquaredError:
     """The mean squared error over all samples of all agents; an agent's samples are predicted by the agent's own model.
 
     MSE(θ_1 … θ_N) = (1/Σ_i T_i) Σ_i Σ_t (θ_iᵀφ_it − y_it)², as in §5 of Xu, Wang, Chen and Tian, "COKE", 2021. A call
-    uses Gram matrices computed once, so its time does not depend on the number of samples. Its rounding error is about
-    1e-15 of the terms that cancel.
+    uses Gram matrices computed once, so its time does not depend on the number of samples. The result is a difference
+    of large terms; its rounding error is about 1e-15 of these terms.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Regret: the agents' total loss minus that of the best model in hindsight.
 
-L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t the model with which it predicted
-its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation, eq. 3.4);
-dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with rounds.
+L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t the model with which the agent
+predicted its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation,
+eq. 3.4); dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with
+rounds.
 
 For the O(√T) bound on ODKLA's regret (theorem 9), take ρ = η = c·√T with a constant c in `ODKLA`, which divides by
 η_t + 2ρd_i; with ρ = η = c/√T the models diverge. In the theorem's proof (3.53), one term grows with η_t and ρ, and the

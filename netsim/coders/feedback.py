@@ -24,7 +24,7 @@ class ErrorFeedback(Coder):
 
     Use error feedback for quantities that receivers add up, such as gradients and steps. An algorithm that encodes the
     difference between its state and its neighbours' copies of the state (`whole` = False in `netsim.agents`) does not
-    need it, because the next difference contains the error of the last message.
+    need error feedback, because the next difference contains the error of the last message.
 
     The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents share an object by mistake,
     `encode` refuses the second agent, which it recognises by the agent's random generator.

@@ -98,7 +98,7 @@ class LowRank(Coder):
     stays the same, the error falls to that of the best matrix of rank r. The coder is biased: if receivers add up
     messages, use `ErrorFeedback`.
 
-    An n × m matrix takes r(n + m) numbers; a vector, or a matrix with no more elements than that, is sent whole.
+    An n × m matrix takes r(n + m) numbers. A vector, or a matrix of at most r(n + m) elements, is sent whole.
     `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
 
     In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours in a graph

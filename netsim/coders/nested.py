@@ -30,8 +30,8 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     Raises
     ------
     WireError
-        If the bytes end too early (the message names ``what``, which they should hold), or if the array has one of the
-        types ``refused`` (the message is ``why``).
+        If the bytes end too early to hold ``what``, as the message says, or if the array has one of the types
+        ``refused``; the message is then ``why``.
     """
     begin = start + _HEAD.size
     if len(data) < begin:

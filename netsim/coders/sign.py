@@ -24,7 +24,7 @@ _SCALE = struct.Struct("<f")
 
 @dataclass(frozen=True)
 class Scaled(Coded):
-    """Base class of coded arrays whose elements are a scale times one of a few levels, which subclasses define.
+    """Base class of coded arrays in which each element is a scale times one of a few levels; subclasses define these.
 
     On the wire: the shape; the scale (float32); the data.
 

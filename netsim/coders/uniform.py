@@ -57,7 +57,7 @@ class Uniform(Coder):
 
     With ``low`` and ``high``, the range [u, v) is fixed and not sent; values outside the range saturate and are
     counted. With ``saturate=False``, as in equation 3.21 of the dissertation, Δ stays constant, and a message with
-    values outside [u, v) takes more bits per element, up to 16; its payload bits include them. Without ``low`` and
+    values outside [u, v) takes more bits per element, up to 16, and so more payload bits. Without ``low`` and
     ``high``, each message has the range ±max|h|, sent as a float32; a vector of zeros decodes to zeros. Within the
     range the error is at most Δ/2. With ``by_row`` each row of a matrix has its own range.
 

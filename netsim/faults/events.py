@@ -1,7 +1,7 @@
 """The kinds of faults, a class for each; all times are in seconds of simulated time.
 
-To add a kind, add one class here. It defines its fields and their checks, what happens when the fault begins and ends,
-and how such a fault is drawn at random.
+To add a kind, add one class here. The class defines the fields of such faults and checks them, says what happens when a
+fault begins and ends, and draws a fault at random.
 """
 
 import math
@@ -61,7 +61,7 @@ class Fault:
     once : bool
         Whether an agent can have only one fault of this kind.
     kinds : dict
-        All kinds by the names of their classes, which `Faults.save` writes to files.
+        {name of the class: class} of all kinds. `Faults.save` writes these names to files.
     """
 
     plural: ClassVar[str] = ""
@@ -145,7 +145,7 @@ class Crash(_OfAgent):
     the node spends no energy.
 
     When the node returns, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
-    the agent's first one, so that the agent ends when the others end.
+    the agent's first round, so that the agent ends when the others end.
 
     Parameters
     ----------
@@ -583,9 +583,9 @@ class ClockSkew(_OfAgent):
     agent : Hashable
         The agent's name.
     offset : float
-        The simulation's time (s) at which the clock shows 0 and the node's first round opens; a positive offset means
-        that the clock is behind. With a negative offset the clock is ahead, and the first round is shorter; rounds that
-        are already over by this clock when the run begins take no time.
+        The simulation's time (s) at which the clock shows 0 and the node's first round opens. With a positive offset
+        the clock is behind. With a negative offset the clock is ahead: rounds that are already over by this clock when
+        the run begins take no time, and the round that is then under way is shorter.
     drift : float
         Seconds by which the clock falls further behind in each of its own seconds: 5e-5 is a clock 50 ppm slow.
     """

@@ -201,7 +201,7 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
     """Return a deep copy of an agent's state, as ``__getstate__`` gives it to pickle."""
     try:
         state = agent.__getstate__()
-        # Because of the memo, `deepcopy` keeps references to the agent itself, such as those in bound methods, and
+        # The memo {id(agent): agent} makes `deepcopy` keep references to the agent, such as those in bound methods, and
         # does not copy the agent.
         return copy.deepcopy(state, {id(agent): agent})
     except Exception as error:

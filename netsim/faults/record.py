@@ -1,4 +1,4 @@
-"""Record the faults of a run in the form in which its trace stores them, for the replay page and the figures."""
+"""Record a run's faults in the form in which the trace stores them, for the replay page and the figures."""
 
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ class FaultRecord:
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # The spans that have not ended. The keys are the fault's number in the script, ("link", link) for a link that
-        # the program has cut, and ("empty", agent) for an empty battery.
+        # {key: span} of the spans that have not ended. The key is a fault's number in the script, or ("link", link) for
+        # a link that the program has cut, or ("empty", agent) for an empty battery.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:

@@ -190,7 +190,7 @@ def _is_active(fault: Fault, time: float) -> bool:
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
     """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
 
-    If such a fault begins exactly at the order's time, the copy does not contain it.
+    The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration.
     """
     held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
     if not held:
@@ -380,9 +380,9 @@ _APPENDED: ContextVar[_ContextOrders | None] = ContextVar("APPENDED", default=No
 
 @contextmanager
 def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
-    """Apply orders to the networks' own faults in all runs inside the context; skip an order where it does not fit.
+    """In all runs inside the context, apply orders to the network's own faults; a run skips orders that do not fit it.
 
-    Raises BadInput at once for a text that is no order, and at the end of the context for an order that fitted no run.
+    Raises BadInput at once for a text that is no order, and at the end of the context if an order fitted no run.
     """
     if not texts:
         yield

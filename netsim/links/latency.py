@@ -1,6 +1,7 @@
 """Models of delays: of a frame's propagation time (without its transmission time, see `rate`), or of compute times.
 
-A random model turns uniform numbers into delays by the inverse of its distribution function. Several frames can be in
+A uniform number, here called u, is a random number with the uniform distribution on [0, 1). A random model turns each
+uniform number into a delay, by the inverse of the distribution function of the delay. Several frames can be in
 flight on a link at the same time: a frame's latency never makes the next frame wait.
 """
 
@@ -29,7 +30,10 @@ class Latency(Protocol):
         ...
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays (s) of frames ``first``, ``first`` + 1, … from uniform numbers; shapes (count, links)."""
+        """Return the delays (s) of frames ``first``, ``first`` + 1, … on several links, shape (frames, links).
+
+        ``u``, of the same shape, holds a uniform number for each delay.
+        """
         ...
 
 
@@ -117,9 +121,9 @@ class LogNormal(_Random):
 class TracedDelays(_Random):
     """Measured delays, replayed in order and cyclically.
 
-    All links begin at index ``start`` of the recorded delays. If ``start`` is None, each link begins at its own index,
-    which `on_links` sets in ``starts``, shape (links,). Without ``starts``, as for compute times, replay begins at
-    index 0.
+    All links begin at index ``start`` of the recorded delays. If ``start`` is None, each link begins at its own index
+    in ``starts``, shape (links,), as set by `on_links`. If both are None, as for compute times, replay begins at index
+    0.
     """
 
     values: Delays
@@ -127,7 +131,7 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model for some links; uniform numbers ``u``, shape (links,), set each link's first index."""
+        """Return the model for links whose first indices are set by uniform numbers ``u``, shape (links,)."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))
@@ -222,7 +226,7 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return the model for links with uniform numbers ``u``, shape (links,); only `TracedDelays` uses the numbers."""
+    """Return the model for some links, given uniform numbers ``u``, shape (links,); only `TracedDelays` uses ``u``."""
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)
 

@@ -1,5 +1,6 @@
 """Loss models, which decide which frames never arrive.
 
+A model decides on each frame by a uniform number u, that is, a random number with the uniform distribution on [0, 1).
 Losses of the memoryless model `Bernoulli` are drawn for many frames at once; other models keep a state for each link.
 """
 
@@ -37,9 +38,9 @@ class Loss(Protocol):
         ...
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that maps a uniform number to whether the next frame of one link is lost.
+        """Return a function for one link: it takes a frame's uniform number, and returns whether the frame is lost.
 
-        The function's initial state depends on ``u``, a uniform number of the link.
+        ``u`` is another uniform number, drawn once for the link. The function's initial state depends on ``u``.
         """
         ...
 
@@ -83,9 +84,9 @@ class GilbertElliott:
     chain takes a step with each frame sent or, if ``slot`` is given, every ``slot`` seconds, even if nothing is sent.
 
     One uniform number u decides a step: the next state is bad if u is below a threshold, which is p in the good state
-    and 1 − r in the bad state. Let two models have the same r and use the same u, both with p ≤ 1 − r. Then the model
-    with the smaller p is bad only when the other model is bad: by induction, its threshold never exceeds the other's.
-    With p = 1 − r the losses are independent, as in `Bernoulli`.
+    and 1 − r in the bad state. With p = 1 − r the losses are independent, as in `Bernoulli`. Let two models A and B
+    have the same r and use the same numbers u, where p of A ≤ p of B ≤ 1 − r. Then A is in the bad state only when B
+    is: by induction over the steps, the threshold of A never exceeds the threshold of B.
     """
 
     p: float
@@ -98,7 +99,7 @@ class GilbertElliott:
         return self.p / (self.p + self.r)
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides on one link's frames, with a chain of its own."""
+        """Return a function that decides which of one link's frames are lost, with a chain of its own."""
         if self.slot is not None:
             return _SlottedLosses(self, self.slot, u)
         bad = u < self.mean
@@ -113,16 +114,17 @@ class GilbertElliott:
 
 
 def slots_key(u: float) -> int:
-    """Return the key of the uniform numbers that decide a chain's steps, given the initial number ``u`` of its link."""
+    """Return the key of the stream of numbers that decide a chain's steps; ``u`` is the link's initial number."""
     return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
 
 
 class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
-    A uniform number below both thresholds makes the state bad, and a number above both makes it good, whatever the
-    state was before. So a slot's state follows from the last such number and the numbers after it. On average these are
-    1/(1 − |1 − p − r|) numbers, however long nothing was sent.
+    One uniform number per slot decides the step to the next slot (see `GilbertElliott`). Call a number decisive if it
+    is below both thresholds p and 1 − r or above both: the next state is then bad or good, whatever the present state
+    is. So to find the state of a slot, go back to the last decisive number before the slot, and compute the states
+    forward from there. This takes 1/(1 − |1 − p − r|) numbers on average, however long nothing was sent.
     """
 
     __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
@@ -151,8 +153,8 @@ class _SlottedLosses(Clocked):
         """Return the state of a slot later than the known slots; uniform number n leads from slot n to slot n + 1."""
         low, high = sorted((self._to_bad, self._stay_bad))
         known = self._first + len(self._states) - 1
-        # Count the uniform numbers between the thresholds: each keeps the state if p < 1 − r, and flips it if
-        # p > 1 − r.
+        # All numbers after the last decisive number are between the thresholds. Each of them keeps the state if
+        # p < 1 − r, and flips the state if p > 1 − r, so only the count ``between`` of these numbers matters.
         between, after, count = 0, number, _SLOTS_AHEAD
         state = self._states[-1]
         while after > known:
@@ -228,7 +230,7 @@ class Varying:
         return float(np.diff(self.starts) @ self.losses / self.starts[-1])
 
     def on_link(self, u: float) -> Clocked:
-        """Return an object that decides on one link's frames by the time at which they leave."""
+        """Return an object that decides which of one link's frames are lost, by the time at which each frame leaves."""
         return _IntervalLosses(self.starts, self.losses)
 
 
@@ -242,8 +244,9 @@ def gilbert_elliott(
 ) -> Loss:
     """Lose frames in bursts (see `GilbertElliott`).
 
-    Draws are nested: on one link, with the same seed and a ``burst`` of at least 1/(1 − mean), the mean burst of
-    independent losses, each frame lost at some mean loss is also lost at every higher mean loss.
+    Draws are nested: on one link, with the same seed and the same ``burst``, each frame that is lost at one ``mean`` is
+    also lost at every higher ``mean``. This requires that ``burst`` is at least 1/(1 − mean), the mean burst of
+    independent losses, at both values.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class Rate(Protocol):
         ...
 
     def on_port(self) -> Leave:
-        """Return a function that computes when one sender's bits leave; its calls must be in order of time."""
+        """Return a function that computes when one sender's bits leave; call the function in order of time."""
         ...
 
 
@@ -83,7 +83,7 @@ _TOLERANCE = 1e-9
 
 
 def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
-    """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), repeated with the last time as period.
+    """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), which repeat with the last time as period.
 
     Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits. If a frame
     needs only a share of the bits, the next frame may use the rest if it already waits. Source: Netravali et al.,

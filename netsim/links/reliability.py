@@ -28,8 +28,8 @@ class Reliability:
         "ack": receivers acknowledge each frame; within the round, the sender repeats the frame to receivers that have
         not acknowledged it. "nack": a receiver that misses a sequence number requests that frame, which may then arrive
         in a later round. "keyframe": the channel recovers nothing, but agents that share states
-        (`netsim.agents.Sharing`) broadcast the whole state every ``every`` rounds, so that the receivers' copies of it
-        are right again.
+        (`netsim.agents.Sharing`) broadcast the whole state every ``every`` rounds, so that the receivers' copies of
+        the state are right again.
     timeout : float, optional
         "ack": seconds until a frame is sent again; default: a twentieth of a round, or 1.5 round trips if longer.
     tries : int

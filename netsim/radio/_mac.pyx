@@ -67,15 +67,15 @@ cdef class Event:
     cdef int64_t order
     cdef What what
     cdef Mac mac
-    # The node's `flush_count` at the time at which the event was scheduled. If the count has changed since then, the
-    # node was switched off, and the event is dropped. An event with −1 here is never dropped.
+    # The node's `flush_count` when the event was scheduled. If the node's count differs when the event is due, the node
+    # was switched off in between, and the event is dropped. An event with −1 here is never dropped.
     cdef int64_t flushed
     # Each kind of event uses only some of the following attributes. `pending` is the frame that the event concerns.
     cdef PendingFrame pending
-    # `turn` is the number of the turn in which the fragment was sent; in an ASSESSED event, it is the number of busy
-    # assessments so far. `index` is the fragment's index.
+    # In an ASSESSED event, `turn` is the number of busy assessments so far; in other events, `turn` is the number of
+    # the turn in which the fragment was sent. `index` is the fragment's index.
     cdef int64_t turn, index
-    # The signals that end.
+    # The signals that end at ``time``.
     cdef list signals
     # The node that awaits an acknowledgement.
     cdef Mac sender
@@ -651,8 +651,9 @@ cdef class PendingFrame:
 
 
 cdef struct Draws:
-    # The draws of losses and delays on one link, equal to those of `netsim.transport.path.Path`, for the models that
-    # `Mac.draw` supports. A `width` below 0 marks a fixed delay.
+    # The values from which losses and delays on one link are drawn, for the models that `Mac.draw` supports. `loss` is
+    # the probability of a loss. The delay is uniform on [`low`, `low` + `width`), or always `low` if `width` is below
+    # 0. `count` is the number of draws so far. The draws equal those of `netsim.transport.path.Path`.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
@@ -678,7 +679,7 @@ cdef class NeighbourLink(RadioLink):
     cdef uint64_t chance_key, ack_chance_key
     # The number of draws so far from each of the two streams.
     cdef int64_t chances, ack_chances
-    # The neighbour's arrival queue.
+    # The neighbour's queue for the frames that arrive over this link.
     cdef ArrivalQueue arrivals
     # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
     cdef Draws draws, ack_draws
@@ -923,7 +924,7 @@ cdef class Mac:
     cdef bint has_phy, concurs
     # The method `Phy.gain`; None if signals do not fade.
     cdef object fading
-    # {name of a kind of draws, such as "loss": keys of the streams of these draws, one for each of the node's links}.
+    # {purpose of draws, such as "loss": keys of the streams for this purpose, one for each of the node's links}.
     cdef dict keys
     # The node's `Radio`, the `Link` of its transmitter, and its `Transmitter`.
     cdef object radio, link, transmitter
@@ -993,7 +994,7 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that transmissions reach on link ``index``, or (``index`` −1) at which they only interfere."""
+        """Add a node that transmissions reach: the neighbour on link ``index``, or (−1) a node they only disturb."""
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
@@ -1097,7 +1098,7 @@ cdef class Mac:
     cdef object draw(self, Draws* to, int index, str purpose):
         """Set up a link's draws and return None, or return a `Path` if this class does not support the link's models.
 
-        It supports Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
+        This class supports Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
         """
         link = self.wiring.links[index]
         loss, latency = link.loss_model, link.latency_model
@@ -1308,8 +1309,8 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # If the emission is not over, it is not the fragment's: it is an acknowledgement that began at this instant
-        # (within the tolerance of times).
+        # If the current emission is not over, it is an acknowledgement that this node began to send at this instant
+        # (within the tolerance of times), after the fragment.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self.is_present(pending):

@@ -61,10 +61,17 @@ class Counts:
 
 
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]
-"""One transmission of a fragment or acknowledgement. The elements are its start and end (s); the numbers of the sender,
-link (−1: a broadcast), kind, message and fragment; how often the fragment was sent before; the number of bits; the
-channel; the power (mW) at the receiver (0: unknown, or a broadcast); the message's bytes that the fragment carries; and
-whether the transmission was completed."""
+"""One transmission of a fragment or acknowledgement. The elements of the tuple are, in this order:
+
+- the transmission's start and end (s)
+- five numbers that identify the sender, the link (−1: a broadcast), the kind of message, the message and the fragment
+- how often the fragment was sent before
+- the number of bits
+- the channel
+- the received power (mW) at the receiver (0: unknown, or a broadcast)
+- the message's bytes that the fragment carries
+- whether the transmission was completed
+"""
 
 
 @dataclass

@@ -45,7 +45,8 @@ _MOST_DBM = 200.0
 # names.
 _COLUMNS = (*STATES, "bits", "used", "left", "died_at")
 
-# Sums of periods have rounding errors, so a time slightly before the end of a period counts as the start of the next.
+# Sums of periods have rounding errors, so a time slightly before the end of a period counts as the start of the next
+# period.
 # The tolerance is _ROUNDING times the period, but at most _OF_WINDOW times the shortest window.
 _ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 
@@ -57,10 +58,11 @@ class Energy:
 
     The energy used is Σ power × time over the states, plus a cost per bit, spread evenly over the frame's time on the
     air. A node spends energy on each frame that it hears, even if the frame is addressed to others or arrives damaged.
-    A node that sleeps or sends when a frame begins, or begins to send at that instant, does not hear the frame. A node
-    that begins to send while it hears a frame hears the rest of the frame afterwards. A node that is down spends
-    nothing. Other parts of the node (a processor, a sensor) draw the powers in ``states``: an agent changes a part's
-    state with ``self.energy.enter``, and spends joules at once with ``self.spend``.
+    A node does not hear a frame if, at the instant at which the frame begins, the node sleeps, sends, or begins to
+    send. If a node begins to send in the middle of a frame that it hears, it hears the rest of this frame after its own
+    transmission. A node that is down spends nothing. Other parts of the node (a processor, a sensor) draw the powers in
+    ``states``: an agent changes a part's state with ``self.energy.enter``, and spends joules at once with
+    ``self.spend``.
 
     Parameters
     ----------
@@ -68,14 +70,14 @@ class Energy:
         Power drawn in each state, in watts. ``transmit`` is drawn at the transmit power to which ``Radio.powers``
         refer.
     transmit_at : mapping, optional
-        {dBm: watts}: power drawn at other transmit powers, which an agent sets by ``self.radio.power_dbm``. Between the
-        given dBm, watts are interpolated linearly; a transmit power outside their range is refused. Default:
-        ``transmit`` is drawn at every transmit power.
+        {dBm: watts}: power drawn at other transmit powers, which an agent sets by ``self.radio.power_dbm``. For a
+        transmit power between two keys, the watts are interpolated linearly; a transmit power below the lowest key or
+        above the highest key is refused. Default: ``transmit`` is drawn at every transmit power.
     transmit_bit, receive_bit : float
         Joules per bit sent or heard, as in the first-order model.
     amplifier : float
-        Further joules per bit sent and per metre^``exponent`` of distance: to the receiver or, in a broadcast, to the
-        farthest neighbour. The nodes then need positions ``pos``.
+        Each bit sent over d metres costs ``amplifier``·d^``exponent`` joules more. In a broadcast, d is the distance to
+        the farthest neighbour. The nodes then need positions ``pos``.
     exponent : float
         Exponent of the distance.
     battery : float, optional
@@ -410,8 +412,9 @@ class Schedule:
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # Skip all whole periods but the last. Otherwise, if the energy is spent exactly at the end of a window, and the
-        # radio spends nothing asleep, the result would be the time at which the radio next wakes.
+        # Skip whole periods, but leave some energy to spend in the loop, at most that of one period. If no energy were
+        # left, and the radio spends nothing asleep, the result would be the time at which the radio next wakes, instead
+        # of the end of the window in which the energy was spent.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -424,7 +427,7 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield the end and the power (W) of each span of two periods in which the radio is awake or asleep.
+        """Divide two periods into spans in which the radio is awake or asleep; yield each span's end and power (W).
 
         The end is in seconds from the beginning of the first period.
         """
@@ -466,7 +469,10 @@ class Reception:
 
 
 class Meter:
-    """Meters the energy of one node: keeps sums until the last change of a state, and adds the time since on request.
+    """Meters the energy of one node.
+
+    The stored sums reach up to the last change of a state. A query adds the energy spent since that change to its
+    result, and leaves the sums unchanged.
 
     `_mac.pyx` has compiled twins of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
     """
@@ -498,8 +504,8 @@ class Meter:
         self._bit_watts = 0.0
         # The power (W) drawn while sending at the transmit power that the agent has set.
         self.transmit_watts = energy.transmit
-        # `_more_watts` is the excess (W) of the current frame's power over ``energy.transmit``; `_more_energy` is the
-        # energy (J) of this excess, summed over all frames until the last change of a state.
+        # `_more_watts` is the power (W) drawn to send the current frame, minus ``energy.transmit``. `_more_energy` (J)
+        # adds up this difference × time over all frames, until the last change of a state.
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
         # `died_at` is the time (s) at which the battery ran out (infinite: it has not). `dies_at` is the time (s) at
@@ -521,10 +527,10 @@ class Meter:
 
         The node hears no other frame from ``start`` to ``end``.
         """
-        # A node that begins to send does not hear a frame that begins at the same instant, whichever of the two is
-        # counted first. Two times count as the same instant if they differ by less than twice `time_tolerance`. One
-        # `time_tolerance` would not do, because the time-out of an acknowledgement is already late by this much:
-        # rounding would decide whether a node that retransmits at the time-out has heard a frame that began then.
+        # A node that begins to send does not hear a frame that begins at the same instant, even if that frame was
+        # counted first. Here, two times are the same instant if they differ by at most twice `time_tolerance`. If
+        # only one `time_tolerance` were allowed, rounding would decide a case: the time-out of an acknowledgement is
+        # late by one `time_tolerance`, a node may retransmit then, and a frame may begin at the exact time-out.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -768,7 +774,8 @@ class EnergyAccount:
 class BatteryWatch:
     """Calls ``on_death(mac, time)`` for each node whose battery runs out.
 
-    It is an `Onlooker` of the clock: the clock calls `look` at the planned times, but does not keep a run going for it.
+    The watch is an `Onlooker` of the clock: the clock calls `look` at the planned times, but a planned time does not
+    keep a run going.
     """
 
     def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:

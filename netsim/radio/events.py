@@ -77,8 +77,8 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # While events run, `_timer` stays the timer that has fired. Events scheduled meanwhile are not due before the
-        # time of this timer, so `at` sets no new timer for them.
+        # While events run, `_timer` stays the timer that has fired. An event that is scheduled meanwhile is due at this
+        # timer's time or later, so `at` sets no new timer for the event.
         events, now = self._events, self._clock.now()
         try:
             while True:

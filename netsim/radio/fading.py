@@ -83,8 +83,8 @@ class PatternNoise:
 
     Time is divided into stretches of ``restart`` seconds. Each stretch begins at an index drawn from (seed, node,
     number of the stretch). So the noise at any time costs at most restart/interval steps of the chain, and only each
-    node's last index is stored. The price is a smaller correlation: over a lag τ, it is the chain's correlation times
-    1 − τ/restart. Nodes have independent noise, even neighbours.
+    node's last index is stored. The price is a smaller correlation: two samples that are τ seconds apart have the
+    chain's correlation times 1 − τ/restart. Nodes have independent noise, even neighbours.
 
     Source: Lee, Cerpa, Levis, "Improving wireless simulation through noise modeling", IPSN 2007, with patterns of 20
     samples of 1 ms. The paper replaces a pattern that is not in the trace by the most common one; here every pattern is
@@ -127,8 +127,9 @@ class PatternNoise:
         resolution = check.finite("resolution", resolution, above=0)
         self._steps = max(round(check.at_least("restart", restart, self._interval) / self._interval), 1)
         patterns = _patterns(np.round(samples / resolution), history)
-        # ``order`` has the trace's indices, sorted by the pattern before each. The indices that may follow index i are
-        # the `_counts`[i] elements of ``order`` from position `_firsts`[i] on.
+        # ``order`` holds the trace's indices, sorted so that indices with equal patterns before them are adjacent. So
+        # the indices that may follow index i are adjacent: `_counts`[i] elements of ``order`` from position
+        # `_firsts`[i] on.
         order = np.argsort(patterns, kind="stable")
         counts = np.bincount(patterns)
         firsts = np.cumsum(counts) - counts
@@ -136,8 +137,8 @@ class PatternNoise:
         self._samples, self._order = array("d", samples.tolist()), array("i", order.tolist())
         self._firsts, self._counts = array("i", firsts[ends].tolist()), array("i", counts[ends].tolist())
         self._seed = -1
-        # {node's key: (number of the sample that was queried last, the sample's index in the trace)}. A query with
-        # another seed clears the dict.
+        # {node's key: (n, index in the trace of sample n)}, where n is the number of the sample that was queried last.
+        # A query with another seed clears the dict.
         self._last: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
@@ -174,8 +175,8 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
     """Return, for each index of a ring, an id of the ``length`` values before it; equal sequences have equal ids."""
     if not length:
         return np.zeros(len(values), dtype=np.int64)
-    # ``found`` has, for each index, an id of the ``known`` values from this index on. Each step of the loop doubles
-    # ``known``, up to ``length``.
+    # ``found``[i] is an id of the ``known`` values from index i on: equal sequences of values have equal ids. Each step
+    # of the loop doubles ``known``, up to ``length``.
     _, found = np.unique(values, return_inverse=True)
     known = 1
     while known < length:
@@ -188,10 +189,11 @@ def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
 def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     """Return β of a link, the burstiness of its losses: 0 if losses are independent, 1 if the link is ideally bursty.
 
-    The conditional delivery function is, for each n, the share of frames received after n received frames in a row, and
-    after n lost frames in a row. Let d be its mean distance to the function of an ideal bursty link (1 after received
-    frames, 0 after lost frames), and d₀ the same distance for a link with independent losses and the same reception.
-    Then β = 1 − d/d₀, which is negative if a loss makes a reception more likely. With few frames β is slightly too low:
+    The conditional delivery function f of a link has two values for each n: the share of frames that are received after
+    n received frames in a row, and the share after n lost frames in a row. On an ideally bursty link, f is 1 after
+    received frames and 0 after lost frames. Let d be the mean distance of the given link's f from this ideal f. Let d₀
+    be the mean distance from the ideal f on a link with the same share of received frames, but independent losses. Then
+    β = 1 − d/d₀, which is negative if a loss makes a reception more likely. With few frames β is slightly too low:
     compare only sequences of equal length.
     Source: Srinivasan, Kazandjieva, Agarwal, Levis, "The β-factor: measuring wireless link burstiness", SenSys 2008.
 
@@ -200,12 +202,12 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     received : array, shape (n,)
         True or 1 for each frame that was received, in the order in which they were sent at equal intervals.
     least : int
-        The mean includes each n for which at least this many frames followed n equal outcomes in a row.
+        A mean distance includes each n for which at least this many frames followed n equal outcomes in a row.
 
     Returns
     -------
     float
-        β; not a number if the mean includes no n, or if all frames were received, or none.
+        β; NaN if the mean distance includes no n, if all frames were received, or if all frames were lost.
     """
     values = np.asarray(received)
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
@@ -213,15 +215,15 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     least = check.integer("least", least, low=1)
     good = values.astype(bool)
     mean = float(good.mean())
-    # The starts and lengths of runs of equal outcomes. The last run does not count as ended, because the frame after it
-    # is unknown.
+    # A run is a longest possible sequence of equal outcomes. ``ended`` below does not count the last run, because the
+    # frame after the last run is unknown.
     starts = np.flatnonzero(np.diff(good, prepend=~good[:1]))
     lengths = np.diff(starts, append=len(good))
     distance = independent = 0.0
     for state in (True, False):
         runs = lengths[good[starts] == state]
-        # Consider the frames that follow n frames of outcome ``state`` in a row. Element n − 1 of ``alike`` counts the
-        # frames that have this outcome, too; element n − 1 of ``ended`` counts those that have the other outcome.
+        # Element n − 1 of both arrays counts frames that follow n frames of outcome ``state`` in a row: in ``alike``,
+        # the frames whose own outcome is ``state``; in ``ended``, the frames with the other outcome.
         alike = np.cumsum(np.cumsum(np.bincount(runs)[::-1]))[::-1][2:] if len(runs) else runs
         ended = np.cumsum(np.bincount(lengths[:-1][good[starts[:-1]] == state])[::-1])[::-1][1:]
         alike, ended = (np.pad(each, (0, len(good) - len(each))) for each in (alike, ended))

@@ -72,8 +72,8 @@ class RadioHandle:
         """The channel on which the radio works, 0 or higher; frames on other channels neither arrive nor disturb.
 
         A message is sent on the channel that was set when the agent sent it: the radio changes its channel only when
-        all earlier messages have been sent, and acknowledged or given up. A frame that the radio is receiving at that
-        time ends as ``asleep``.
+        all earlier messages have been sent, and acknowledged or given up. A frame that the radio is receiving when
+        it changes the channel ends as ``asleep``.
         """
         return self._mac.channel
 
@@ -95,11 +95,11 @@ class RadioHandle:
     def power_dbm(self) -> float:
         """The transmit power of the radio in dBm.
 
-        ``Radio.powers`` are received powers for a transmit power of ``Phy.transmit_dbm`` (without a phy, 0 dBm): each
-        dB more here is a dB more at each receiver. A message is sent with the power that was set when the agent sent
-        it. If ``Energy.transmit_at`` gives the watts for several transmit powers, the energy of frames depends on the
-        transmit power, and powers outside that mapping's range are refused. Otherwise sending draws
-        ``Energy.transmit`` at any transmit power.
+        The received powers ``Radio.powers`` hold for a transmit power of ``Phy.transmit_dbm`` (without a phy, 0 dBm). A
+        transmit power that is x dB higher raises all received powers of this sender by x dB. A message is sent with the
+        power that was set when the agent sent it. If ``Energy.transmit_at`` gives the watts for several transmit
+        powers, the energy of frames depends on the transmit power, and powers outside that mapping's range are refused.
+        Otherwise sending draws ``Energy.transmit`` at any transmit power.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 

@@ -159,7 +159,7 @@ class PendingFrame:
     backoffs: int = 0
     # The cause of the last failure to deliver the frame on a link (0: none).
     ended: int = 0
-    # The frame's transmit power, fixed when the frame is queued, as a ratio to the one to which `Radio.powers` refer.
+    # The frame's transmit power over the transmit power for which `Radio.powers` hold; fixed when the frame is queued.
     gain: float = 1.0
     # The power (W) that the node draws while it sends the frame, fixed when the frame is queued.
     watts: float = 0.0
@@ -236,7 +236,7 @@ class Mac:
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # `gain` is the node's transmit power, as a ratio to the one to which `Radio.powers` refer; `listening` says
+        # `gain` is the node's transmit power over the transmit power for which `Radio.powers` hold; `listening` says
         # whether the agent has the receiver switched on.
         self.gain, self.listening = 1.0, True
         # The channel set by the agent; the radio tunes to it after all frames that were queued before.
@@ -252,7 +252,8 @@ class Mac:
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # The outbox shares and changes the next three objects. The indices of cut links; the radio cannot detect a cut.
+        # `down`, `subscribers` and `bursts` are replaced by objects of the node's outbox, which changes them during the
+        # run. `down` holds the indices of cut links; the radio cannot detect a cut.
         self.down: set[int] = set()
         # {link index: inbox to notify of arrivals}.
         self.subscribers: dict[int, Any] = {}
@@ -298,7 +299,7 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that transmissions reach on link ``index``, or (``index`` −1) at which they only interfere."""
+        """Add a node that transmissions reach: the neighbour on link ``index``, or (−1) a node they only disturb."""
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
@@ -516,8 +517,9 @@ class Mac:
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # Free an emission that is over, because it may hold a signal for every other node. If the emission is not over,
-        # it is not the fragment's: it is an acknowledgement that began at this instant (within the tolerance of times).
+        # Free the current emission if it is over, because it may hold a signal for every other node. If it is not over,
+        # it is an acknowledgement that this node began to send at this instant (within the tolerance of times), after
+        # the fragment.
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self._is_present(pending):
@@ -583,8 +585,8 @@ class Mac:
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
         """Acknowledge the fragment that ``sender`` sent in turn number ``turn``, unless it is too late for this."""
-        # Since the fragment arrived, this node may have begun to send, changed its channel or emptied its battery, and
-        # the sender may have stopped waiting.
+        # Do not acknowledge if, since the fragment arrived, this node has begun to send, changed its channel or emptied
+        # its battery, or the sender has stopped waiting.
         busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
         if busy or turn != sender.turn or self.is_battery_empty(now):
             return
@@ -640,8 +642,8 @@ class Mac:
                 signal = Signal(mac, index, now, end, 0.0, cause=LINK_DOWN if index in self.down else LOST)
                 if not mac.on or mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
-                # This signal causes no interference. It is registered so that it is dropped if the receiver is switched
-                # off before the signal ends.
+                # Register this signal although its power is 0, so that it is dropped if the receiver is switched off
+                # before the signal ends.
                 mac.receiver.hear(signal, now, width)
                 arrivals.setdefault(end, []).append(signal)
         for receiver in self.sensers:

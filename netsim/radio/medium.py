@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return {sender: [(node, power in mW)]} with all nodes at which a sender interferes, some its neighbours."""
+        """Return {sender: [(node, power in mW)]}: the nodes at which the sender may interfere, neighbours or not."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:

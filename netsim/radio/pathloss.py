@@ -142,7 +142,9 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return the ``others`` that receive ``node``, or that it receives, with at least ``level`` dBm (± rounding).
+        """Return those ``others`` for which the received power from or to ``node`` is at least ``level`` dBm.
+
+        A rounding error may include a node whose powers are slightly lower.
 
         ``node`` and ``others`` are indices of nodes. ``points`` are the positions (m) of all nodes, shape
         (nodes, 2 or 3), and ``keys`` are the `name_keys` of all nodes.
@@ -219,8 +221,8 @@ class LogDistance:
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # Compute all pairs if a limit on their distance is not possible: `_reach` does not know a subclass's path loss,
-        # and squares of very large coordinates overflow.
+        # Compute all pairs if the distance of pairs cannot be limited: `_reach` does not know the path loss of a
+        # subclass, and squares of very large coordinates overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -371,9 +373,9 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # A block compares its rows, the points from ``start`` on, with its columns, all points that may be near a row.
-        # With more rows, more points may be near: the limit on rows allows for 2 · ``near`` columns, where ``near`` is
-        # the number of columns that the first row needs.
+        # A block compares some points in order, its rows, with all points that may be within reach of a row, its
+        # columns. The first row needs ``near`` columns, and each further row may need more. The limit on the number of
+        # rows keeps a block to `_BLOCK` pairs as long as the rows need at most 2 · ``near`` columns.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]

@@ -155,17 +155,17 @@ class Radio:
         graph or, with a ``phy``, no graph, because nodes then sense the received power.
     interference : networkx Graph or DiGraph, optional
         A graph with an edge from each sender to each further node at which the sender interferes. A sender always
-        interferes at its neighbours, except at the end of a link that loses every frame; there it interferes only if
-        this graph has the edge, too.
+        interferes at its neighbours, with one exception: at a neighbour whose link loses every frame, the sender
+        interferes only if this graph has the edge, too.
     phy : Phy, optional
         The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
         time and ``capture`` decide reception.
     powers : mapping, optional
         Received powers {(sender, receiver): dBm}, each from −200 to 200, for all pairs that hear or disturb each other.
-        Without a ``phy`` they only decide captures. With a ``phy`` these pairs hear each other, but only neighbours in
-        the network can be addressed; pairs that are not neighbours are ignored if their power is more than 20 dB below
-        the noise floor. Default: all neighbours, and all edges of ``interference``, have the same received power, 60 dB
-        below ``phy.transmit_dbm``.
+        Without a ``phy``, the powers only decide captures. With a ``phy``, the receiver of each pair hears the sender,
+        but frames can be addressed only to neighbours in the network. A pair that is not linked in the network is
+        ignored if its power is more than 20 dB below the noise floor. Default: all neighbours, and all edges of
+        ``interference``, have the same received power, 60 dB below ``phy.transmit_dbm``.
     capture : float, optional
         A receiver captures a frame, that is, receives it despite overlapping ones, if the frame is at least this many
         dB (0 to 400) stronger than all overlapping frames together. None: no frame is captured.
@@ -294,8 +294,8 @@ class Radio:
                 raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
-            # The loop below checks only the nodes' names. A `Powers` may have a million pairs, so check each name once,
-            # as a pair with itself.
+            # The loop below only checks that both names of a pair are nodes. A `Powers` may have a million pairs, but
+            # few names, so give the loop each name once, paired with itself.
             powers = zip(powers.names, powers.names, strict=True)
         for ends in powers:
             if not (isinstance(ends, tuple) and len(ends) == 2 and ends[0] in graph and ends[1] in graph):

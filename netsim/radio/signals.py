@@ -1,4 +1,4 @@
-"""Signals, each a transmission at one receiver, and the receivers that decide whether they are received.
+"""Signals, and the receivers that decide which signals are received; a signal is one transmission at one receiver.
 
 A signal is not received if another signal overlaps it in time at the receiver (unless it is captured), or if the
 receiver sends meanwhile. This is the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with a `Phy`.
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver", "Signal"]
 
-# Drop reasons in order of precedence: if a signal has several, the first in this list counts, whichever occurred first.
-# LOST means that the signal never arrives, or ends early.
+# Drop reasons in order of precedence: if a signal has several reasons, the one that comes first in this list counts,
+# not the one that occurred first. LOST means that the signal never arrives, or ends early.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
@@ -46,9 +46,9 @@ class Signal:
     noise: float = 0.0
     # The record of the energy that the receiver spends on the signal; None without an energy model.
     reception: "Reception | None" = None
-    # The radio channel on which the signal is sent.
+    # The radio channel: receivers on other channels drop the signal, and only signals on this channel disturb it.
     channel: int = 0
-    # With a `Phy`: the number of bits that the signal carries.
+    # With a `Phy`: the number of bits; the signal is received only if none of these bits is wrong.
     bits: int = 0
     # With a `Phy`: the uniform draw that decides whether the signal is received.
     draw: float = 0.0
@@ -79,8 +79,9 @@ class Receiver:
         self._captures_above = captures_above
         self._signals: list[Signal] = []
         self.channel = 0
-        # `_carrier_start` is the latest start (s) of a sensed carrier; `_carrier_until` is the end (s) of all sensed
-        # carriers, `_earlier_until` the end (s) of those that started before `_carrier_start`.
+        # `_carrier_start` is the time (s) at which the newest sensed carrier started. `_carrier_until` is the time (s)
+        # at which all sensed carriers have ended. `_earlier_until` is the time (s) at which all sensed carriers have
+        # ended that started before `_carrier_start`.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
@@ -163,5 +164,5 @@ class Receiver:
 
     def carrier_until(self, now: float, width: float) -> float:
         """Return the end (s) of the sensed carriers that started before ``now``."""
-        # A carrier that starts at ``now``, the assessment's end, does not count, whichever of the two events ran first.
+        # A carrier that starts at ``now``, when the assessment ends, does not count, even if its event ran first.
         return self._earlier_until if self._carrier_start >= now - width else self._carrier_until

@@ -201,9 +201,9 @@ class SinrReceiver(Receiver):
         """Return whether a channel assessment from ``since`` to ``now`` (s) finds the channel busy.
 
         The channel is busy if the radio is not in RX or is locked on a frame, or if the received power reaches
-        `Phy.sense_dbm` (with ``Radio.sensing``: if a carrier is sensed). A signal that begins when the assessment ends
-        does not count; a signal that ends then counts. `Phy.noise` at the end of the assessment counts as received
-        power, the constant noise floor does not.
+        `Phy.sense_dbm` (with ``Radio.sensing``: if a carrier is sensed). A signal that begins at ``now`` does not
+        count, a signal that ends at ``now`` counts. The noise of the model `Phy.noise` at ``now`` counts as received
+        power; the constant noise floor does not.
         """
         width = time_tolerance(now)
         self._see(now - width)

@@ -70,8 +70,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path, or ``$NETSIM_DATA/…`` if `find` located the file there, because that folder may move.
-    With ``inside``, an enclosing `recording` gets the files, too, even after an error.
+    The name is the file's path. If `find` located the file in the folder NETSIM_DATA, the name is ``$NETSIM_DATA/…``,
+    because this folder may move. With ``inside``, an enclosing `recording` gets the files, too, even after an error.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)

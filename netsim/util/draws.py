@@ -2,9 +2,10 @@
 
 The name is that of an agent or a link. The purpose is a text, such as "minibatch": each purpose has a stream of random
 numbers of its own. A generator object per link would take more memory than the link itself; with a generator for all
-links, a frame on one link would change the draws for another. So a stream is represented by a 64-bit key. Its n-th
-number is the SplitMix64 output function of key + n·γ, where γ is the constant increment of SplitMix64 (Steele, Lea,
-Flood 2014, "Fast splittable pseudorandom number generators"). Many streams are computed at once, for arrays of keys.
+links, a frame on one link would change the draws for another. So a stream is represented by a 64-bit key. The n-th
+number of the stream is the SplitMix64 output function of key + n·γ, where γ is the constant increment of SplitMix64
+(Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"). Many streams are computed at once, for
+arrays of keys.
 """
 
 import hashlib

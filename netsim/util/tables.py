@@ -324,9 +324,9 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
 
-    A name counts as data if it is a number, or if the same text is in a cell of its column. The names look like data
-    if all of them count as data. They also look like data if more than half of them count as data and at least one is a
-    number, unless the numbers increase evenly and no text recurs in its column.
+    A name counts as data if it is a number, or if it is a text that recurs in a cell of its column. The names look like
+    data in two cases. First: all names count as data. Second: more than half of the names count as data, and at least
+    one name is a number; but not if the numbers increase evenly and no text recurs.
     """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]

@@ -17,9 +17,9 @@ cdef double LARGEST = np.finfo(np.float32).max
 
 
 cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Append an integer to the bits in ``held``, write those that fill bytes, and return the next place to write.
+    """Append an integer of ``bits`` bits to ``held``, write all complete bytes, and return the next place to write.
 
-    ``waiting`` is the number of bits in ``held`` that are not yet written.
+    ``waiting`` counts the bits in ``held`` that are not yet written; this function updates the count.
     """
     held[0] = (held[0] << bits) | integer
     waiting[0] += bits
@@ -31,9 +31,10 @@ cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_
 
 
 cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held, int* waiting) noexcept nogil:
-    """Read bytes into ``held`` until it has ``bits`` bits that are not yet taken; return the next place to read.
+    """Read bytes into ``held`` until ``bits`` unused bits are there for the caller; return the next place to read.
 
-    The caller takes these bits. ``waiting`` is the number of bits in ``held`` that are left after them.
+    ``waiting`` counts the unused bits in ``held``. This function updates the count, and already subtracts the ``bits``
+    bits that the caller uses next.
     """
     while waiting[0] < bits:
         held[0] = (held[0] << 8) | at[0]

@@ -39,7 +39,7 @@ _BUFFER_SIZE = 1024
 # Limit of dict keys with the same hash: without a limit, a small hostile payload could occupy its receiver for hours.
 _MAX_COLLISIONS = 256
 
-# Caches for encoding and decoding arrays, because to describe a dtype takes longer than all else in a frame.
+# Caches for encoding and decoding arrays, because describing a dtype takes longer than all other work on a frame.
 # `_trailers` maps (dtype, shape) to (trailer, whether the dtype has fields). `_read_trailers` maps (description, size
 # of the array in bytes) to (dtype, shape, number of elements).
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
@@ -47,9 +47,9 @@ _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], in
 
 
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the bytes that follow an array's raw bytes: a description of dtype and shape, and its length in one byte.
+    """Return the bytes after an array's raw bytes: a description of dtype and shape, and one byte with its length.
 
-    In front of the raw bytes the description would misalign the array, and decoding would have to copy the array.
+    The description does not precede the raw bytes: it would misalign them, and decoding would have to copy the array.
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
@@ -277,7 +277,7 @@ def _split(data: bytes) -> tuple[str, bytes]:
 
 
 def _pack(value: Any) -> bytes:
-    # The buffer is small, and grows if needed: to allocate msgpack's default of 256 KB takes longer than to encode a
+    # The buffer is small, and grows if needed: allocating msgpack's default of 256 KB takes longer than encoding a
     # frame.
     return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER_SIZE))
 

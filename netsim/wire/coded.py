@@ -46,7 +46,8 @@ class Coded(ABC):
     def unpack(cls, data: bytes, /) -> Self:
         """Return the coded array from the bytes of `pack`.
 
-        The bytes are untrusted: compare every size that they claim with their length before allocating memory. Any
+        The bytes are untrusted: before allocating memory of a size that the bytes claim, compare the size with their
+        length. Any
         exception reaches the caller as a WireError.
         """
 

@@ -36,8 +36,8 @@ __all__ = [
 
 _MAX_ELEMENTS = 1 << 48
 
-# In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte; `_SIZES` maps the first byte
-# of a larger integer to the number of bytes that follow it.
+# In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte. A larger integer is a first
+# byte and further bytes: `_SIZES` is {first byte: number of further bytes}.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -75,7 +75,10 @@ def _middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any
 
 
 def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[np.uint16]:
-    """Return ⌊|element|·factor + uniform⌋, or 2**bits − 1 if that is smaller, for each element."""
+    """Return ⌊|element|·factor + uniform⌋ for each element, but at most 2**bits − 1.
+
+    ``uniforms`` holds a random number for each element, uniform on [0, 1), so that rounding is random and unbiased.
+    """
     exact = np.floor(np.abs(array) * factors + uniforms)
     found: NDArray[np.uint16] = np.minimum(exact, (1 << bits) - 1).astype(np.uint16)
     return found

@@ -152,7 +152,8 @@ def _encodable(value: Any, depth_left: int) -> Any:
     if kind in _UNCHANGED or kind in registry.NUMBERS:
         return value
     if not depth_left:
-        # The codec's own check would come too late: here a list that holds itself twice doubles in size at each level.
+        # The codec checks the depth, too, but only after this function. Without a check here, a list that holds itself
+        # twice would double in size at each level.
         raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
         if _UNCHANGED.issuperset(map(type, value)):
@@ -177,8 +178,8 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
         content = known.pack(value)
     except Exception as error:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
-    # `pack` may return a tensor that it copied to the CPU. Its class is registered, too, so `_encodable` would call
-    # `pack` again; the copy is converted like any other array instead.
+    # If the registered class is a tensor, `pack` may return a tensor of the same class, copied to the CPU. `_encodable`
+    # would call `pack` for the copy again, so convert the copy here, like any other array.
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
         raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")

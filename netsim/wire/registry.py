@@ -18,16 +18,16 @@ FIRST, LAST = 64, 127
 """The range of numbers for `register`."""
 
 KINDS: dict[int, type[Coded]] = {}
-"""Maps each number to its coded type."""
+"""{number on the wire: coded type whose ``unpack`` decodes the bytes}."""
 
 NUMBERS: dict[type, int] = {}
-"""Maps each coded type to its number."""
+"""{coded type: number on the wire}; several types may share a number (see `enter`)."""
 
 Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to ``kind`` or, if ``members`` are given, to all of these types, whose bytes ``kind`` unpacks."""
+    """Give a number to ``kind`` or, if there are ``members``, to each of them; ``kind`` unpacks the members' bytes."""
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
