@@ -122,9 +122,9 @@ class _SlottedLosses(Clocked):
     """A chain that moves with time: a slot's state depends only on the link and the slot's number.
 
     One uniform number per slot decides the step to the next slot (see `GilbertElliott`). Call a number decisive if it
-    is below both thresholds p and 1 − r or above both: the next state is then bad or good, whatever the present state
-    is. So to find the state of a slot, go back to the last decisive number before the slot, and compute the states
-    forward from there. This takes 1/(1 − |1 − p − r|) numbers on average, however long nothing was sent.
+    is below both thresholds, p and 1 − r, or above both: the next state is then bad or good, respectively, whatever the
+    present state is. So to find the state of a slot, go back to the last decisive number before the slot, and compute
+    the states forward from there. This takes 1/(1 − |1 − p − r|) numbers on average, however long nothing was sent.
     """
 
     __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")

@@ -47,8 +47,7 @@ class Coded(ABC):
         """Return the coded array from the bytes of `pack`.
 
         The bytes are untrusted: before allocating memory of a size that the bytes claim, compare the size with their
-        length. Any
-        exception reaches the caller as a WireError.
+        length. Any exception reaches the caller as a WireError.
         """
 
     @abstractmethod
