@@ -9,12 +9,10 @@ link models that `Mac.draw` does not compile stay in Python, and are called from
 
 from collections import deque
 from contextvars import copy_context
-from functools import partial
 from math import inf
 
 import numpy as np
 
-from netsim.clock.virtual_clock import FirstTimer
 from netsim.core.delivery import Delivery
 from netsim.core.framing import damaged, without_sender
 from netsim.core import records
@@ -33,6 +31,7 @@ from libc.math cimport INFINITY, ceil, exp, fabs, floor, nextafter
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
+from netsim.clock._loop cimport Due, FastClock, Timer, first_time, pop, push
 from netsim.core._core cimport ArrivalQueue, Frame, Tally, uniform
 
 cdef int ACCESS_FAILED = records.ACCESS_FAILED, ASLEEP = records.ASLEEP, COLLIDED = records.COLLIDED
@@ -59,12 +58,9 @@ cdef enum What:
 
 
 @cython.final
-@cython.freelist(256)
-cdef class Event:
-    """An event of a node at ``time`` (s)."""
+cdef class Event(Due):
+    """An event of a node."""
 
-    cdef double time
-    cdef int64_t order
     cdef What what
     cdef Mac mac
     # The node's `flush_count` when the event was scheduled: if it has changed, the node was switched off since, and the
@@ -79,64 +75,47 @@ cdef class Event:
     cdef Mac sender
 
 
-cdef inline bint before(Event a, Event b) noexcept:
-    return a.time < b.time or (a.time == b.time and a.order < b.order)
+@cython.final
+cdef class MediumTimer(Timer):
+    """The timer of the medium's next event."""
+
+    cdef EventQueue queue
+
+    cdef int start(self) except -1:
+        return self.queue.start(self)
+
+    def _start(self):
+        self.start()
 
 
 @cython.final
 cdef class EventQueue:
     """The medium's events in order of time; see `netsim.radio.events.EventQueue`."""
 
-    cdef object loop, clock, context, timer
-    cdef double timer_at
-    # A binary heap in the order of `before`.
+    cdef object loop, clock, context
+    # The clock, if it is compiled.
+    cdef FastClock fast
+    cdef MediumTimer timer
+    # A heap.
     cdef list events
     cdef int64_t count
     cdef readonly int64_t done
 
     def __init__(self, loop):
         self.loop, self.clock, self.context = loop, loop.clock, copy_context()
+        self.fast = self.clock if isinstance(self.clock, FastClock) else None
         self.events = []
-        self.timer_at = INFINITY
 
     cdef int at(self, double time, Event event) except -1:
-        cdef list events = self.events
-        cdef Py_ssize_t place = len(events), parent
-        event.time, event.order = time, self.count
+        event.time, event.place = time, self.count
         self.count += 1
-        events.append(event)
-        while place > 0:
-            parent = (place - 1) >> 1
-            if not before(event, <Event>events[parent]):
-                break
-            events[place] = events[parent]
-            place = parent
-        events[place] = event
-        if self.timer is None or time < self.timer_at:
+        push(self.events, event)
+        if self.timer is None or time < self.timer._when:
             self.set_timer()
         return 0
 
-    cdef Event pop(self):
-        cdef list events = self.events
-        cdef Event first = <Event>events[0], event = <Event>events.pop()
-        cdef Py_ssize_t place = 0, child, size = len(events)
-        if size == 0:
-            return event
-        while True:
-            child = 2 * place + 1
-            if child >= size:
-                break
-            if child + 1 < size and before(<Event>events[child + 1], <Event>events[child]):
-                child += 1
-            if not before(<Event>events[child], event):
-                break
-            events[place] = events[child]
-            place = child
-        events[place] = event
-        return first
-
     cdef double next_time(self) noexcept:
-        return (<Event>self.events[0]).time if self.events else INFINITY
+        return first_time(self.events) if self.events else INFINITY
 
     cpdef int catch_up(self, double now) except -1:
         while self.next_time() < now:
@@ -151,20 +130,23 @@ cdef class EventQueue:
             self.timer = None
 
     cdef int set_timer(self) except -1:
+        cdef MediumTimer timer = MediumTimer.__new__(MediumTimer)
         if self.timer is not None:
             self.timer.cancel()
-        self.timer_at = self.next_time()
-        timer = self.timer = FirstTimer(self.timer_at, self.context)
-        self.clock.set_timer(self.timer_at, timer, partial(self.start, timer), True)
+        timer.queue, timer._loop, timer._context, timer._when = self, self.loop, self.context, self.next_time()
+        self.timer = timer
+        if self.fast is not None:
+            return self.fast.set(timer._when, timer, True)
+        self.clock.set_timer(timer._when, timer, timer._start, True)
         return 0
 
-    def start(self, timer):
+    cdef int start(self, MediumTimer timer) except -1:
         """Run the due events: at once if nothing else acts at this instant, else after callbacks that are ready."""
         if timer is not self.timer:
-            return
-        if not self.clock.is_alone():
+            return 0
+        if not (self.clock.is_alone() if self.fast is None else self.fast.is_alone()):
             self.loop.call_soon(self.due, timer, context=self.context)
-            return
+            return 0
         try:
             self.context.run(self.due, timer)
         except (KeyboardInterrupt, SystemExit):
@@ -172,6 +154,7 @@ cdef class EventQueue:
         except BaseException as error:
             context = {"message": "Exception in an event of the medium", "exception": error, "handle": timer}
             self.loop.call_exception_handler(context)
+        return 0
 
     def due(self, timer):
         """Run the due events, and later ones as long as only the medium acts."""
@@ -183,16 +166,18 @@ cdef class EventQueue:
             while True:
                 while self.next_time() <= now:
                     self.next()
-                if not self.events or not self.clock.skip_to(self.next_time()):
+                if not self.events:
                     break
                 now = self.next_time()
+                if not (self.clock.skip_to(now) if self.fast is None else self.fast.skip_to(now)):
+                    break
         finally:
             self.timer = None
             if self.events:
                 self.set_timer()
 
     cdef int next(self) except -1:
-        cdef Event event = self.pop()
+        cdef Event event = <Event>pop(self.events)
         self.done += 1
         return event.mac.run(event, event.time)
 
