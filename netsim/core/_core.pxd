@@ -143,7 +143,7 @@ cdef class ArrivalQueue:
     cdef Entry* entries
     # The number of entries in use; how many of these, from the first, form a heap; the number that the memory holds.
     cdef int64_t size, heap, room
-    cdef public bint careful
+    cdef public bint careful, up
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1
     cdef void merge(self) noexcept

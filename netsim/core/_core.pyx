@@ -569,7 +569,7 @@ cdef class ArrivalQueue:
     """The frames on their way to one inbox; see `netsim.core.arrival_queue.ArrivalQueue`."""
 
     def __cinit__(self, Tally tally):
-        self.tally = tally
+        self.tally, self.up = tally, True
 
     def __dealloc__(self):
         cdef int64_t i

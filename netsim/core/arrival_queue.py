@@ -29,15 +29,18 @@ class ArrivalQueue:
     careful : bool
         Whether frames must be settled one by one: some frame may be late, belongs to a request, or has a payload that
         could be changed in place.
+    up : bool
+        Whether the agent's receiver is on.
     """
 
-    __slots__ = ("_pending", "_tally", "careful", "incoming")
+    __slots__ = ("_pending", "_tally", "careful", "incoming", "up")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._pending: list[Entry] = []
         self.incoming: list[Entry] = []
         self.careful = False
+        self.up = True
 
     def __len__(self) -> int:
         return len(self.incoming) + len(self._pending)

@@ -653,16 +653,16 @@ cdef class RadioLink:
 cdef class NeighbourLink(RadioLink):
     """A link to a neighbour, which may receive. Links that only interfere, perhaps thousands, lack these fields."""
 
+    # The neighbour's arrival queue; for frames and for acknowledgements, the draws of losses and delays, or a `Path` if
+    # `Mac.draw` does not compile the models.
+    cdef ArrivalQueue arrivals
+    cdef object path, ack_path
+    cdef Draws draws, ack_draws
     # A cache: power and noise floor of the last signal without interference, and ln(1 − BER) for them.
     cdef double clear_power, clear_floor, clear_success
     # For frames and for acknowledgements: the keys of the draws that decide reception, and the numbers drawn so far.
     cdef uint64_t chance_key, ack_chance_key
     cdef int64_t chances, ack_chances
-    # The neighbour's arrival queue; for frames and for acknowledgements, the draws of losses and delays, or a `Path` if
-    # `Mac.draw` does not compile the models.
-    cdef ArrivalQueue arrivals
-    cdef Draws draws, ack_draws
-    cdef object path, ack_path
 
     cdef double chance(self, bint is_ack) noexcept:
         """Return the uniform draw that decides whether a transmission is received."""
@@ -874,23 +874,24 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    cdef readonly object medium, name, wiring, inbox
-    cdef readonly FastSchedule schedule
+    # What each hearing reads comes first, in one line of the cache.
+    cdef readonly Receiver receiver
     cdef readonly FastMeter meter
+    cdef readonly FastSchedule schedule
+    cdef public bint on, listening
+    cdef double heard_from
+    cdef readonly object medium, name, wiring, inbox
     cdef readonly int64_t number
     # The number of the node's first link among all links of the network.
     cdef int64_t first
     cdef public set down
     cdef public dict subscribers
     cdef public object bursts
-    cdef public bint on
     cdef readonly Emission emission
     cdef public list sensers, distances
     cdef readonly dict link_index_of
-    cdef readonly Receiver receiver
     cdef public double gain
     cdef readonly int channel
-    cdef public bint listening
     cdef bint tells_power, waits
     cdef EventQueue events
     cdef Tally tally
@@ -917,7 +918,7 @@ cdef class Mac:
     cdef int64_t queued_bits, turn, flush_count
     # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
     cdef bint in_burst
-    cdef double silent_until, heard_from
+    cdef double silent_until
     cdef dict open
     # As in `netsim.radio.airtime.Counts`.
     cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
@@ -1297,7 +1298,7 @@ cdef class Mac:
 
     cdef int acknowledged(self, Event event, double now) except -1:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
-        if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.up:
+        if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.arrivals.up:
             return 0
         if self.is_present(event.pending) and event.turn == self.turn and self.on:
             self.turn += 1
@@ -1392,7 +1393,8 @@ cdef class Mac:
         self.receiver.send(now, end)
         self.emission = Emission.__new__(Emission)
         self.emission.end, self.emission.is_ack, self.emission.reached = end, is_ack, reached
-        for link in self.links:
+        for each in self.links:
+            link = <RadioLink>each
             is_target = link.index >= 0 and (to < 0 or to == link.index)
             signal = Signal.__new__(Signal)
             signal.link, signal.power = <void*>link, link.power * gain
@@ -1476,9 +1478,10 @@ cdef class Mac:
         cdef Signal signal
         cdef NeighbourLink link
         self.in_burst = self.bursts.matter
-        for signal in event.signals:
+        for each in event.signals:
+            signal = <Signal>each
             link = <NeighbourLink>signal.link
-            cause = link.mac.receiver.fate(signal, now) if link.mac.inbox.up else RECEIVER_DOWN
+            cause = link.mac.receiver.fate(signal, now) if link.arrivals.up else RECEIVER_DOWN
             self.arrived(event, signal, link, cause, now)
         return 0
 

@@ -521,7 +521,7 @@ class Mac:
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
         """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
-        if self.receiver.fate(signal, now) or not self.inbox.up:
+        if self.receiver.fate(signal, now) or not self.inbox.arrivals.up:
             return
         if self._is_present(pending) and turn == self.turn and self.on:
             self.turn += 1
@@ -701,7 +701,7 @@ class Mac:
     def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
         """Decide the outcome of a fragment, sent at ``turn``, at neighbours where ``signals`` end at ``now`` (s)."""
         for signal in signals:
-            cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.up else RECEIVER_DOWN
+            cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.arrivals.up else RECEIVER_DOWN
             self._arrived(pending, index, turn, signal, cause, now)
 
     def _arrived(self, pending: PendingFrame, index: int, turn: int, signal: Signal, cause: int, now: float) -> None:

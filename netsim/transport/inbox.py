@@ -45,7 +45,6 @@ class Inbox:
         "arrivals",
         "iterating",
         "replies",
-        "up",
         "watchers",
     )
 
@@ -66,7 +65,6 @@ class Inbox:
         self.arrivals = ArrivalQueue(shared.tally)
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
-        self.up = True
         # Alternately a sender's `subscribers` dict and this inbox's key in it, a link index; flat, to save memory.
         self.watchers: list[Any] = []
 
@@ -111,7 +109,7 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -123,7 +121,7 @@ class Inbox:
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Take the frames of `take_true` into ``copies`` (`Copies.take_in`), if possible without building a list."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
@@ -147,7 +145,7 @@ class Inbox:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
-        if self.arrivals.careful or not self.up or (self._limit < math.inf and not self._abandoned):
+        if self.arrivals.careful or not self.arrivals.up or (self._limit < math.inf and not self._abandoned):
             for entry in self.arrivals.due(until):
                 self._settle_one(entry)
         elif self._abandoned:
@@ -189,7 +187,7 @@ class Inbox:
     def _drop_cause(self, entry: Entry) -> int | None:
         """Return the cause for which a frame is dropped on arrival (other than a full inbox), or None."""
         time, _, _, frame = entry
-        if not self.up:
+        if not self.arrivals.up:
             return RECEIVER_DOWN
         if 0 < frame.round <= self._drop_late_until and time >= self._shared.rounds.deadline(frame.round):
             return LATE
