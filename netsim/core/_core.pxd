@@ -114,6 +114,8 @@ cdef class Frame:
     cdef double power, noise, interference
     cdef object value
     cdef bint read
+    # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
+    cdef Frame sent
     # The offset in the frame's bytes at which a float64 or float32 vector begins (0: the payload is no such vector),
     # and the number of its elements.
     cdef int64_t start, length

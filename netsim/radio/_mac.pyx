@@ -767,7 +767,7 @@ cdef struct Spent:
 
 
 cdef class FastMeter:
-    """The methods of `netsim.radio.energy.Meter` that run for each frame heard; `CompiledMeter` inherits the others."""
+    """The methods of `netsim.radio.energy.Meter` that run for each frame; `CompiledMeter` inherits the others."""
 
     cdef public double _bit_energy, _since, sends_until, _hears_until, _bit_watts, transmit_watts, _more_watts
     cdef public double _more_energy, committed, allowance, died_at, dies_at, last_frame
@@ -832,6 +832,20 @@ cdef class FastMeter:
     def _advance(self, double now):
         self.advance(now)
 
+    cpdef double transmit(self, double start, double end, int64_t bits, double distance, double watts) except? -1.0:
+        cdef double joules, until = 0.0, before = start - 2 * time_tolerance(start)
+        cdef list heard = [each for each in self._heard if (<Reception>each).start < before]
+        for each in heard:
+            until = max(until, (<Reception>each).end)
+        self._heard, self._hears_until = heard, until
+        self.advance(start)
+        joules = self.energy.to_send(bits, 0.0, distance)
+        self.sends_until, self._bit_watts = end, self._watts(start, end, joules) if joules else 0.0
+        self._more_watts = watts - <double>self.energy.transmit
+        joules = watts * (end - start) + joules
+        self.committed += joules
+        return joules
+
     cpdef Reception receive(self, double start, double end, int64_t bits):
         cdef Reception reception = Reception.__new__(Reception)
         cdef double joules = self.receive_bit * bits, more
@@ -856,7 +870,7 @@ cdef class FastMeter:
 
 
 class CompiledMeter(FastMeter, Meter):
-    """A `Meter` whose methods that run for each frame heard are compiled."""
+    """A `Meter` whose methods that run for each frame are compiled."""
 
 
 # --- the layer --------------------------------------------------------------------------------------------------------
@@ -1442,11 +1456,12 @@ cdef class Mac:
 
     cdef double spend(self, double now, double end, int64_t bits, int to, double watts) except? -1.0:
         """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
-        meter, distances = self.meter, self.distances
-        if meter is None:
+        cdef double joules
+        distances = self.distances
+        if self.meter is None:
             return 0.0
         distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
-        joules = meter.transmit(now, end, bits, distance, watts)
+        joules = self.meter.transmit(now, end, bits, distance, watts)
         self.watch_battery(now)
         return joules
 

@@ -458,7 +458,7 @@ class Reception:
 class Meter:
     """Meters the energy of one node; between changes its power is constant, the bits' cost included.
 
-    `_mac.pyx` has a compiled twin of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
+    `_mac.pyx` has a compiled twin of the methods that run for each frame: `transmit`, `receive`, `_advance`, `_lately`.
     """
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
