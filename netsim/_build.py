@@ -12,6 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
     "agents.consensus._steps",
+    "clock._loop",
     "core._core",
     "parallel._parcels",
     "radio._mac",
@@ -19,7 +20,7 @@ MODULES = (
     "wire._packing",
 )
 # Those whose types the others may use: a .pxd beside the source declares them.
-_DECLARED = ("core._core",)
+_DECLARED = ("clock._loop", "core._core")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]

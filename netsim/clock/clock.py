@@ -22,6 +22,7 @@ from netsim.clock.virtual_clock import ClockSelector, VirtualSelector, WallSelec
 from netsim.core.round_barrier import RoundBarrier
 from netsim.errors import BadInput, NetsimError
 from netsim.util.check import finite, one_of
+from netsim.util.compiled import compiled
 
 __all__ = ["ClockName", "LocalClock", "Loop", "new_loop", "suspended"]
 
@@ -526,4 +527,13 @@ def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:
     """
     one_of("clock", clock, ("virtual", "wall"))
     speed = finite("speed", speed, above=0)
-    return Loop(VirtualSelector() if clock == "virtual" else WallSelector(speed))
+    if clock == "wall":
+        return Loop(WallSelector(speed))
+    if COMPILED is None:
+        return Loop(VirtualSelector())
+    loop: Loop = COMPILED.CompiledLoop(COMPILED.CompiledSelector())
+    return loop
+
+
+COMPILED = compiled("clock._loop")
+"""The compiled twin of virtual time; None if it is not built, or disabled."""

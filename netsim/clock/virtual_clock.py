@@ -173,7 +173,8 @@ class ClockSelector(selectors.BaseSelector):
             self.beyond = self.beyond or time < math.inf
             return
         if len(self._timers) >= self._purge_size:
-            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            # In place: `_pass` may be going through the list.
+            self._timers[:] = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
             self._purge_size = max(1000, 2 * len(self._timers))
         heapq.heappush(self._timers, (time, self._place(first), handle, start))

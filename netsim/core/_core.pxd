@@ -116,6 +116,8 @@ cdef class Frame:
     cdef double power, noise, interference
     cdef object value
     cdef bint read
+    # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
+    cdef Frame sent
     # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
     # such vector. `length`: the number of the vector's elements.
     cdef int64_t start, length
@@ -146,7 +148,7 @@ cdef class ArrivalQueue:
     # `size`: the number of entries in use. `heap`: how many of them, from the first on, form a heap. `room`: the number
     # of entries that fit into the allocated memory.
     cdef int64_t size, heap, room
-    cdef public bint careful
+    cdef public bint careful, up
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1
     cdef void merge(self) noexcept

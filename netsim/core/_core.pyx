@@ -404,7 +404,7 @@ cdef class Frame:
     def payload(self):
         """The message, decoded at the first read."""
         if not self.read:
-            self.value = self.decoded()
+            self.value = self.decoded() if self.sent is None else self.sent.payload
             self.read = True
         return self.value
 
@@ -487,6 +487,7 @@ cdef class Frame:
         frame.is_reply, frame.sequence, frame.measured = self.is_reply, self.sequence, True
         frame.power, frame.noise, frame.interference = power, noise, interference
         frame.start, frame.length, frame.single, frame.extension = self.start, self.length, self.single, self.extension
+        frame.sent = self if self.plain else None
         return frame
 
     def __hash__(self):
@@ -573,7 +574,7 @@ cdef class ArrivalQueue:
     """The frames on their way to one inbox; see `netsim.core.arrival_queue.ArrivalQueue`."""
 
     def __cinit__(self, Tally tally):
-        self.tally = tally
+        self.tally, self.up = tally, True
 
     def __dealloc__(self):
         cdef int64_t i

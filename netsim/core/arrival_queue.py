@@ -30,15 +30,18 @@ class ArrivalQueue:
     careful : bool
         Whether the inbox must examine the frames one by one, because one of them may be late, belongs to a request,
         is numbered by a reliable link, or has a payload that could be changed in place.
+    up : bool
+        Whether the agent's receiver is on.
     """
 
-    __slots__ = ("_pending", "_tally", "careful", "incoming")
+    __slots__ = ("_pending", "_tally", "careful", "incoming", "up")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._pending: list[Entry] = []
         self.incoming: list[Entry] = []
         self.careful = False
+        self.up = True
 
     def __len__(self) -> int:
         return len(self.incoming) + len(self._pending)

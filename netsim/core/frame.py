@@ -49,7 +49,7 @@ class Frame:
     frames has the same order in every run.
     """
 
-    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent_at", "_signal", "_special")
+    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent", "_sent_at", "_signal", "_special")
 
     def __init__(
         self,
@@ -73,6 +73,8 @@ class Frame:
         self._special = None if plain else (request, is_reply, sequence)
         # Power of signal, noise and interference at this receiver, in mW; None before reception, 0 where not known.
         self._signal = signal
+        # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
+        self._sent: Frame | None = None
 
     @property
     def kind(self) -> str:
@@ -104,7 +106,7 @@ class Frame:
         """The message, decoded at the first read."""
         value = self._payload
         if value is _UNREAD:
-            value = self._payload = unpack_payload(self._data)[3]
+            value = self._payload = unpack_payload(self._data)[3] if self._sent is None else self._sent.payload
         return value
 
     @property
@@ -159,9 +161,12 @@ class Frame:
         return Frame(*self._fields())
 
     def received(self, signal: "tuple[float, float, float]") -> "Frame":
-        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver."""
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver.
+
+        Copies of a `plain` frame share its payload, which is decoded once.
+        """
         frame = self.copy()
-        frame._signal = signal
+        frame._signal, frame._sent = signal, self if self.plain else None
         return frame
 
     def _fields(self) -> tuple[Any, ...]:

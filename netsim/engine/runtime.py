@@ -223,7 +223,7 @@ class Runtime:
         if agent in self.inboxes:
             inbox = self.inboxes[agent]
             inbox.settle_now()
-            inbox.up = up
+            inbox.arrivals.up = up
 
     def whereabouts(self, what: str) -> Places:
         """Return the nodes' places; raise BadInput if the network was not built from a Deployment."""

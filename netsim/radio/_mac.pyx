@@ -9,12 +9,10 @@ link models that `Mac.draw` does not support stay in Python, and are called from
 
 from collections import deque
 from contextvars import copy_context
-from functools import partial
 from math import inf
 
 import numpy as np
 
-from netsim.clock.virtual_clock import FirstTimer
 from netsim.core.delivery import Delivery
 from netsim.core.framing import damaged, without_sender
 from netsim.core import records
@@ -33,6 +31,7 @@ from libc.math cimport INFINITY, ceil, exp, fabs, floor, nextafter
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
+from netsim.clock._loop cimport Due, FastClock, Timer, first_time, pop, push
 from netsim.core._core cimport ArrivalQueue, Frame, Tally, uniform
 
 cdef int ACCESS_FAILED = records.ACCESS_FAILED, ASLEEP = records.ASLEEP, COLLIDED = records.COLLIDED
@@ -59,12 +58,9 @@ cdef enum What:
 
 
 @cython.final
-@cython.freelist(256)
-cdef class Event:
-    """An event of a node at ``time`` (s)."""
+cdef class Event(Due):
+    """An event of a node."""
 
-    cdef double time
-    cdef int64_t order
     cdef What what
     cdef Mac mac
     # The node's `flush_count` when the event was scheduled. If the node's count differs when the event is due, the node
@@ -81,16 +77,27 @@ cdef class Event:
     cdef Mac sender
 
 
-cdef inline bint before(Event a, Event b) noexcept:
-    return a.time < b.time or (a.time == b.time and a.order < b.order)
+@cython.final
+cdef class MediumTimer(Timer):
+    """The timer of the medium's next event."""
+
+    cdef EventQueue queue
+
+    cdef int start(self) except -1:
+        return self.queue.start(self)
+
+    def _start(self):
+        self.start()
 
 
 @cython.final
 cdef class EventQueue:
     """The medium's events in order of time; see `netsim.radio.events.EventQueue`."""
 
-    cdef object loop, clock, context, timer
-    cdef double timer_at
+    cdef object loop, clock, context
+    # The clock, if it is compiled.
+    cdef FastClock fast
+    cdef MediumTimer timer
     # A binary heap, ordered by `before`.
     cdef list events
     cdef int64_t count
@@ -98,47 +105,19 @@ cdef class EventQueue:
 
     def __init__(self, loop):
         self.loop, self.clock, self.context = loop, loop.clock, copy_context()
+        self.fast = self.clock if isinstance(self.clock, FastClock) else None
         self.events = []
-        self.timer_at = INFINITY
 
     cdef int at(self, double time, Event event) except -1:
-        cdef list events = self.events
-        cdef Py_ssize_t place = len(events), parent
-        event.time, event.order = time, self.count
+        event.time, event.place = time, self.count
         self.count += 1
-        events.append(event)
-        while place > 0:
-            parent = (place - 1) >> 1
-            if not before(event, <Event>events[parent]):
-                break
-            events[place] = events[parent]
-            place = parent
-        events[place] = event
-        if self.timer is None or time < self.timer_at:
+        push(self.events, event)
+        if self.timer is None or time < self.timer._when:
             self.set_timer()
         return 0
 
-    cdef Event pop(self):
-        cdef list events = self.events
-        cdef Event first = <Event>events[0], event = <Event>events.pop()
-        cdef Py_ssize_t place = 0, child, size = len(events)
-        if size == 0:
-            return event
-        while True:
-            child = 2 * place + 1
-            if child >= size:
-                break
-            if child + 1 < size and before(<Event>events[child + 1], <Event>events[child]):
-                child += 1
-            if not before(<Event>events[child], event):
-                break
-            events[place] = events[child]
-            place = child
-        events[place] = event
-        return first
-
     cdef double next_time(self) noexcept:
-        return (<Event>self.events[0]).time if self.events else INFINITY
+        return first_time(self.events) if self.events else INFINITY
 
     cpdef int catch_up(self, double now) except -1:
         while self.next_time() < now:
@@ -153,20 +132,23 @@ cdef class EventQueue:
             self.timer = None
 
     cdef int set_timer(self) except -1:
+        cdef MediumTimer timer = MediumTimer.__new__(MediumTimer)
         if self.timer is not None:
             self.timer.cancel()
-        self.timer_at = self.next_time()
-        timer = self.timer = FirstTimer(self.timer_at, self.context)
-        self.clock.set_timer(self.timer_at, timer, partial(self.start, timer), True)
+        timer.queue, timer._loop, timer._context, timer._when = self, self.loop, self.context, self.next_time()
+        self.timer = timer
+        if self.fast is not None:
+            return self.fast.set(timer._when, timer, True)
+        self.clock.set_timer(timer._when, timer, timer._start, True)
         return 0
 
-    def start(self, timer):
+    cdef int start(self, MediumTimer timer) except -1:
         """Run the due events: at once if nothing else is due at this instant, else after the loop's ready callbacks."""
         if timer is not self.timer:
-            return
-        if not self.clock.is_alone():
+            return 0
+        if not (self.clock.is_alone() if self.fast is None else self.fast.is_alone()):
             self.loop.call_soon(self.due, timer, context=self.context)
-            return
+            return 0
         try:
             self.context.run(self.due, timer)
         except (KeyboardInterrupt, SystemExit):
@@ -174,6 +156,7 @@ cdef class EventQueue:
         except BaseException as error:
             context = {"message": "Exception in an event of the medium", "exception": error, "handle": timer}
             self.loop.call_exception_handler(context)
+        return 0
 
     def due(self, timer):
         """Run the due events, and later events as long as no agent acts."""
@@ -185,16 +168,18 @@ cdef class EventQueue:
             while True:
                 while self.next_time() <= now:
                     self.next()
-                if not self.events or not self.clock.skip_to(self.next_time()):
+                if not self.events:
                     break
                 now = self.next_time()
+                if not (self.clock.skip_to(now) if self.fast is None else self.fast.skip_to(now)):
+                    break
         finally:
             self.timer = None
             if self.events:
                 self.set_timer()
 
     cdef int next(self) except -1:
-        cdef Event event = self.pop()
+        cdef Event event = <Event>pop(self.events)
         self.done += 1
         return event.mac.run(event, event.time)
 
@@ -673,18 +658,18 @@ cdef class RadioLink:
 cdef class NeighbourLink(RadioLink):
     """A link to a neighbour, which may receive frames. Links that only interfere lack these fields to save memory."""
 
+    # The neighbour's queue for the frames that arrive over this link.
+    cdef ArrivalQueue arrivals
+    # If `Mac.draw` does not support the link's models, two `Path` objects decide instead of the draws; else None.
+    cdef object path, ack_path
+    # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
+    cdef Draws draws, ack_draws
     # A cache of the power and noise floor of the last signal without interference, and of ln(1 − BER) for this signal.
     cdef double clear_power, clear_floor, clear_success
     # The keys of the two streams of draws that decide whether frames and acknowledgements are received.
     cdef uint64_t chance_key, ack_chance_key
     # The number of draws so far from each of the two streams.
     cdef int64_t chances, ack_chances
-    # The neighbour's queue for the frames that arrive over this link.
-    cdef ArrivalQueue arrivals
-    # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
-    cdef Draws draws, ack_draws
-    # If `Mac.draw` does not support the link's models, two `Path` objects decide instead of the draws; else None.
-    cdef object path, ack_path
 
     cdef double chance(self, bint is_ack) noexcept:
         """Return the uniform draw that decides whether a transmission is received."""
@@ -789,7 +774,7 @@ cdef struct Spent:
 
 
 cdef class FastMeter:
-    """The methods of `netsim.radio.energy.Meter` that run for each frame heard; `CompiledMeter` inherits the others."""
+    """The methods of `netsim.radio.energy.Meter` that run for each frame; `CompiledMeter` inherits the others."""
 
     cdef public double _bit_energy, _since, sends_until, _hears_until, _bit_watts, transmit_watts, _more_watts
     cdef public double _more_energy, committed, allowance, died_at, dies_at, last_frame
@@ -854,6 +839,20 @@ cdef class FastMeter:
     def _advance(self, double now):
         self.advance(now)
 
+    cpdef double transmit(self, double start, double end, int64_t bits, double distance, double watts) except? -1.0:
+        cdef double joules, until = 0.0, before = start - 2 * time_tolerance(start)
+        cdef list heard = [each for each in self._heard if (<Reception>each).start < before]
+        for each in heard:
+            until = max(until, (<Reception>each).end)
+        self._heard, self._hears_until = heard, until
+        self.advance(start)
+        joules = self.energy.to_send(bits, 0.0, distance)
+        self.sends_until, self._bit_watts = end, self._watts(start, end, joules) if joules else 0.0
+        self._more_watts = watts - <double>self.energy.transmit
+        joules = watts * (end - start) + joules
+        self.committed += joules
+        return joules
+
     cpdef Reception receive(self, double start, double end, int64_t bits):
         cdef Reception reception = Reception.__new__(Reception)
         cdef double joules = self.receive_bit * bits, more
@@ -878,7 +877,7 @@ cdef class FastMeter:
 
 
 class CompiledMeter(FastMeter, Meter):
-    """A `Meter` whose methods that run for each frame heard are compiled."""
+    """A `Meter` whose methods that run for each frame are compiled."""
 
 
 # --- the layer --------------------------------------------------------------------------------------------------------
@@ -896,23 +895,24 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    cdef readonly object medium, name, wiring, inbox
-    cdef readonly FastSchedule schedule
+    # What each hearing reads comes first, in one line of the cache.
+    cdef readonly Receiver receiver
     cdef readonly FastMeter meter
+    cdef readonly FastSchedule schedule
+    cdef public bint on, listening
+    cdef double heard_from
+    cdef readonly object medium, name, wiring, inbox
     cdef readonly int64_t number
     # The number of the node's first link among all links of the network.
     cdef int64_t first
     cdef public set down
     cdef public dict subscribers
     cdef public object bursts
-    cdef public bint on
     cdef readonly Emission emission
     cdef public list sensers, distances
     cdef readonly dict link_index_of
-    cdef readonly Receiver receiver
     cdef public double gain
     cdef readonly int channel
-    cdef public bint listening
     cdef bint tells_power, waits
     cdef EventQueue events
     cdef Tally tally
@@ -942,7 +942,7 @@ cdef class Mac:
     cdef int64_t queued_bits, turn, flush_count
     # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
     cdef bint in_burst
-    cdef double silent_until, heard_from
+    cdef double silent_until
     cdef dict open
     # See the attributes with the same names in `netsim.radio.airtime.Counts`.
     cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
@@ -1323,7 +1323,7 @@ cdef class Mac:
 
     cdef int acknowledged(self, Event event, double now) except -1:
         """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
-        if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.up:
+        if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.arrivals.up:
             return 0
         if self.is_present(event.pending) and event.turn == self.turn and self.on:
             self.turn += 1
@@ -1418,7 +1418,8 @@ cdef class Mac:
         self.receiver.send(now, end)
         self.emission = Emission.__new__(Emission)
         self.emission.end, self.emission.is_ack, self.emission.reached = end, is_ack, reached
-        for link in self.links:
+        for each in self.links:
+            link = <RadioLink>each
             is_target = link.index >= 0 and (to < 0 or to == link.index)
             signal = Signal.__new__(Signal)
             signal.link, signal.power = <void*>link, link.power * gain
@@ -1466,11 +1467,12 @@ cdef class Mac:
 
     cdef double spend(self, double now, double end, int64_t bits, int to, double watts) except? -1.0:
         """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
-        meter, distances = self.meter, self.distances
-        if meter is None:
+        cdef double joules
+        distances = self.distances
+        if self.meter is None:
             return 0.0
         distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
-        joules = meter.transmit(now, end, bits, distance, watts)
+        joules = self.meter.transmit(now, end, bits, distance, watts)
         self.watch_battery(now)
         return joules
 
@@ -1505,9 +1507,10 @@ cdef class Mac:
         cdef Signal signal
         cdef NeighbourLink link
         self.in_burst = self.bursts.matter
-        for signal in event.signals:
+        for each in event.signals:
+            signal = <Signal>each
             link = <NeighbourLink>signal.link
-            cause = link.mac.receiver.fate(signal, now) if link.mac.inbox.up else RECEIVER_DOWN
+            cause = link.mac.receiver.fate(signal, now) if link.arrivals.up else RECEIVER_DOWN
             self.arrived(event, signal, link, cause, now)
         return 0
 

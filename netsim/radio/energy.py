@@ -474,7 +474,7 @@ class Meter:
     The stored sums reach up to the last change of a state. A query adds the energy spent since that change to its
     result, and leaves the sums unchanged.
 
-    `_mac.pyx` has compiled twins of the methods that run for each frame heard: `receive`, `_advance` and `_lately`.
+    `_mac.pyx` has compiled twins of the methods that run for each frame: `transmit`, `receive`, `_advance`, `_lately`.
     """
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:

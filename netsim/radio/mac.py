@@ -534,7 +534,7 @@ class Mac:
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
         """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
-        if self.receiver.fate(signal, now) or not self.inbox.up:
+        if self.receiver.fate(signal, now) or not self.inbox.arrivals.up:
             return
         if self._is_present(pending) and turn == self.turn and self.on:
             self.turn += 1
@@ -717,7 +717,7 @@ class Mac:
     def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
         """Decide the outcome of a fragment at the receivers of ``signals``, which end at ``now`` (s)."""
         for signal in signals:
-            cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.up else RECEIVER_DOWN
+            cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.arrivals.up else RECEIVER_DOWN
             self._arrived(pending, index, turn, signal, cause, now)
 
     def _arrived(self, pending: PendingFrame, index: int, turn: int, signal: Signal, cause: int, now: float) -> None:

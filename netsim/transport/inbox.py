@@ -46,7 +46,6 @@ class Inbox:
         "arrivals",
         "iterating",
         "replies",
-        "up",
         "watchers",
     )
 
@@ -68,7 +67,6 @@ class Inbox:
         self.arrivals = ArrivalQueue(shared.tally)
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
-        self.up = True
         # Two entries for each link to this inbox: the dict ``subscribers`` of the sender's outbox, and the link's
         # index, which is the key in that dict. A flat list saves memory.
         self.watchers: list[Any] = []
@@ -114,7 +112,7 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -127,7 +125,7 @@ class Inbox:
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
@@ -151,7 +149,7 @@ class Inbox:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
-        if self.arrivals.careful or not self.up or (self._limit < math.inf and not self._abandoned):
+        if self.arrivals.careful or not self.arrivals.up or (self._limit < math.inf and not self._abandoned):
             for entry in self.arrivals.due(until):
                 self._settle_one(entry)
         elif self._abandoned:
@@ -193,7 +191,7 @@ class Inbox:
     def _drop_cause(self, entry: Entry) -> int | None:
         """Return the cause for which a frame is dropped on arrival, or None; a full inbox is tested elsewhere."""
         time, _, _, frame = entry
-        if not self.up:
+        if not self.arrivals.up:
             return RECEIVER_DOWN
         if 0 < frame.round <= self._drop_late_until and time >= self._shared.rounds.deadline(frame.round):
             return LATE

@@ -738,3 +738,22 @@ def test_a_network_refuses_powers_of_unknown_nodes_and_missing_ones() -> None:
 def test_a_curve_must_give_rates() -> None:
     with pytest.raises(BadInput, match=r"^error_rate\(50\) = 2\.0: must be a bit error rate in \[0, 1\]$"):
         Phy(error_rate=lambda sinr_db: 2.0).success(50.0, 8)
+
+
+@pytest.mark.usefixtures("twin")
+@pytest.mark.parametrize(("payload", "shared"), [(np.arange(3.0), True), ([1.0, 2.0], False)])
+def test_copies_of_a_frame_with_powers_of_their_own_share_a_payload_that_cannot_change(
+    payload: Any, shared: bool
+) -> None:
+    async def talk(me: Any) -> None:
+        await me.broadcast("x", payload)
+
+    powers = {(0, 1): -50.0, (1, 0): -50.0, (0, 2): -60.0, (2, 0): -60.0}
+    radio = Radio(access="aloha", phy=Phy(), powers=powers)
+    network = Network(topology.star(3), Link(rate=RATE), medium=radio)
+    agents = network.run({0: Actor(talk), 1: Listener(), 2: Listener()}, until=1).agents
+    (one,), (other,) = agents[1].frames, agents[2].frames
+    assert [one.rssi_dbm, other.rssi_dbm] == pytest.approx([-50.0, -60.0])
+    assert (one.payload is other.payload) is shared
+    assert np.array_equal(one.payload, other.payload)
+    assert np.array_equal(one.payload, payload)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim import Agent, Energy, Link, Network, Radio, Run, latency, loss
+from netsim.clock import clock
 from netsim.clock.virtual_clock import VirtualSelector
 from netsim.errors import NetsimError
 from netsim.faults import Crash, Jitter, LinkDown, Straggler
@@ -33,9 +34,10 @@ def story(run: Run) -> list[Any]:
 
 
 def in_python(play: Callable[[], Any]) -> Any:
-    """Run with the Python twin."""
+    """Run with the Python twins of the radio and of the clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(medium, "COMPILED", None)
+        patch.setattr(clock, "COMPILED", None)
         return play()
 
 
@@ -55,6 +57,7 @@ def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -
 def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(seed: int) -> None:
     fast = RadioCase(seed).play(trace=True)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "COMPILED", None)
         patch.setattr(VirtualSelector, "skip_to", lambda self, time: False)
         patch.setattr(VirtualSelector, "is_alone", lambda self: False)
         slow = RadioCase(seed).play(trace=True)
