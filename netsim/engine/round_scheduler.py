@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from netsim.context import Rounds
-from netsim.round_agent import BatchRounds, RoundAgent, has_own_method
+from netsim.round_agent import BatchRounds, Call, Failed, RoundAgent, has_own_method
 from netsim.transport.shared import Shared
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class RoundScheduler:
         self._rounds = shared.rounds
         # The agents of the batch, in order. A dictionary, because removing many of them from a list would be slow.
         self._members: dict[_Member, None] = {}
-        # The batch object and the list of members for which it was made; None once the members have changed.
-        self._batch: tuple[BatchRounds, list[_Member]] | None = None
+        # The batch object, the list of members for which it was made, and what it calls; None once the members have
+        # changed.
+        self._batch: tuple[BatchRounds, list[_Member], Call, Failed] | None = None
         # The context of the callbacks, because they belong to no agent.
         self._variables = copy_context()
 
@@ -92,12 +93,24 @@ class RoundScheduler:
         self._members.pop(member, None)
         self._batch = None
 
-    def _current(self) -> tuple[BatchRounds, list[_Member]]:
+    def _current(self) -> tuple[BatchRounds, list[_Member], Call, Failed]:
         if self._batch is None:
             members = list(self._members)
             batch = type(members[0].agent).batch([member.agent for member in members])
             assert batch is not None
-            self._batch = batch, members
+
+            def failed(place: int, error: BaseException) -> None:
+                self._failed(members[place], error)
+
+            def call(place: int, function: Any, *values: Any) -> None:
+                try:
+                    members[place].variables.run(function, *values)
+                except _STOPS:
+                    raise
+                except BaseException as error:
+                    failed(place, error)
+
+            self._batch = batch, members, call, failed
         return self._batch
 
     def _wait_for_opening(self) -> None:
@@ -117,7 +130,7 @@ class RoundScheduler:
             context.collected = number
         if not self._members:
             return
-        batch, members = self._current()
+        batch, members, call, failed = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
                 # The agent collects the frames of this round itself, in `run`.
@@ -125,8 +138,8 @@ class RoundScheduler:
                 self._release(members[place], number)
             if not self._members:
                 return
-            batch, members = self._current()
-        self._do(batch.say, members, number)
+            batch, members, call, failed = self._current()
+        self._do(batch.say, number, call, failed)
         if self._members:
             self._rounds.closing().add_done_callback(self._closed, context=self._variables)
 
@@ -135,35 +148,22 @@ class RoundScheduler:
             return
         number, rounds = closing.result(), self._rounds
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
-        batch, members = self._current()
-        self._do(batch.hear, members, number, deadline)
-        for member in list(self._members):
-            if not member.rounds.goes_on():
-                member.rounds.leave()
-                self._release(member, 0)
+        batch, _, call, failed = self._current()
+        self._do(batch.hear, number, deadline, call, failed)
+        for member in [each for each in self._members if not each.rounds.goes_on()]:
+            member.rounds.leave()
+            self._release(member, 0)
         if self._members:
             self._wait_for_opening()
 
-    def _do(self, work: Callable[..., None], members: list[_Member], *arguments: Any) -> None:
+    def _do(self, work: Callable[..., None], *arguments: Any) -> None:
         """Call a method of the batch; an error that belongs to no single agent counts as the first agent's."""
-
-        def failed(place: int, error: BaseException) -> None:
-            self._failed(members[place], error)
-
-        def call(place: int, function: Callable[..., None], *values: Any) -> None:
-            try:
-                members[place].variables.run(function, *values)
-            except _STOPS:
-                raise
-            except BaseException as error:
-                failed(place, error)
-
         try:
-            work(*arguments, call, failed)
+            work(*arguments)
         except _STOPS:
             raise
         except BaseException as error:
-            failed(0, error)
+            arguments[-1](0, error)
 
     def _release(self, member: _Member, number: int) -> None:
         self._forget(member)
