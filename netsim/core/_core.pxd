@@ -203,8 +203,11 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # By kind, the first bytes of every frame of that kind, up to the round.
+    # By kind, the first bytes of every frame of that kind, up to the round; those of the last kind also here, because
+    # with many agents a dictionary of each is rarely in the cache.
     cdef dict heads
+    cdef str last_kind
+    cdef bytes last_head
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1
     cdef double delay(self, int64_t index) noexcept

@@ -1267,10 +1267,13 @@ cdef class BroadcastPath:
 
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL:
         """Write a frame's bytes up to its payload; return a pointer to the ``room`` bytes allocated after them."""
-        cdef bytes head = self.heads.get(kind)
+        cdef bytes head = self.last_head
         cdef uint8_t* at
-        if head is None:
-            head = self.heads[kind] = self.encoder.head(kind, self.number)
+        if head is None or kind is not self.last_kind:
+            head = self.heads.get(kind)
+            if head is None:
+                head = self.heads[kind] = self.encoder.head(kind, self.number)
+            self.last_kind, self.last_head = kind, head
         frame.written = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + integer_size(round_number) + room)
         at = <uint8_t*>PyBytes_AS_STRING(frame.written)
         memcpy(at, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))

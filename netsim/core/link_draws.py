@@ -49,7 +49,7 @@ class LinkDraws:
     @property
     def only(self) -> Link | None:
         """The links' common settings; None if they differ."""
-        return self._links[0] if len({id(link) for link in self._links}) == 1 else None
+        return self._links[0] if len(set(map(id, self._links))) == 1 else None
 
     def _prepare(self) -> None:
         """Group the links by their settings; done at the first draw, because the compiled core may never draw here."""
