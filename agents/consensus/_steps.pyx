@@ -9,14 +9,14 @@ returns None if it does not support one of the agents. No agent has then been ch
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
-from libc.math cimport fabs, sqrt
+from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
 
 import numpy as np
 
-from netsim.core._core cimport Copies
+from netsim.core._core cimport ArrivalQueue, BroadcastPath, Copies
 
 from scipy.linalg import cython_blas
 
@@ -25,6 +25,7 @@ from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.costs.local import LeastSquares, Minimizer
 from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.stream import OnlineCost
+from netsim.transport.outbox import Outbox
 
 cnp.import_array()
 
@@ -192,9 +193,10 @@ cdef bint look_ahead(agent) except -1:
     cdef dict own = cost.__dict__
     if type(own["loss"]) is not Squared:
         return False
-    if own["_ahead"] is None:
-        cost.look_ahead()
     ahead = own["_ahead"]
+    if ahead is None:
+        cost.look_ahead()
+        ahead = own["_ahead"]
     if type(ahead) is not tuple or len(<tuple>ahead) != 2:
         return False
     return PyFloat_Check((<tuple>ahead)[1])
@@ -535,23 +537,26 @@ def take(list agents, list states):
     return -1
 
 
-def broadcast(list sharings, list broadcasts, list states, coded, list speaking, int64_t k, failed):
+def broadcast(list sharings, list outboxes, list states, coded, list speaking, int64_t k, failed):
     """Broadcast the states of the agents for which ``speaking`` is True, as `Sharing.say` and `Sharing._said` do.
 
     ``coded`` has for each agent the payload and the state decoded from it. If it is None, states are sent unencoded.
     """
     cdef Py_ssize_t i
     cdef Copies copies
+    shared = outboxes[0]._shared
+    now, rounds = shared.loop.now(), shared.rounds
+    cdef double deadline = rounds.open_deadline
+    cdef bint is_open = k == rounds.open_round and now < deadline and not shared.looks
     for i in range(len(sharings)):
         if not speaking[i]:
             continue
         sharing, known = sharings[i], states[i]
+        sent = known
+        if coded is not None:
+            sent, known = coded[i]
         try:
-            if coded is None:
-                taken = broadcasts[i](sharing._kind, known, k, False)
-            else:
-                sent, known = coded[i]
-                taken = broadcasts[i](sharing._kind, sent, k, False)
+            taken = offer(outboxes[i], is_open, now, sharing._kind, k, sent, deadline)
         except Exception as error:
             failed(i, error)
             continue
@@ -559,6 +564,37 @@ def broadcast(list sharings, list broadcasts, list states, coded, list speaking,
         if taken or copies.rows == 0:
             sharing.own = copied(known) if coded is None else known
             sharing.spoken = sharing.spoken + 1
+
+
+cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, double deadline):
+    """Broadcast as `Outbox.broadcast` does, without calling it if there is nothing to do but to use the fast path."""
+    number = outbox._kinds.get(kind)
+    if not (is_open and type(outbox) is Outbox and outbox._uses_fast_path) or outbox.subscribers or number is None:
+        return outbox.broadcast(kind, payload, k, False)
+    if outbox._last_send_time == now:
+        return outbox.broadcast(kind, payload, k, False)
+    outbox._last_send_time, outbox._sends_this_instant = now, 1
+    return (<BroadcastPath?>outbox._broadcast_path).broadcast(now, number, kind, k, payload, False, deadline)
+
+
+def hear(list inboxes, list sharings, double until, bint adds, failed):
+    """Take frames into the agents' copies, as `Inbox.take_into` does; return the places of those without an error."""
+    cdef ArrivalQueue arrivals
+    cdef Copies copies
+    cdef Py_ssize_t i
+    cdef list heard = []
+    for i in range(len(inboxes)):
+        inbox, copies = inboxes[i], sharings[i].copies
+        arrivals = inbox.arrivals
+        try:
+            if arrivals.careful or inbox._ready or not inbox.up or inbox._limit != INFINITY:
+                inbox.take_into(copies, until, adds)
+            else:
+                copies.receive(arrivals, until, add=adds)
+            heard.append(i)
+        except Exception as error:
+            failed(i, error)
+    return heard
 
 
 def exceed(list states, list sharings, double limit, bint squared):

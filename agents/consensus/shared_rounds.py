@@ -50,8 +50,8 @@ class SharedRounds(BatchRounds):
         self._local_steps = local_steps
         self._update = update
         self._schedules = [schedules_of(agent) for agent in agents]
-        self._broadcasts = [agent.outbox.broadcast for agent in agents]
-        self._takes = [agent.inbox.take_into for agent in agents]
+        self._outboxes = [agent.outbox for agent in agents]
+        self._inboxes = [agent.inbox for agent in agents]
         # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
         # `_fits`: the joint steps support these objects. `_is_exact`: the agents' coder is `Exact`. `_is_single`: the
@@ -81,7 +81,7 @@ class SharedRounds(BatchRounds):
         # For each agent, the float32 array to send and the state decoded from it; None unless the coder is `Float(32)`.
         coded = steps.rounded(states) if self._is_single else None
         if steps is not None and (self._is_exact or coded is not None):
-            steps.broadcast(self._sharings, self._broadcasts, states, coded, speaking, k, failed)
+            steps.broadcast(self._sharings, self._outboxes, states, coded, speaking, k, failed)
         else:
             self._broadcast(states, speaking, k, failed)
         if self._may_silence and not may_silence(self._censor, k):
@@ -94,13 +94,8 @@ class SharedRounds(BatchRounds):
         if self.own_ways() or not self._fits:
             super().hear(k, until, call, failed)
             return
-        adds, heard = self._sharings[0]._sends_changes, []
-        for place, (take_into, sharing) in enumerate(zip(self._takes, self._sharings, strict=True)):
-            try:
-                take_into(sharing.copies, until, adds)
-                heard.append(place)
-            except Exception as error:
-                failed(place, error)
+        adds = self._sharings[0]._sends_changes
+        heard = (_hear if steps is None else steps.hear)(self._inboxes, self._sharings, until, adds, failed)
         if self._update is None or not self._update([self._agents[place] for place in heard]):
             for place in heard:
                 call(place, self._agents[place].after_sharing)
@@ -148,12 +143,12 @@ class SharedRounds(BatchRounds):
 
     def _broadcast(self, states: Sequence[Array], speaking: Sequence[bool], k: int, failed: Failed) -> None:
         """Encode and broadcast the states of the agents for which ``speaking`` is True."""
-        for place, (sharing, broadcast, state) in enumerate(zip(self._sharings, self._broadcasts, states, strict=True)):
+        for place, (sharing, outbox, state) in enumerate(zip(self._sharings, self._outboxes, states, strict=True)):
             if not speaking[place]:
                 continue
             try:
                 coded, known = sharing._code(state, state - sharing.own if sharing._sends_changes else state)
-                sharing._said(state, known, broadcast(sharing._kind, coded, k, False))
+                sharing._said(state, known, outbox.broadcast(sharing._kind, coded, k, False))
             except Exception as error:
                 failed(place, error)
 
@@ -180,6 +175,18 @@ def _take(agents: _Agents, states: list[Array]) -> int:
             return place
         agent.theta = state
     return -1
+
+
+def _hear(inboxes: list[Any], sharings: list[Any], until: float, adds: bool, failed: Failed) -> list[int]:
+    """Take frames into the agents' copies; return the places of the agents for which that raised no error."""
+    heard = []
+    for place, (inbox, sharing) in enumerate(zip(inboxes, sharings, strict=True)):
+        try:
+            inbox.take_into(sharing.copies, until, adds)
+            heard.append(place)
+        except Exception as error:
+            failed(place, error)
+    return heard
 
 
 def _is_ours(thing: object) -> bool:

@@ -7,6 +7,17 @@ from libc.string cimport memcpy
 cimport cython
 
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define prefetch(at) __builtin_prefetch(at)
+    #else
+    #define prefetch(at)
+    #endif
+    """
+    void prefetch(const void* at) noexcept nogil
+
+
 cdef inline uint64_t mix(uint64_t z) noexcept nogil:
     z ^= z >> 30
     z *= <uint64_t>0xBF58476D1CE4E5B9ULL
@@ -99,14 +110,20 @@ cdef class Tally:
 
 @cython.final
 cdef class Frame:
-    cdef readonly str kind
-    cdef readonly object sender
-    cdef readonly int64_t round
-    cdef readonly double sent_at
+    # What receivers read comes first, in few cache lines.
     # The frame's bytes. None while they are in three pieces, with a long vector in the middle; `whole` joins them.
-    cdef bytes written
-    cdef bytes head, vector, trailer
+    cdef bytes written, vector
+    # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
+    # such vector. `length`: the number of the vector's elements.
+    cdef int64_t start, length
+    # Whether the vector's elements are float32.
+    cdef bint single
     cdef readonly bint plain
+    cdef readonly int64_t round
+    cdef readonly object sender
+    cdef readonly str kind
+    cdef readonly double sent_at
+    cdef bytes head, trailer
     cdef readonly object request
     cdef readonly bint is_reply
     cdef readonly int64_t sequence
@@ -118,17 +135,13 @@ cdef class Frame:
     cdef bint read
     # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
     cdef Frame sent
-    # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
-    # such vector. `length`: the number of the vector's elements.
-    cdef int64_t start, length
-    # Whether the vector's elements are float32.
-    cdef bint single
     # The offset in the frame's bytes at which the content of any other array, or of a coded array, begins: the byte
     # after the type number. It is 0 if the payload is neither.
     cdef int extension
     cdef bytes whole(self)
     cdef int64_t size(self)
     cdef const char* elements(self)
+    cdef void fetch(self) noexcept
     cdef object checksum(self)
     cdef object decoded(self)
     cdef Frame heard(self, double power, double noise, double interference)
@@ -153,6 +166,7 @@ cdef class ArrivalQueue:
     cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1
     cdef void merge(self) noexcept
     cdef int64_t arrange(self, double until) noexcept
+    cdef void fetch(self, int64_t count) noexcept
     cdef void drop(self, int64_t count) noexcept
     cdef void shrink(self) noexcept
     cdef bint pop(self, double until, Entry* taken) noexcept
@@ -174,6 +188,7 @@ cdef class Copies:
     cdef int take(self, Frame frame, bint add) except -1
     cdef object state_of(self, Frame frame)
     cdef int put(self, int64_t index, array, bint add) except -1
+    cpdef int receive(self, ArrivalQueue arrivals, double until, bint add=*) except -1
 
 
 @cython.final
@@ -194,13 +209,18 @@ cdef class BroadcastPath:
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
     cdef const uint64_t* keys
-    # For each kind of message: the bytes that precede the round in every frame of that kind.
+    # For each kind of message: the bytes that precede the round in every frame of that kind. The bytes of the last kind
+    # also stand in `last_head`: with many agents, each agent's dictionary is rarely in the processor's cache.
     cdef dict heads
+    cdef str last_kind
+    cdef bytes last_head
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1
     cdef double delay(self, int64_t index) noexcept
     cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, request=*, bint is_reply=*,
                       int64_t sequence=*)
+    cpdef int64_t broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
+                            double deadline) except -1
     cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
                     int64_t taken, int64_t wire, int64_t each) except -1
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1

@@ -134,13 +134,15 @@ cdef bint CAN_FOLD = folds()
 
 cdef object crc_on(uint32_t crc, bytes data):
     """Return ``crc32(data, crc)``, several times faster for long data."""
-    cdef int64_t count = PyBytes_GET_SIZE(data) & ~(<int64_t>63)
-    cdef char[16] remainder
-    if count < 4096 or not CAN_FOLD:
+    cdef int64_t size = PyBytes_GET_SIZE(data)
+    cdef int64_t count = size & ~(<int64_t>63)
+    cdef char[16 + 63] rest
+    if count < 256 or not CAN_FOLD:
         return crc32(data, crc)
-    fold(PyBytes_AS_STRING(data), count, crc ^ 0xFFFFFFFFu, remainder)
+    fold(PyBytes_AS_STRING(data), count, crc ^ 0xFFFFFFFFu, rest)
+    memcpy(rest + 16, PyBytes_AS_STRING(data) + count, size - count)
     # `crc32` inverts its register at the start and at the end, so both values of the register are inverted here.
-    return crc32(remainder[:16] + data[count:], 0xFFFFFFFFu)
+    return crc32(PyBytes_FromStringAndSize(rest, 16 + size - count), 0xFFFFFFFFu)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
@@ -427,6 +429,13 @@ cdef class Frame:
         """Return a pointer to the vector's elements, which may be unaligned."""
         return PyBytes_AS_STRING(self.written) + self.start if self.vector is None else PyBytes_AS_STRING(self.vector)
 
+    cdef void fetch(self) noexcept:
+        """Prefetch the first elements of the vector; the processor itself fetches those that follow."""
+        cdef const char* at = self.elements()
+        cdef int64_t i
+        for i in range(0, min(8 * self.length, 1024), 64):
+            prefetch(at + i)
+
     cdef object checksum(self):
         """Return the CRC of the frame's bytes."""
         if self.vector is None:
@@ -628,7 +637,23 @@ cdef class ArrivalQueue:
             sort_entries(self.entries, self.size)
             while count < self.size and self.entries[count].time < until:
                 count += 1
+            self.fetch(count)
         return count
+
+    cdef void fetch(self, int64_t count) noexcept:
+        """Prefetch what counting and reading the first ``count`` entries needs: it lies anywhere in memory."""
+        cdef Entry* entry
+        cdef const int64_t* delivered
+        cdef int64_t i, link
+        for i in range(count):
+            entry = &self.entries[i]
+            link = entry.key >> self.tally.shift
+            delivered = self.tally.data[C_DELIVERED]
+            prefetch(&self.tally.link_keys[link])
+            if delivered != NULL:
+                prefetch(&delivered[entry.kind * self.tally.links + link])
+            prefetch(entry.frame)
+            prefetch(<const char*>entry.frame + 64)
 
     cdef void drop(self, int64_t count) noexcept:
         """Drop the first ``count`` entries; all others form the heap, because they are sorted."""
@@ -833,13 +858,13 @@ cdef class Copies:
             memcpy(row, values, self.width * sizeof(double))
         return 0
 
-    def receive(self, ArrivalQueue arrivals, double until, *, bint add=False):
+    cpdef int receive(self, ArrivalQueue arrivals, double until, bint add=False) except -1:
         """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
         cdef Entry* entry
         cdef int64_t i, count
         if arrivals.heap != 0:
             self.take_in(arrivals.deliver(until), add=add)
-            return
+            return 0
         count = arrivals.arrange(until)
         for i in range(count):
             entry = &arrivals.entries[i]
@@ -851,6 +876,7 @@ cdef class Copies:
             for i in range(count):
                 Py_DECREF(<object>arrivals.entries[i].frame)
             arrivals.drop(count)
+        return 0
 
     def sum(self):
         """Return the sum of all copies, added in the order of the rows."""
@@ -908,6 +934,7 @@ cdef int64_t common_length(frames) except -2:
         if frame.start == 0 or (length >= 0 and frame.length != length):
             return -1
         length = frame.length
+        frame.fetch()
     return length
 
 
@@ -1093,8 +1120,8 @@ cdef class BroadcastPath:
             frame.plain = frame.plain and not is_mutable(payload)
         return frame
 
-    def broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
-                  double deadline):
+    cpdef int64_t broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
+                            double deadline) except -1:
         """Encode a message, send it over every link and return the number of links that accepted it."""
         cdef Frame frame = self.frame(now, kind, round_number, payload)
         cdef int64_t each, number = self.sent
@@ -1153,7 +1180,13 @@ cdef class BroadcastPath:
         cdef int64_t index, key = (self.first << self.tally.shift) + number
         cdef int64_t step = (<int64_t>1) << self.tally.shift
         cdef double delay
+        cdef ArrivalQueue queue
         self.next_row()
+        for index in range(self.degree):
+            prefetch(<PyObject*>self.receivers[index])
+        for index in range(self.degree):
+            queue = <ArrivalQueue>self.receivers[index]
+            prefetch(&queue.entries[queue.size])
         for index in range(self.degree):
             delay = self.delay(index)
             if delay < 0.0:
@@ -1243,10 +1276,13 @@ cdef class BroadcastPath:
 
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL:
         """Write a frame's bytes up to its payload; return a pointer to the ``room`` bytes allocated after them."""
-        cdef bytes head = self.heads.get(kind)
+        cdef bytes head = self.last_head
         cdef uint8_t* at
-        if head is None:
-            head = self.heads[kind] = self.encoder.head(kind, self.number)
+        if head is None or kind is not self.last_kind:
+            head = self.heads.get(kind)
+            if head is None:
+                head = self.heads[kind] = self.encoder.head(kind, self.number)
+            self.last_kind, self.last_head = kind, head
         frame.written = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + integer_size(round_number) + room)
         at = <uint8_t*>PyBytes_AS_STRING(frame.written)
         memcpy(at, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))

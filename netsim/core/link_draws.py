@@ -50,7 +50,7 @@ class LinkDraws:
     @property
     def only(self) -> Link | None:
         """The settings that all links have in common; None if links have different settings."""
-        return self._links[0] if len({id(link) for link in self._links}) == 1 else None
+        return self._links[0] if len(set(map(id, self._links))) == 1 else None
 
     def _prepare(self) -> None:
         """Group the links by their settings.

@@ -45,8 +45,11 @@ _most_new = _NEW
 
 
 @contextmanager
-def unhurried_collector(agents: int = 0) -> Iterator[None]:
-    """Collect new objects rarely and existing ones never, because a large run creates many long-lived objects."""
+def unhurried_collector(agents: int = 0) -> Iterator[Callable[[], None]]:
+    """Collect new objects rarely and existing ones never, because a large run creates many long-lived objects.
+
+    Yields a function to call once the run is built, so that what was built counts as existing.
+    """
     global _users, _before, _freezes
     with _lock:
         if not _users:
@@ -61,7 +64,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
         if _freezes:
             gc.freeze()
     try:
-        yield
+        yield _keep_all
     finally:
         with _lock:
             _users -= 1
@@ -70,6 +73,14 @@ def unhurried_collector(agents: int = 0) -> Iterator[None]:
                 gc.set_threshold(*_before)
                 if _freezes:
                     gc.unfreeze()
+
+
+def _keep_all() -> None:
+    """Count all objects as existing."""
+    with _lock:
+        if _freezes:
+            _count_new()
+            gc.freeze()
 
 
 def _count_new() -> None:

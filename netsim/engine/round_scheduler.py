@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from netsim.context import Rounds
-from netsim.round_agent import BatchRounds, RoundAgent, has_own_method
+from netsim.round_agent import BatchRounds, Call, Failed, RoundAgent, has_own_method
 from netsim.transport.shared import Shared
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ class RoundScheduler:
         # The agents of the batch, in order. This is a dictionary, because removing many agents from a list would be
         # slow.
         self._members: dict[_Member, None] = {}
-        # The batch object and the list of members for which it was made; None once the members have changed.
-        self._batch: tuple[BatchRounds, list[_Member]] | None = None
+        # The batch object, the list of members for which it was made, and the functions that the batch calls. None once
+        # the members have changed.
+        self._batch: tuple[BatchRounds, list[_Member], Call, Failed] | None = None
         # The callbacks run in this context, because they belong to no agent. Without it, they would run in the context
         # of the agent whose task adds them.
         self._variables = copy_context()
@@ -95,12 +96,24 @@ class RoundScheduler:
         self._members.pop(member, None)
         self._batch = None
 
-    def _current(self) -> tuple[BatchRounds, list[_Member]]:
+    def _current(self) -> tuple[BatchRounds, list[_Member], Call, Failed]:
         if self._batch is None:
             members = list(self._members)
             batch = type(members[0].agent).batch([member.agent for member in members])
             assert batch is not None
-            self._batch = batch, members
+
+            def failed(place: int, error: BaseException) -> None:
+                self._failed(members[place], error)
+
+            def call(place: int, function: Any, *values: Any) -> None:
+                try:
+                    members[place].variables.run(function, *values)
+                except _STOPS:
+                    raise
+                except BaseException as error:
+                    failed(place, error)
+
+            self._batch = batch, members, call, failed
         return self._batch
 
     def _wait_for_opening(self) -> None:
@@ -121,7 +134,7 @@ class RoundScheduler:
             context.collected = number
         if not self._members:
             return
-        batch, members = self._current()
+        batch, members, call, failed = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
                 # Mark this round as not collected: the agent's own task collects its frames, in `run`.
@@ -129,8 +142,8 @@ class RoundScheduler:
                 self._release(members[place], number)
             if not self._members:
                 return
-            batch, members = self._current()
-        self._do(batch.say, members, number)
+            batch, members, call, failed = self._current()
+        self._do(batch.say, number, call, failed)
         if self._members:
             self._rounds.closing().add_done_callback(self._closed, context=self._variables)
 
@@ -139,35 +152,22 @@ class RoundScheduler:
             return
         number, rounds = closing.result(), self._rounds
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
-        batch, members = self._current()
-        self._do(batch.hear, members, number, deadline)
-        for member in list(self._members):
-            if not member.rounds.goes_on():
-                member.rounds.leave()
-                self._release(member, 0)
+        batch, _, call, failed = self._current()
+        self._do(batch.hear, number, deadline, call, failed)
+        for member in [each for each in self._members if not each.rounds.goes_on()]:
+            member.rounds.leave()
+            self._release(member, 0)
         if self._members:
             self._wait_for_opening()
 
-    def _do(self, work: Callable[..., None], members: list[_Member], *arguments: Any) -> None:
+    def _do(self, work: Callable[..., None], *arguments: Any) -> None:
         """Call a method of the batch; an error that belongs to no single agent counts as the first agent's."""
-
-        def failed(place: int, error: BaseException) -> None:
-            self._failed(members[place], error)
-
-        def call(place: int, function: Callable[..., None], *values: Any) -> None:
-            try:
-                members[place].variables.run(function, *values)
-            except _STOPS:
-                raise
-            except BaseException as error:
-                failed(place, error)
-
         try:
-            work(*arguments, call, failed)
+            work(*arguments)
         except _STOPS:
             raise
         except BaseException as error:
-            failed(0, error)
+            arguments[-1](0, error)
 
     def _release(self, member: _Member, number: int) -> None:
         self._forget(member)

@@ -127,8 +127,9 @@ class Runtime:
         """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
         try:
             async with nullcontext() if self.node is None else self.node.taking_part(loop):
-                with unhurried_collector(len(self.agents)):
+                with unhurried_collector(len(self.agents)) as keep_all:
                     self._build(loop)
+                    keep_all()
                     if self.interrupted:
                         raise asyncio.CancelledError
                     return await self._run()

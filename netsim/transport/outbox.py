@@ -135,7 +135,7 @@ class Outbox:
         self._rounds_differ = False
         # None until a frame cannot take the fast path, `_broadcast_path`.
         self._stages: LinkStages | None = None
-        kinds = list({id(link): link for link in wiring.links}.values())
+        kinds = wiring.links if len(set(map(id, wiring.links))) > 1 else wiring.links[:1]
         transmitters = kinds if wiring.radio is None else [wiring.radio]
         headers = {link.header_bits for link in transmitters}
         self._broadcast_path = BroadcastPath(

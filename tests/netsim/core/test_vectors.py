@@ -82,7 +82,7 @@ def test_the_bytes_of_a_vector_are_the_codecs(size: int, dtype: type) -> None:
 def test_the_checksum_is_zlibs_whatever_the_length() -> None:
     lengths = [1, 100, *range(1020, 1060), 4095, 16_383, 16_384, 16_385, 20_001]
     vectors = [RNG.normal(size=length).astype(np.float32) for length in lengths]
-    texts = [RNG.bytes(length) for length in (4000, *range(4060, 4200), 70_001)]
+    texts = [RNG.bytes(length) for length in (*range(180, 400), 4000, *range(4060, 4200), 70_001)]
     payloads: list[Any] = [*vectors, *(vector.astype(np.float64) for vector in vectors), *texts]
     agents = dict(enumerate(map(Talker, [payloads, [None] * len(payloads)])))
     run = Network(topology.path(2), seed=4).run(agents, trace=True)

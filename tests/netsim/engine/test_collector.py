@@ -32,3 +32,16 @@ def test_agents_of_former_runs_are_collected() -> None:
         agents = {name: Full() for name in ring}
         former.append(weakref.ref(agents[0]))
         Network(ring).run(agents)
+
+
+def test_no_collection_during_a_run_looks_at_what_was_built() -> None:
+    looked_at: list[bool] = []
+
+    class Looks(netsim.Agent):
+        """Looks whether the collector would look at its place in the network."""
+
+        async def run(self) -> None:
+            looked_at.append(any(each is self._netsim for each in gc.get_objects()))
+
+    Network(topology.path(2)).run({0: Looks(), 1: Looks()})
+    assert looked_at == [False, False]
