@@ -587,7 +587,7 @@ def hear(list inboxes, list sharings, double until, bint adds, failed):
         inbox, copies = inboxes[i], sharings[i].copies
         arrivals = inbox.arrivals
         try:
-            if arrivals.careful or inbox._ready or not inbox.up or inbox._limit != INFINITY:
+            if arrivals.careful or inbox._ready or not arrivals.up or inbox._limit != INFINITY:
                 inbox.take_into(copies, until, adds)
             else:
                 copies.receive(arrivals, until, add=adds)

@@ -21,7 +21,7 @@ LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
 """The dtype of a label: the numbers of the sender and of its transmission, and the index of the text."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
-"""The dtype of a note: its time (s), the agent's number, how many messages it had sent, and the index of the text."""
+"""The dtype of a note: time (s), the agent's number, how many messages the agent had sent, and the text's index."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""
@@ -92,7 +92,7 @@ class Captions:
             del column[:]
 
     def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
-        """Add the captions that another process's `arranged` returned, without notes made after ``until`` (s)."""
+        """Add the captions that `arranged` returned in another process, except notes made after ``until`` (s)."""
         texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]

@@ -30,7 +30,7 @@ class EventDifference:
     agent : str
         The sender, if the event is a transmission; the receiver, if it is the outcome of a message.
     old, new : str
-        The event in each run, as text; "nothing" in a run without it.
+        The event in the old and in the new run, as text; "nothing" for a run that lacks the event.
     """
 
     time: float
@@ -58,7 +58,7 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     if not there:
         return None
     first = min(there)
-    # If the two rows are not of the same event, one run lacks the earlier event: set its row to None.
+    # If the two rows are not of the same event, one run lacks the earlier event: set the row of this run to None.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
     return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_row_texts(old_row, new_row))

@@ -41,7 +41,7 @@ class Ledger:
     more : sequence of str
         The causes of `netsim.core.records.ALL_CAUSES` that are possible in this run, but not in `CAUSES`.
     on_wires : bool
-        Whether bits are counted per link; on a radio one transmission serves all links of its sender.
+        Whether wire bits are counted per link. On a radio they are not, because one transmission serves all links.
 
     Attributes
     ----------
@@ -173,10 +173,10 @@ class Ledger:
         Returns
         -------
         DataFrame
-            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and, on wires, ``wire_bits``. In
-            every row, offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows are sorted by the
-            first column of ``by``, then by the next: agents as in the graph, kinds by their text. On a radio one
-            transmission serves many links, so a link has no wire bits of its own: see `senders_table`.
+            The columns named in ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and, on wires,
+            ``wire_bits``. In every row, offered + duplicated equals the sum of the causes plus in_flight, exactly. Rows
+            are sorted by the first column of ``by``, then by the next: agents in the order of the graph, kinds by their
+            text. On a radio one transmission serves many links, so links have no ``wire_bits``: see `senders_table`.
         """
         import pandas as pd
 

@@ -34,11 +34,15 @@ class RunMetadata:
         them; at two way-points of one time, it jumps from the first to the second. Other agents stay at their
         ``positions``.
     faults : sequence of dict
-        The faults, in order of time, each as a dict. ``what`` is the class of the `netsim.faults.Fault`, "SetLink" for
-        a cut by `netsim.Network.set_link`, or "Empty" for an empty battery; ``text`` describes the fault. ``begin`` and
-        ``end`` are the times (s) at which it began and ended; ``end`` is None if it did not end. ``agents`` and
-        ``links`` are lists of the agents and of the links (sender, receiver) that it affects, as numbers of agents. A
-        partition also has ``sides``, the lists of agents on its two sides.
+        The faults in order of time, each as a dict with these keys. Agents are given by their numbers.
+
+        * ``what``: the class of the `netsim.faults.Fault`, "SetLink" for a link cut by `netsim.Network.set_link`, or
+          "Empty" for an empty battery.
+        * ``text``: a description of the fault.
+        * ``begin``, ``end``: the times (s) at which the fault began and ended; ``end`` is None if it did not end.
+        * ``agents``: the list of the agents that the fault affects.
+        * ``links``: the list of the links that the fault affects, as pairs (sender, receiver).
+        * ``sides`` (of a partition only): the lists of the agents on each of the two sides.
     """
 
     round_period: float

@@ -1,7 +1,7 @@
 """The event log of a run: all transmissions and the outcome of each frame.
 
 `Trace` holds the log in memory. `TraceFile` reads a saved trace in chunks, so that a log of any length takes little
-memory. Both check the file in the same way.
+memory. `Trace.load` and `TraceFile` make the same checks of a file.
 """
 
 import hashlib
@@ -129,7 +129,8 @@ class Trace:
         senders, ends = self.links
         names = as_column([*self.agents, None])
         kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
-        # A broadcast has no receiver: link -1 selects the last element, which is the index of the None after the names.
+        # A broadcast has no receiver. Its link is -1 below, which selects the last element of `receivers`. This element
+        # is the index of the None that `names` has after the agents' names.
         receivers = np.append(ends, len(self.agents))
         link = exits["key"] >> self._shift
         parts = [
@@ -156,7 +157,7 @@ class Trace:
                 }
             ),
         ]
-        # Sort, because outcomes are recorded in the order in which inboxes were read, which must not show in the table.
+        # Outcomes were recorded in the order in which inboxes were read. The table must not depend on that order: sort.
         order = np.lexsort(
             (
                 np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
@@ -217,7 +218,7 @@ class TraceFile:
     path : str or Path
         The file, which must not change while this object is used.
     progress : callable, optional
-        Called periodically with the number of records read so far, which counts a record each time it is read.
+        Called periodically with the number of records read so far. A record that is read twice counts twice.
 
     Attributes
     ----------
@@ -339,7 +340,7 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
 
 
 def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], RunMetadata | None]:
-    """Return a file's metadata, and the scene that they contain, or None if there is no complete scene.
+    """Return a file's metadata, and the scene in the metadata (None if they contain no complete scene).
 
     If the metadata do not match their checksum, their ``hash`` is set to None, so that `_compare` refuses the file.
     """
@@ -374,8 +375,8 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Outside rounds the `DETAIL` records are zeros, which compress by any ratio. Their limit is therefore the
-            # size of the records of transmissions, which are checked, too.
+            # Outside rounds the `DETAIL` records are zeros, which zlib compresses to almost nothing. So the limit of
+            # their size is the size of the `SENT` records, which has a limit itself.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)

@@ -324,7 +324,7 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # Remove the task factory: closing the loop creates tasks, and the factory would fail for these, too.
+        # Remove the task factory: closing the loop creates tasks, for which the factory would fail again.
         self._set_factory_of(owner, None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(
@@ -368,8 +368,8 @@ class Loop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[_T]:
         """Run a function in a thread or, in virtual time, to completion while the loop waits.
 
-        In virtual time the function takes no simulated time, so its result has a fixed place in the order of events,
-        and it runs in the calling thread unless an executor is given.
+        In virtual time the function takes no simulated time, so that its result has a fixed place in the order of
+        events. The function then runs in the calling thread, unless an executor is given.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
@@ -398,8 +398,9 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-# The code objects that may call `get_debug`, in order of their frequency. RoundBarrier may use asyncio's faster
-# futures, because it never puts them in a set.
+# `Loop.get_debug` refuses a caller that makes an unnumbered future or task. The callers with these code objects (the
+# most frequent one first) are allowed without a further check. RoundBarrier does make unnumbered futures of asyncio's
+# own type, which are faster, and may do so because it never puts them in a set.
 _NUMBERED_CODES = (
     asyncio.Handle.__init__.__code__,
     Loop.create_future.__code__,
@@ -449,7 +450,8 @@ def _run_here(job: Callable[[], _T]) -> _T:
 def suspended(loop: Any) -> Iterator[None]:
     """Suspend this thread's running loop and its current task, if any, so that another loop may run."""
     task = None if loop is None else asyncio.current_task(loop)
-    # Leave the task: since Python 3.14 a thread has one current task, so another loop could not run its own tasks.
+    # Leave the current task: since Python 3.14 a thread, not each loop, has a current task. While it has one, another
+    # loop in this thread cannot run its own tasks.
     if task is not None:
         _leave_task(loop, task)
     asyncio._set_running_loop(None)

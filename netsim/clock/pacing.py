@@ -13,7 +13,8 @@ from netsim.clock.virtual_clock import ClockSelector, Ready
 __all__ = ["PacedSelector"]
 
 _LONGEST_SLEEP = 3600.0
-# Sockets are read for at most this long (real s) before a due timer runs, or a quarter of the slack if that is longer.
+# Once a timer is due, sockets are read before the timer runs, for at most this long (real s) or a quarter of the slack,
+# whichever is longer.
 _READ_TIME = 0.02
 
 
@@ -37,9 +38,9 @@ class PacedSelector(ClockSelector):
         now = self.wall()
         # If the process starts late by at most the slack, its time still begins at 0.
         self._now = 0.0 if 0 < now <= slack else now
-        # The time (simulated s) of the timer before which sockets were read last.
+        # The time (simulated s) of the due timer that ran, or will run, after the last reading of sockets.
         self._due = float("-inf")
-        # The real time (s) until which sockets may be read before that timer runs.
+        # The real time (s) until which sockets may be read before this timer runs.
         self._read_until = 0.0
 
     def wall(self) -> float:

@@ -122,11 +122,14 @@ class RoundClock:
         return self.close_time(round_number) - self.close_time(round_number - 1)
 
     def number_at(self, time: float, rounding: Callable[[float], int]) -> int:
-        """Return the number of the round that closes at ``time`` (s); ``rounding`` chooses between two rounds."""
+        """Return the number of the round that closes at ``time`` (s).
+
+        If ``time`` lies between two closing times, ``rounding`` chooses one of the two rounds.
+        """
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
-        # Find the last round that has closed by ``time``: by doubling steps, then by bisection. Compute times only
-        # lengthen rounds, so the number of rounds without compute times is an upper bound.
+        # Find the last round that has closed by ``time``: first in steps of doubling length, then by bisection. At most
+        # as many rounds have closed as without compute times, because compute times only lengthen rounds.
         low = self.closed if self.close_time(self.closed) <= time else 0
         high, step = max(math.floor((time - self.offset) / self.period), 0) + 1, 1
         while low + step < high and self.close_time(low + step) <= time:
@@ -152,7 +155,7 @@ class RoundClock:
         return abs(now - self.close_time(round_number)) <= self._slack(now)
 
     def snap(self, time: float, widths: int = 1) -> float:
-        """Return the closing time (s) of a round if ``time`` differs from it by rounding errors only, else ``time``.
+        """Return ``time`` (s) or, if it differs from a round's closing time by rounding errors only, the closing time.
 
         The tolerance is ``widths`` times the largest rounding error of a sum of periods near ``time`` (`_slack`).
         """
@@ -168,8 +171,8 @@ class RoundClock:
     def before(self, now: float) -> float:
         """Return the time (s) before which arrivals precede the instant ``now``.
 
-        The result is ``now`` or, if a round closes at ``now``, the round's deadline, because all arrivals from the
-        deadline on count as arrivals at the boundary.
+        The result is ``now``, unless a round closes at ``now``. Then it is the round's deadline, because all arrivals
+        from the deadline on count as arrivals at ``now``.
         """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now

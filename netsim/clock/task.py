@@ -59,9 +59,9 @@ class TaskOwner:
         self.clock = clock
         self.names = itertools.count(1)
         self.task_factory: Any = None
-        # The hashes of tasks have a count in the low bits, so that a small set of tasks has the same order in every
-        # agent. In the high bits they have a key of the agent's name: if tasks of different agents had equal hashes, a
-        # dictionary of all agents' tasks would take quadratic time.
+        # The low bits of a task's hash are a count, so that a small set of tasks has the same order in every agent. The
+        # high bits are a key computed from the agent's name, so that tasks of different agents have different hashes:
+        # with equal hashes, a dictionary of all agents' tasks would take quadratic time.
         self.numbers = itertools.count((key & _KEY_MASK) << _COUNT_BITS)
 
 
@@ -77,13 +77,13 @@ def _number_of(future: Any) -> int:
         loop = future.get_loop()
         numbers = getattr(loop, "numbers", None)
         if numbers is None:
-            # A future of `asyncio.gather` may belong to a loop of another type, which has no numbers: use Python's
-            # hash.
+            # This future of `asyncio.gather` belongs to a loop of another type. Such a loop has no numbers: use
+            # Python's own hash.
             number = future._number = object.__hash__(future)
         else:
-            # Before Python 3.14 asyncio hashes a new task before its ``owner`` is set, so `loop.maker` holds the agent.
-            # Later versions may hash the task only when another agent lists all tasks: `OWNER` is then that agent,
-            # so the task's ``owner`` is preferred.
+            # Before Python 3.14 asyncio hashes a new task before the task's ``owner`` is set, so take `loop.maker`, the
+            # agent whose task is being made. Later versions hash a task later, perhaps while another agent runs:
+            # `OWNER` is then that other agent, so prefer the task's ``owner``.
             owner = loop.maker or getattr(future, "owner", OWNER.get())
             number = future._number = next(numbers if owner is None else owner.numbers)
     return number
@@ -150,8 +150,9 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwn
 
 def refuse_unnumbered(maker: FrameType) -> None:
     """Raise BadInput if a stack frame creates a future or task of asyncio's own types, which have no number."""
-    # asyncio's constructors are written in C and call the loop's `get_debug`: a caller of `get_debug` whose code does
-    # not name it has called a constructor. asyncio itself creates futures and tasks through the loop.
+    # asyncio's constructors of futures and tasks call the loop's `get_debug`. They are written in C and have no stack
+    # frame, so ``maker`` is the frame of the constructor's caller. Unlike a frame that calls `get_debug` itself, this
+    # frame does not name `get_debug`. Frames of asyncio are allowed: asyncio makes futures and tasks through the loop.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
         raise BadInput(
             "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "
@@ -167,7 +168,8 @@ def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, 
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # `as_completed` is not always the next caller: in some Python versions a comprehension or constructor lies between.
+    # Search several callers for `as_completed`: in some Python versions it calls `ensure_future` through a
+    # comprehension or a constructor.
     for _ in range(4):
         caller = frame.f_back
         if caller is None or caller.f_globals is not _ASYNCIO:

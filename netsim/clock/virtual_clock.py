@@ -2,9 +2,12 @@
 
 A loop asks its selector to wait for the next event. The virtual selector does not wait: it sets the clock to the next
 timer, so the cost of a simulated hour is that of its events. The wall selector sleeps for the simulated time divided by
-a speed factor. The selector keeps the timers itself, because asyncio's heap scrambles timers of equal times, knows only
-the remaining time (which differs by rounding from the requested time), and assumes a clock resolution of a nanosecond,
-which floating-point times beyond half a year do not have.
+a speed factor.
+
+The selector keeps the timers itself, not in asyncio's heap, for three reasons. The heap does not keep the order of
+timers of equal times. asyncio passes its selector only the remaining time, from which rounding errors make it
+impossible to compute the exact time of the timer. And asyncio assumes that its clock resolves a nanosecond, which
+floating-point times beyond half a year do not.
 """
 
 import asyncio
@@ -135,8 +138,8 @@ class ClockSelector(selectors.BaseSelector):
         self.limit: float = PASSES_PER_INSTANT
         self.beyond = False
         self.jobs = 0
-        # A `Loop` sets this to its ready callbacks. For other loops this default is never empty, so that `select`
-        # returns after one pass.
+        # A `Loop` replaces this by its queue of ready callbacks. For other loops this default is never empty, so that
+        # `select` returns after one pass.
         self.ready: Sized = (None,)
 
     @cached_property
@@ -202,8 +205,8 @@ class ClockSelector(selectors.BaseSelector):
         for callback in list(self.on_pass) if self.on_pass else ():
             callback()
         timers = self._timers
-        # In virtual time callbacks come before sockets. In real time sockets must be read even if a callback is always
-        # ready.
+        # In virtual time, read sockets only if no callback is ready. In real time always read them: otherwise callbacks
+        # that keep each other ready would keep sockets from being read.
         ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)

@@ -111,7 +111,8 @@ cdef class Tally:
 @cython.final
 cdef class Frame:
     # What receivers read comes first, in few cache lines.
-    # The frame's bytes. None while they are in three pieces, with a long vector in the middle; `whole` joins them.
+    # The frame's bytes. None for a frame with a long vector: its bytes are `head`, `vector` and `trailer`, one after
+    # another, and `whole` joins them.
     cdef bytes written, vector
     # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
     # such vector. `length`: the number of the vector's elements.
@@ -135,8 +136,8 @@ cdef class Frame:
     cdef bint read
     # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
     cdef Frame sent
-    # The offset in the frame's bytes at which the content of any other array, or of a coded array, begins: the byte
-    # after the type number. It is 0 if the payload is neither.
+    # If the payload is a coded array, or an array that has no `start`: the offset of the payload's content in the
+    # frame's bytes. The content begins after the type number. 0 for all other payloads.
     cdef int extension
     cdef bytes whole(self)
     cdef int64_t size(self)
@@ -176,8 +177,9 @@ cdef class ArrivalQueue:
 cdef class Copies:
     cdef dict row_of
     cdef list neighbors
-    # `last`: the row of the last frame. `following[row]`: the row of the frame that came after the last frame of `row`.
-    # Frames mostly come in the same order, so trying this row first saves a lookup.
+    # Each frame belongs to the row of its sender. `last`: the row of the latest frame. `following[row]`: the row of the
+    # frame that came next after the latest frame of `row`. Frames mostly come in the same order in every round, so the
+    # row `following[last]` is tried first, which saves a lookup.
     cdef int64_t* following
     cdef int64_t last
     cdef readonly object table
@@ -200,8 +202,8 @@ cdef class BroadcastPath:
     cdef public int64_t sent
     cdef bint on_radio
     # `inline_draws`: whether all links have the same settings, with independent losses and constant or uniform delays.
-    # If so, delays and losses are drawn here, and `row_number` counts the broadcasts; if not, `row` holds the delays
-    # from `netsim.core.link_draws`.
+    # If True, this class draws delays and losses itself, and `row_number` counts the broadcasts for which it has drawn.
+    # If False, `row` holds the delays that `netsim.core.link_draws` has drawn.
     cdef bint inline_draws, draws_latency
     cdef int64_t row_number
     cdef list row

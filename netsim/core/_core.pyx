@@ -289,7 +289,7 @@ cdef class Tally:
         return self.keep(KEPT_LEFT, &record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
-        """Count wire bits that a node sent on a shared medium; their number is known only after the call of `sent`."""
+        """Count wire bits that a node sent on a shared medium, where `sent` is called before their number is known."""
         self.summed[S_WIRE] += bits
         self.table(T_SENDERS_WIRE)[kind * self.agents + sender] += bits
 
@@ -342,7 +342,10 @@ cdef class Tally:
         return self.counts("sender " + name)
 
     def to_all(self, str name):
-        """Return the broadcasts' ``offered`` or ``wire_bits`` per link for each agent, shape (kinds, agents)."""
+        """Return the broadcasts' part of the column ``offered`` or ``wire_bits``, shape (kinds, agents).
+
+        A broadcast adds the same number to every link of its sender, so this number is stored once, for the sender.
+        """
         return self.counts("all " + name)
 
     cdef counts(self, str name):
@@ -358,7 +361,7 @@ cdef class Tally:
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     cdef since(self, const int64_t* first):
-        """Return, for each record type, an array of the records stored from that type's byte offset in ``first`` on."""
+        """Return {name of record type: array of stored records}; the records of type i from byte ``first[i]`` on."""
         return {
             name: np.frombuffer(bytes(self.kept[i][first[i] : self.size[i]]), dtype)
             for i, (name, dtype) in enumerate(KEPT.items())
@@ -837,7 +840,7 @@ cdef class Copies:
         return 0
 
     cdef object state_of(self, Frame frame):
-        """Return the payload as `as_state` does, but faster if it is a coded array whose class keeps `Coded.values`."""
+        """Return the payload as `as_state` does, but faster for coded arrays whose class does not override `values`."""
         payload = frame.payload
         cdef object kind = type(payload)
         if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
@@ -1158,7 +1161,8 @@ cdef class BroadcastPath:
                     int64_t taken, int64_t wire, int64_t each) except -1:
         """Count a transmission, which was accepted if ``taken`` is not 0.
 
-        ``wire`` is the number of its wire bits, ``each`` the number per link (`Transmission.each`).
+        ``wire`` is the number of wire bits of the whole transmission. ``each`` is the number of wire bits that are
+        counted here for every single link; see `Transmission.each`.
         """
         cdef int64_t fields[MOST_FIELDS]
         memset(fields, 0, sizeof(fields))
@@ -1289,8 +1293,8 @@ cdef class BroadcastPath:
         return write_integer(at + PyBytes_GET_SIZE(head), round_number)
 
 
-# A cache for float64 and for float32: the length of the last vector and the trailer of this length. One entry each is
-# enough, because most vectors have the same length.
+# A cache of `vector_trailer`, with one entry for float64 and one for float32: the length of the last vector, and the
+# trailer for this length. One entry for each type is enough, because most vectors have the same length.
 cdef int64_t[2] _trailer_lengths = [-1, -1]
 cdef list _trailers = [b"", b""]
 cdef list _DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]

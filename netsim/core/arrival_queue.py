@@ -61,8 +61,8 @@ class ArrivalQueue:
         """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # Usually the queue is read once a round, and the last read left no frame in ``_pending``. The rest of the
-            # sorted list can become the heap ``_pending`` as it is, because a sorted list is a heap.
+            # The usual case: the queue is read once a round, and the last read left no frame in ``_pending``. Sort the
+            # incoming frames. Those that are not due become the heap ``_pending``, because a sorted list is a heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]
@@ -81,7 +81,7 @@ class ArrivalQueue:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # Usually every frame is due, so that none must be kept in ``_pending``.
+            # The usual case: every frame is due, so that no frame is left for ``_pending``.
             due = sorted(incoming)
             incoming.clear()
         else:

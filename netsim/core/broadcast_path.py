@@ -194,7 +194,8 @@ class BroadcastPath:
     ) -> None:
         """Count a transmission, which was accepted if ``taken`` is not 0.
 
-        ``wire`` is the number of its wire bits, ``each`` the number per link (`Transmission.each`).
+        ``wire`` is the number of wire bits of the whole transmission. ``each`` is the number of wire bits that are
+        counted here for every single link; see `Transmission.each`.
         """
         bits, clipped = (payload_bits(payload), saturated(payload)) if taken else (0, 0)
         raw, accepted, checksum = bits if raw_data else 0, int(taken > 0), crc32(frame.data)

@@ -53,8 +53,8 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
                 return new_frame(kind, names[sender], number, sent_at, data, payload)
             request, is_reply = rest
             if type(request) is int and type(is_reply) is bool and request > -(1 << 63):
-                # A negative number may be a sequence number, but only the receiver knows whether the link numbers its
-                # frames. So the frame gets the number both as request and, negated, as sequence number.
+                # On a reliable link, a negative number is a negated sequence number. But only the receiver knows
+                # whether the link is reliable. So ``request`` keeps the number, and ``sequence`` is its negation.
                 sequence = max(-request, 0)
                 return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")

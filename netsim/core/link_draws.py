@@ -22,7 +22,8 @@ class LinkDraws:
     Parameters
     ----------
     links : sequence of Link
-        One agent's outgoing links. Delays are drawn for all, but the caller ignores those of links that are not simple.
+        One agent's outgoing links. Delays are drawn for all of them, but the caller ignores the delays of a link that
+        is not simple.
     keys : uint64 array, shape (links,)
         The key of each link, which selects the link's random streams.
     seed : int
@@ -55,7 +56,7 @@ class LinkDraws:
     def _prepare(self) -> None:
         """Group the links by their settings.
 
-        This is done at the first draw, because the compiled core often draws by itself and then never draws here.
+        This is done only at the first draw, because often there is none: the compiled core then draws by itself.
         """
         # Group the links with the same settings, so that one call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}

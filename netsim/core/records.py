@@ -1,10 +1,10 @@
 """The records kept for a frame: a `Transmission` when it is sent and one outcome per link message.
 
 These records are written along the path agent → outbox → link → inbox → agent. A link message is a message on one link:
-a broadcast consists of one for each link of its sender. A link message is identified by its key, link·2ˢ + number,
-where ``number`` counts its sender's transmissions from 0, and s is 63 minus the bits needed for the number of links
-(`key_shift`). No record depends on what other agents do, so a network's records do not depend on the order in which its
-agents act.
+a broadcast consists of one link message for each link of its sender. A link message is identified by its key, which is
+link·2ˢ + number. Here ``link`` is the index of the link, ``number`` counts the sender's transmissions from 0, and s is
+63 minus the bits needed for the number of links (`key_shift`). No record depends on what other agents do, so a
+network's records do not depend on the order in which its agents act.
 
 The Python core and the compiled one, the ledger, the trace and the tables take the list of counted columns from here.
 
@@ -179,8 +179,8 @@ These records have the same order as those of `SENT`.
 
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
 """The dtype of a link message's departure: the time (s) at which its first bit left the sender, its key, the number of
-its transmission, and its wire bits. The number is stored because the key of a duplicate holds another number. An
-accepted link message without such a record left at the time of its transmission, and `SENT` gives its wire bits.
+its transmission, and its wire bits. The number is stored because the key of a duplicate holds another number. If an
+accepted link message has no such record, it left at the time of its transmission, and `SENT` gives its wire bits.
 """
 
 KEPT = {"sent": SENT, "exits": OUTCOME, "details": DETAIL, "left": LEFT}

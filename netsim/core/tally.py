@@ -119,7 +119,7 @@ class Tally:
         self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
-        """Count wire bits that a node sent on a shared medium; their number is known only after the call of `sent`."""
+        """Count wire bits that a node sent on a shared medium, where `sent` is called before their number is known."""
         self._totals["wire_bits"] += bits
         self._table("sender wire_bits")[kind, sender] += bits
 
@@ -163,7 +163,10 @@ class Tally:
         return self._counts("sender " + name)
 
     def to_all(self, name: str) -> Counts:
-        """Return the broadcasts' ``offered`` or ``wire_bits`` per link for each agent, shape (kinds, agents)."""
+        """Return the broadcasts' part of the column ``offered`` or ``wire_bits``, shape (kinds, agents).
+
+        A broadcast adds the same number to every link of its sender, so this number is stored once, for the sender.
+        """
         return self._counts("all " + name)
 
     @property

@@ -237,8 +237,12 @@ def _content(path: Path, entry_type: int, body: bytes) -> Any:
 def _fits(value: Any, form: Any) -> bool:
     """Return whether a value has a form.
 
-    A form is a class; a list with one form for all items or a form for each; a dict {key: form} or {class: form}; or a
-    tuple of alternatives.
+    A form is one of these:
+
+    * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
+    * a list: with one form for all items of a list, or with a form for each item;
+    * a dict: {class of all keys: form of all values}, or {key: form of its value};
+    * a tuple of forms, of which the value must have one.
     """
     if type(form) is tuple:
         return any(_fits(value, each) for each in form)

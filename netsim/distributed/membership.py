@@ -23,7 +23,7 @@ __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
 """Why datagrams are dropped, in this order: not authenticated, no message, seen before, too large, of another run."""
 
-# A clock's offset is taken from the shortest among this many latest round trips: the shortest has the smallest error.
+# Number of latest round trips that are kept. The shortest of them gives the clock's offset with the smallest error.
 _MEASUREMENTS = 64
 # The most characters that the text of an error may have in a heartbeat.
 _MAX_TEXT = 300

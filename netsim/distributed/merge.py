@@ -55,14 +55,14 @@ class RunPart:
     Attributes
     ----------
     path : Path
-        The file.
+        The file of the journal.
     begin, end : dict
         The entries BEGIN and END; ``end`` is empty for a killed process.
     kinds : list of str
         The kinds of message, in the order of the ids that the process gave them.
     pieces : deque of (float, list)
-        For each row: its number, and the entries between the previous row and this one. Entries after the last row
-        come under the next number.
+        For each row: the row's number, and the entries between the previous row and this row. The entries after the
+        last row are stored under the number that the next row would have.
     rows : list of (int, float, bool)
         The number and time (s) of each row, and whether agents of the process took part.
     """
@@ -114,8 +114,8 @@ def merge_parts(
     network : Network
         The network of the run, created as in every process.
     agents : mapping
-        {node: Agent}, created as in every process. Each agent gets its recorded state, which replaces all objects that
-        it holds; so probes and readers of the run may read only the agents.
+        {node: Agent}, created as in every process. Restoring the recorded state of an agent replaces all objects that
+        the agent holds. So probes must read states from ``agents``, not from objects taken from an agent beforehand.
     folder : str or Path
         The folder with the journals of all processes.
     probes : sequence of callables
@@ -234,8 +234,8 @@ class _Merger:
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
-        # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: the transmissions (sender,
-        # number) after the end of the run, which are not counted.
+        # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: (sender, number) of each
+        # transmission after the end of the run; these transmissions are not counted.
         self._with_outcome: set[int] = set()
         self._sent_late: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
@@ -400,8 +400,8 @@ class _Merger:
             time, key, kind, cause = outcome.item()
             if self._is_late(key):
                 continue
-            # A corrupted frame is counted even if it would arrive after the end, because in a simulation the sender
-            # counts it at once, too.
+            # A corrupted frame is counted even if its arrival is after the end of the run: in a simulation, too, it is
+            # counted when it is sent.
             if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:

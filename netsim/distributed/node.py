@@ -121,8 +121,8 @@ class Node:
         self._round_task: asyncio.Task[None] | None = None
         # The time (real s) at which this process last did something, and the number of counted events until then.
         self._last_activity = (time.monotonic(), 0)
-        # `RoundClock.is_followed` for the next round, as it was when the last row was written; None before the first
-        # row.
+        # The result of `RoundClock.is_followed` for the next round, from the time when the last row was written; None
+        # before the first row.
         self._follows_next: bool | None = None
         # `_ended_at`: the time (simulated s) at which the last agent of any process ended. `_closed_at`: the time (real
         # s) at which this process closed its part of the run.
@@ -290,9 +290,9 @@ class Node:
 
     def _took_part(self, number: int) -> bool:
         run = self.runtime
-        # `is_followed(k)` tells whether an agent with its own clock opens a round before round k closes, but only if it
-        # is called before then. The round of this row has closed: use the value stored at the last row, and store the
-        # value for the next round.
+        # `is_followed(k)` is True if an agent with its own clock opens a round before round k closes. It must be called
+        # before round k closes, but round ``number`` has closed already. So use the result that was stored for this
+        # round when the last row was written, and store the result for the next round.
         followed, self._follows_next = self._follows_next, run.rounds.is_followed(number + 1)
         if followed is None:
             followed = any(shared.rounds.open_round for shared in run.own.values())
@@ -335,7 +335,7 @@ class Node:
                 run.end()
 
     def _check_end(self) -> None:
-        """If the agents of all processes have ended, close this part of the run at the time of the last one's end."""
+        """If all agents of all processes have ended, close this part of the run when the last of them has ended."""
         run, membership = self.runtime, self._membership
         finals = [peer.final[1] for peer in membership.peers.values() if peer.final and peer.final[0] == membership.run]
         alive = [peer for number, peer in membership.peers.items() if membership.is_alive(number)]

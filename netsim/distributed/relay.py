@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay"]
 
-# The most sequence numbers of a link that are remembered while an earlier one is missing; also the most batches kept
-# until the run begins in this process.
+# The most sequence numbers of a link that are remembered while an earlier number is missing. Also the most batches that
+# are kept if they come before the run begins in this process.
 _WINDOW = 10_000
 # Several frames share a datagram if it stays below this size in bytes, which fits into one Ethernet frame.
 _BATCH_SIZE = 1400
@@ -206,8 +206,8 @@ class Relay:
         if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # Keep the batch: the run has begun in the sender's process, whose clock may be slightly ahead, but not yet
-            # here.
+            # Keep the batch: the clock of the sender's process may be slightly ahead, so that the run has begun there
+            # but not yet here.
             self._early_batches.append(batch)
             return ""
         refused = ""
@@ -239,8 +239,8 @@ class Relay:
         inbox, now = run.inboxes[receiver], run.shared.loop.now()
         rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
-            # The datagram came later than the link's model had set, and the receiver may have read its inbox since that
-            # time. So the frame arrives now.
+            # The datagram came after the arrival time ``time`` that the link's model had drawn. The receiver may have
+            # read its inbox after ``time``, so let the frame arrive now.
             time = now
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()

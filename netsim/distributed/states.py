@@ -1,9 +1,9 @@
 """Agents' states in a journal: pickles that may name only classes and functions of an allowlist.
 
 A state is the result of an agent's ``__getstate__``. Each pickle is complete: restoring it replaces all objects that
-the agent held. So *a probe reads only* ``agents``: an object that a program took from an agent before the run is no
-longer part of that agent. Arrays are stored outside the pickles under a hash of their content, so an array that never
-changes is stored once.
+the agent held. So *a probe must read states from* ``agents``: an object that a program took from an agent before the
+run is no longer part of that agent. Arrays are stored outside the pickles under a hash of their content, so an array
+that never changes is stored once.
 
 Reading a pickle calls no class that it names: objects are created empty and get their attributes, or are created by a
 function of `_MAKERS`.
@@ -57,8 +57,8 @@ __all__ = ["StateReader", "StateWriter", "Unavailable"]
 
 # The keys of a container are checked by `check_keys` only if it has more hash collisions than this.
 _FEW_COLLISIONS = 200
-# Sizes in bytes. Arrays up to _SMALL are stored in the pickle, because a reference would be no shorter. Arrays of
-# _LARGE or more are hashed only if they have changed.
+# Sizes in bytes. An array of at most _SMALL is stored in the pickle, because a reference to it would be no shorter. An
+# array of at least _LARGE is hashed only if it has changed.
 _SMALL, _LARGE = 64, 1 << 16
 
 
@@ -85,7 +85,7 @@ _FROM_ARGUMENTS = (
     *(OrderedDict, defaultdict, dict, set, frozenset, deque, range, slice, partial, Decimal),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
 )
-# Classes whose objects are created from a value. Objects of a class derived from them must have no attributes.
+# Classes whose objects are created from a value. An object of a class derived from these must have no attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 _PLAIN = frozenset({NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
@@ -112,8 +112,8 @@ def _is_defined_in_python(cls: Any) -> bool:
 
 def _is_method(value: Any) -> bool:
     if type(value) is BuiltinFunctionType:
-        # Built-in functions and built-in methods, such as [].append, have the same type. But ``__self__`` of a
-        # function is its module.
+        # Built-in functions have the same type as built-in methods, such as [].append. But the ``__self__`` of a
+        # function is its module (or None).
         return not isinstance(value.__self__, ModuleType | NoneType)
     return type(value) is MethodType
 
@@ -239,8 +239,8 @@ def _items(shape: tuple[int, ...], items: list[Any]) -> NDArray[Any]:
     return array
 
 
-# The upper limits of values in a generator's state that numpy uses unchecked as positions in buffers: with larger
-# values it would read beyond the buffers.
+# Upper limits of those values in the state of a random generator that numpy uses as positions in buffers, without a
+# check. With larger values, numpy would read beyond the buffers.
 _MAX_POSITION = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1}
 
 
@@ -349,8 +349,9 @@ class _Pickler(pickle.Pickler):
         self._agent, self._numbers, self._keep = agent, numbers, keep
         # The modules and names of all classes and functions that the pickles name.
         self.names: set[tuple[str, str]] = set()
-        # The objects left out of the first pickle. A reference gives the index of such an object, because an agent that
-        # was created in the same way leaves out the same objects in the same order.
+        # The objects left out of the first pickle, in order. A pickle refers to such an object by its index in this
+        # list. The reader's agent, which was created in the same way, leaves out the same objects in the same order. So
+        # the index identifies the object there.
         self.left_out: list[Any] = []
         self._is_first = True
         # Both dicts have the ``id`` of an array as key. `_arrays`: the arrays of this pickle, with their references.
@@ -363,7 +364,8 @@ class _Pickler(pickle.Pickler):
         self._file.seek(0)
         self._file.truncate()
         self.clear_memo()
-        # Keep the arrays of the last pickle alive until the end, so that no new array gets the ``id`` of a freed one.
+        # Keep the arrays of the last pickle alive until the new pickle is complete. Otherwise a new array could get the
+        # ``id`` of a freed array.
         before, self._arrays = self._arrays, {}
         self.dump(self._agent.__getstate__())
         self._large = {key: self._large[key] for key in self._large.keys() & self._arrays.keys()}

@@ -69,8 +69,8 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 def when(context: Context) -> str:
     """Return a text with an agent's current round, or with the time (s) outside rounds."""
     now = context.shared.loop.now()
-    # An exception ends the agent's round before the error is reported. So a round that the agent left at the present
-    # time counts as its current round.
+    # An exception takes the agent out of its round before the error is reported. So if the agent left a round at the
+    # present time, that round counts as its current round.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 
@@ -108,7 +108,8 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
     """Return the error for a deadlock.
 
-    ``waits`` says what the first few agents wait for, ``beyond`` whether a timer is later than `LATEST`.
+    ``waits`` has a text for each of the first few agents, which says what the agent waits for. ``unfinished`` is the
+    number of all unfinished agents. ``beyond`` is True if a timer was set to a time later than `LATEST`.
     """
     late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
     return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")

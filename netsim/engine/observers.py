@@ -41,7 +41,8 @@ class Sampler:
     loop : Loop
         The run's loop.
     rounds : RoundClock
-        The run's round clock. If a round closes at a row's time, the row equals the one written for the round.
+        The run's round clock. A row at the time at which a round closes equals the row that a run without
+        ``sample`` writes for this round.
     sample : float
         Seconds from row to row.
     write : callable
@@ -54,8 +55,8 @@ class Sampler:
     time : float
         The time (s) at which the next row is due.
     until : float
-        The end (s) of the instant at ``time``. Sums of pauses are rounded, so the instant is as wide as a round's
-        boundary: an event one rounding error after a row's time counts as at that time.
+        The end (s) of the instant at ``time``. Events up to this end count as events at ``time``, because the times of
+        events are sums of pauses, and these sums are rounded.
     """
 
     def __init__(
@@ -81,11 +82,14 @@ class Sampler:
 
     def look(self) -> None:
         """Write the row that is due."""
-        # Count the frames that arrive at this time, too: `look` is called once nothing more can happen at it.
+        # Count the frames that arrive at this time, too: when `look` is called, nothing more can happen at this time.
         self._row(self.time, math.nextafter(self.until, math.inf))
 
     def round_ended(self, number: int) -> None:
-        """Write the row that is due as a round closes, if there is one, with the same counts as the round's own row."""
+        """Write the row that is due at the time at which a round closes, if there is one.
+
+        The row counts arrivals up to the round's deadline, as the row of the round does in a run without ``sample``.
+        """
         close = self._rounds.close_time(number)
         if close == self.time:
             self._row(close, self._rounds.deadline(number))
@@ -99,8 +103,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # A time that differs from a round's end only by rounding is set to that end. For any other time before a
-        # round's end, ``until`` is before that end, too.
+        # If a row is due at a round's end, but rounding makes its time differ from the end, `snap` sets the time to the
+        # end. If a row is due earlier, ``until`` is also before the round's end.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -119,8 +123,8 @@ class Sampler:
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
 # After each call of the viewer, `View` pauses for _SHARE times the duration of the call, but for at least _PAUSE and at
-# most _LONGEST real seconds. Without _LONGEST the pauses could grow without bound: after a longer pause there is more
-# to show, so that the call takes longer, too.
+# most _LONGEST real seconds. _LONGEST is needed because after a long pause the viewer has more to show: without this
+# limit, pauses and calls could lengthen each other without bound.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
 # If no row has been written this many real seconds after the end of a pause, `View` calls the viewer between two
 # instants.
@@ -235,7 +239,7 @@ class Watcher:
         self._watch, self._loop, self._contexts, self._tasks = watch, loop, contexts, tasks
         self._shared, self._fail = shared, fail
         self._agents: Mapping[Hashable, Agent] = {}
-        # Agents whose code may have run at this instant, in the order in which it was called.
+        # The marked agents, whose code may have run at this instant, in the order in which they were marked.
         self._called: dict[Hashable, None] = {}
         # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
         self._early = True
@@ -244,7 +248,7 @@ class Watcher:
 
     @property
     def time(self) -> float:
-        """Minus infinity if an agent was called, so that `look` is called before time advances; else infinity."""
+        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances; else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
@@ -271,18 +275,21 @@ class Watcher:
             shared.note_sends(None)
 
     def call(self, names: Iterable[Hashable]) -> None:
-        """Mark agents whose states may change at this instant."""
+        """Mark agents whose states may change at this instant, so that `look` records their states."""
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Mark all agents for the next call of `look`, because a watched state may depend on other agents."""
+        """Mark all agents, so that the next call of `look` records the states of all.
+
+        Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
+        """
         self.call(self._agents)
         # Check only if all agents run here: otherwise an agent in another process may have the attribute.
         self._checks = self._early and len(self._agents) == self._watch.agents
         self._early = False
 
     def look(self) -> None:
-        """Record the states of the marked agents."""
+        """Record the states of the agents that were marked since the last call."""
         called, self._called = self._called, {}
         for name in called:
             self._look(name)
@@ -297,7 +304,7 @@ class Watcher:
             self._fail(error)
 
     def _note(self, variables: Variables) -> None:
-        """Mark the agent whose code is called in a context."""
+        """Mark the agent that owns a scheduled callback, because the agent's code will run."""
         owner = variables.get(OWNER)
         if isinstance(owner, TaskOwner) and self._tasks.owns(owner):
             self._called[owner.name] = None
@@ -342,9 +349,9 @@ class Inspection:
 
     @property
     def time(self) -> float:
-        """Infinity if this instant was inspected or the run is to end, else minus infinity.
+        """Minus infinity, so that the loop calls `look` before time advances.
 
-        Minus infinity makes the loop call `look` before time advances.
+        Infinity if this instant was already inspected, or if the run is to end.
         """
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 

@@ -36,13 +36,13 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.positions)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # For each node: the other nodes within its reach. The medium has the received powers of such a pair in both
-        # directions.
+        # For each node: the other nodes within its reach. For a node and a node within its reach, the medium has the
+        # received powers in both directions.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # For each node on a straight leg: whether the node's path already has a way-point after the start of the leg.
-        # If it has, the next way-point replaces that way-point, because both lie on the same line.
+        # For each node on a straight leg: whether the last way-point of the node's path is the present end of the leg,
+        # not its start. If so, the next end of the leg replaces this way-point, because both lie on the same line.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:
@@ -65,7 +65,7 @@ class Places:
         Raises
         ------
         BadInput
-            If the node would, at that place, hear a node that is not its neighbour, or be heard by it.
+            If at the new place the node would hear, or be heard by, a node that is not its neighbour.
         """
         here, self.now[node] = self.now[node], place
         powers = self._deployment.powers_of(node, self.now)

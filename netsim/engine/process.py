@@ -28,13 +28,13 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
-# A collection comes only after this many new objects per agent: more than building an agent's links creates, and more
-# than a round keeps alive.
+# The collector runs only after the run has created this many new objects per agent. Building the links of an agent
+# creates fewer, and a round keeps fewer alive.
 _OBJECTS_PER_AGENT = 50
 
-# A run begins with a full collection if the process has created more objects since the last collection than this
-# number, and more than existed after that collection. With a quarter of the existing objects as the limit, collections
-# took a fifth of the time of many small runs in a notebook.
+# A run begins with a full collection if the number of objects created since the last full collection exceeds _NEW, and
+# also exceeds the number of objects that existed after that collection. A quarter of the existing objects, instead of
+# all, was too low a limit: collections then took a fifth of the time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -54,7 +54,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[Callable[[], None]]:
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            # Do not freeze if the program froze objects itself, because `gc.unfreeze` would unfreeze its objects, too.
+            # Do not freeze if the program froze objects: `gc.unfreeze` would unfreeze the program's objects, too.
             _freezes = not gc.get_freeze_count()
             if _new:
                 _count_new()
@@ -93,7 +93,8 @@ def _count_new() -> None:
 def _collect_now_and_then() -> None:
     """Collect the garbage of former runs if there may be much.
 
-    Freezing resets the collector's counts, so the collector itself never starts.
+    Each run freezes all objects, which resets the collector's counts of new objects, so that in a sequence of short
+    runs the collector never starts by itself.
     """
     global _new, _most_new
     if _new > _most_new and _freezes and gc.isenabled():
@@ -108,7 +109,7 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """The numbers of threads that BLAS libraries had ``before`` the first run, and those ``wanted`` by present runs."""
+    """Numbers of threads: ``before``, of each BLAS library before the first run; ``wanted``, by the present runs."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
@@ -129,9 +130,9 @@ _modules = 0
 def limited_blas(threads: int | None) -> Iterator[None]:
     """Let BLAS use ``threads`` threads; None leaves them as they are.
 
-    With the small matrices of agents, further threads mostly wait for each other. Most libraries have one number of
-    threads for the process; libraries on OpenMP have one for each calling thread. Overlapping runs use the smallest
-    number requested.
+    With the small matrices of agents, further threads mostly wait for each other. In most libraries the number of
+    threads holds for the whole process; in libraries based on OpenMP each calling thread has its own number. If runs
+    overlap, the smallest of the numbers that they request is set.
     """
     if threads is None:
         yield
@@ -173,9 +174,9 @@ def _is_shared(library: Any) -> bool:
 
 
 def _set(library: Any, threads: int) -> None:
-    # threadpoolctl obeys only the first thread that sets a number, and ignores others silently. Release that thread
-    # first, so that a run in another thread (in a notebook) takes effect. Release this thread afterwards, so that the
-    # next run, too, takes effect.
+    # The first thread that sets OpenBLAS's number of threads becomes its "controlling thread". threadpoolctl silently
+    # ignores the numbers that other threads set, and runs may be in different threads (in a notebook, for example). So
+    # clear the controlling thread before the number is set, and again afterwards, so that any thread can set the next.
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)
@@ -186,7 +187,7 @@ def _set(library: Any, threads: int) -> None:
 
 _sleep: Callable[[Any], None] = time.sleep
 _running = 0
-"""Number of runs under way in this process; if there is one, a function that warns replaces `time.sleep`."""
+"""Number of runs under way in this process. While it is above 0, a function that warns replaces `time.sleep`."""
 
 _draws: dict[int, int] = {}
 """The number of calls, by thread and during runs, of functions that draw from the global generators."""
@@ -196,9 +197,10 @@ _draws: dict[int, int] = {}
 def warned() -> Iterator[None]:
     """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers.
 
-    Other threads, such as Dask's, may draw from the global generators, too. Agents run in the calling thread: if only
-    other threads called a drawing function, there is no warning. If no call was seen but a generator has changed, the
-    drawing function was imported before the run, or called on the generator object; agents are then the likely cause.
+    Calls of functions that draw global random numbers are counted by thread. Agents run in the calling thread, so calls
+    in other threads only, such as Dask's, cause no warning. A call is not counted if the function was imported by name
+    before the run, or is a method of the generator object. So if a generator has changed but no call was counted, there
+    is a warning, too, because an agent is the likely cause.
     """
     thread = threading.get_ident()
     _count(1)
@@ -245,8 +247,8 @@ def _drawing_functions() -> Iterator[tuple[Any, str]]:
 
 
 _HOOKS = [(owner, name, vars(owner).get(name), _noted(getattr(owner, name))) for owner, name in _drawing_functions()]
-"""For each function that draws from a global generator: its holder, its name, the holder's own attribute of this name
-(None if there is none), and the wrapper that counts calls.
+"""For each function that draws from a global generator: the object that holds the function, the function's name, the
+value of this name in the ``__dict__`` of the object (None if it has none), and a wrapper that counts calls.
 """
 
 

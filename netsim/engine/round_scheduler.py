@@ -32,8 +32,8 @@ _STOPS = (KeyboardInterrupt, SystemExit)
 class _Member:
     """An agent of a batch, with its rounds.
 
-    The future ``over`` yields 0 at the end of the agent's rounds, or the number of the round from which the agent's own
-    task runs its rounds.
+    The future ``over`` yields 0 at the end of the agent's rounds. If the agent leaves the batch earlier, it yields the
+    number of the round from which the agent's own task runs the rounds.
     """
 
     __slots__ = ("agent", "context", "over", "rounds", "variables")
@@ -62,8 +62,8 @@ class RoundScheduler:
         # The batch object, the list of members for which it was made, and the functions that the batch calls. None once
         # the members have changed.
         self._batch: tuple[BatchRounds, list[_Member], Call, Failed] | None = None
-        # The callbacks run in this context, because they belong to no agent. Without it, they would run in the context
-        # of the agent whose task adds them.
+        # The context of the callbacks, which belong to no agent. Without this context, the callbacks would run in the
+        # context of the agent whose task adds them.
         self._variables = copy_context()
 
     async def run(self, agent: RoundAgent) -> None:
@@ -137,7 +137,7 @@ class RoundScheduler:
         batch, members, call, failed = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
-                # Mark this round as not collected: the agent's own task collects its frames, in `run`.
+                # Mark this round as not collected, so that the agent's own task collects the frames of the round.
                 members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:

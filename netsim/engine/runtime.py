@@ -513,7 +513,7 @@ class Runtime:
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         if self.watcher:
-            # An action may change any agent, so mark all of them.
+            # An action may change any agent, so let the watcher record the states of all agents.
             self.watcher.call(self.result.agents)
         try:
             action()
@@ -528,10 +528,13 @@ class Runtime:
                 inbox.settle(until)
 
     def round_ended(self, number: int) -> None:
-        """Write the round's row; in a run with sampled rows, write only a sample that is due as the round closes."""
+        """Write the row of a round that has closed.
+
+        In a run with rows at a fixed interval, rounds have no rows: write the row due at this time, if there is one.
+        """
         if self.shared.over:
-            # Write no row: the run is over, and only an agent that cleans up after its cancellation still takes part in
-            # rounds.
+            # The run is over, and its results are complete: write no row. Rounds still end, because an agent that
+            # cleans up after its cancellation may take part in them.
             return
         if self.sampler:
             self.sampler.round_ended(number)

@@ -47,13 +47,13 @@ class AgentTasks:
     members : dict
         The `TaskOwner` of each agent, by the agent's name.
     main_tasks : dict
-        The task that runs each agent's `Agent.run`, with the agent's name.
+        Maps the task that runs an agent's `Agent.run` to the agent's name.
     background : dict
-        The other unfinished tasks of agents, with their agents' names, in the order in which agents made them.
+        Maps each other unfinished task of an agent to the agent's name, in the order in which the tasks were made.
     over : bool
         Whether the run has ended. A cancellation or a refused send is then no error of an agent.
     closed : bool
-        Whether agents' further tasks are cancelled as soon as agents create them.
+        Whether a task that an agent creates from now on is cancelled at once.
     is_part : bool
         Whether the run may go on when these agents have ended, because other workers run further agents.
     """
@@ -70,8 +70,8 @@ class AgentTasks:
         self._contexts = contexts
         self._fail = fail
         self._finish = finish
-        # `_unfinished`: the agents that are not finished. `_halted`: the agents whose nodes have failed, for which a
-        # cancellation is no error.
+        # `_unfinished`: the agents that are not finished. `_halted`: the agents whose nodes have failed; the
+        # cancellation of such an agent is no error.
         self._unfinished = set(contexts)
         self._halted: set[Hashable] = set()
         # Agents that ended at the present simulated time.
@@ -206,10 +206,11 @@ class AgentTasks:
                     self._contexts[name].inbox.discard_from_now()
 
     def _report_unreferenced(self) -> None:
-        """Briefly drop the reference to each task that raised, so that asyncio reports tasks without other references.
+        """Let asyncio report the exceptions of the background tasks to which only this object has a reference.
 
-        If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Tasks
-        that are still referenced elsewhere are kept, so that garbage collection does not affect the run.
+        To find these tasks, briefly drop the reference to each task that raised. If it was the only one, Python
+        deletes the task, and asyncio passes the exception to the loop's exception handler. The references to other
+        tasks are restored: otherwise the time of a later report would depend on garbage collection.
         """
         self._check_scheduled = False
         for reference in [weakref.ref(task) for task in self._raised]:
@@ -250,8 +251,8 @@ def detach(task: asyncio.Task[Any]) -> None:
     if getattr(coroutine, "cr_frame", None) is None:
         task.cancel()
         return
-    # The coroutine also ignored close(). So keep the task from running, and leak the coroutine by an extra reference,
-    # because its destruction would call close() again.
+    # The coroutine also ignored close(). So keep the task from running, and give the coroutine a reference that is
+    # never released: Python would call close() again when it deletes the coroutine.
     _unschedule(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 

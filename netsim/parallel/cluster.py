@@ -144,8 +144,8 @@ class ClusterCrew:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
         self._waiting: dict[int, Future[Any]] = {}
-        # `_asked_at`: the real time (s) at which each member was last asked for messages. `_silent`: the members that
-        # were reported as silent.
+        # `_asked_at`: for each member, the real time (s) at which it was last asked for messages. `_silent`: the
+        # members that were reported as silent.
         self._asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         try:

@@ -1,7 +1,7 @@
 """Pack frames for another worker into bytes, and unpack them.
 
 A parcel holds the frames for one worker since the last exchange: the names of kinds, then each frame once, with the
-links on which it travels. On the path agent → outbox → link → inbox → agent, it lies between link and inbox.
+links on which it travels. On the path agent → outbox → link → inbox → agent, a parcel lies between link and inbox.
 """
 
 import math
@@ -15,9 +15,9 @@ from netsim.util.compiled import compiled
 __all__ = ["pack", "unpack"]
 
 _COUNTS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
-# _HEAD is a frame's header: index of its kind, index of the kind under which it is counted, flags, number of bytes,
-# number of links; round, sending time, request, sequence number; offset and length of a vector in its bytes, which only
-# the compiled core uses. _LEG is the entry of one link of the frame: arrival time and key.
+# _HEAD has the fields of a frame's header, in order: index of its kind; index of the kind under which it is counted;
+# flags; number of its bytes; number of its links; round; sending time; request; sequence number; offset and length of a
+# vector in its bytes. Only the compiled core uses the last two. _LEG has the fields of one link: arrival time and key.
 _HEAD, _LEG = struct.Struct("<IIIIIqdqqqq"), struct.Struct("<dq")
 _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 
@@ -25,7 +25,7 @@ _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 def pack(queue: ArrivalQueue, kinds: list[str]) -> tuple[bytes, float]:
     """Take all frames out of a queue; return them as bytes, with the time (s) of the first arrival.
 
-    ``kinds`` lists the names of kinds by their ids in this process.
+    ``kinds`` lists the names of the kinds of message in the order of their ids in this process.
     """
     entries = queue.due(math.inf)
     if not entries:
@@ -59,10 +59,11 @@ def unpack(
 ) -> list[tuple[float, int]]:
     """Put the frames of a parcel into their receivers' queues; raises ValueError for a damaged parcel.
 
-    Returns (sending time in s, receiver's index) for each frame whose receiver is marked in ``watched``. ``senders``
-    and ``receivers`` hold the agents' indices at the ends of each link, ``queues`` the queue of each agent of this
-    process by index. A frame that may be late makes its receiver's queue ``careful``. To find such frames, the function
-    needs the number of the open round, ``open_round``, and that round's deadline (s), ``open_deadline``.
+    A byte of ``watched`` is 1 for an agent that waits, or has waited, for frames. For each frame to such an agent,
+    (sending time in s, receiver's index) is returned. ``senders`` and ``receivers`` hold the indices of the agents at
+    the ends of each link. ``queues`` holds the queue of each agent by index, or None for an agent of another worker. A
+    frame that may be late makes its receiver's queue ``careful``. A frame of the round ``open_round`` may be late if it
+    arrives at or after ``open_deadline`` (s). A frame of any other round may be late; a frame of round 0 may not.
     """
     touched: list[tuple[float, int]] = []
     if not data:

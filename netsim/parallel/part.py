@@ -41,7 +41,7 @@ GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 
 def least_latency(model: Latency) -> float:
-    """Return a lower bound (s) of a model's delays; it is 0 if the model has no attribute that gives one."""
+    """Return a lower bound (s) of a model's delays; 0 if no attribute of the model gives a bound."""
     if isinstance(model, TracedDelays):
         return float(model.values.min())
     bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
@@ -71,8 +71,8 @@ class PartInbox(Inbox):
     def __init__(self, shared: Shared, limit: int | None, name: Hashable, part: "Part", unordered: bool) -> None:
         super().__init__(shared, limit)
         self._name, self._part = name, part
-        # Whether a link without latency leads to this agent. The worker then does not know the order of the frames that
-        # arrive at one time.
+        # Whether an incoming link of this agent has no latency. If so, the worker does not know the order of frames
+        # that arrive at the same time.
         self.unordered = unordered
         self._waits_since = 0.0
 
@@ -192,11 +192,11 @@ class Report:
     now : float
         The worker's time (s); if its agents have all ended, the time of the last one's end.
     next : float
-        Time (s) of its next event.
+        Time (s) of the worker's next event.
     waits : bool
-        Whether an agent waits for frames.
+        Whether an agent of the worker waits for frames.
     round : float
-        The time (s) at which its agents want a round (`JointRounds.wanted`).
+        The time (s) at which the worker's agents want a round (`JointRounds.wanted`).
     arrivals : list of float
         For each worker, the arrival time (s) of the first frame sent to it.
     """
@@ -246,8 +246,8 @@ class Part:
         # The inboxes of all agents that have ever waited for a frame, by agent.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
-        # The first use of each kind of message in this worker: the time (s), the agent's number, and how many other
-        # kinds the agent had used before.
+        # For each kind of message, its first use in this worker: the time (s), the number of the agent that used it,
+        # and how many other kinds this agent had used before.
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
@@ -293,7 +293,7 @@ class Part:
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames; `PartInbox.arrived` is then called for frames from other workers."""
+        """Register an agent that waits for frames: call its inbox's `arrived` for each frame from another worker."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -378,22 +378,22 @@ class Part:
         if len(self._tally.kinds) != self._kinds_seen:
             self._note_kinds()
         if self._is_over and (not self._was_over or time > self._end):
-            # All agents here have ended, so the run may end before ``time``: exchange first.
+            # All agents of this worker have ended, so the run may end before ``time``: exchange first.
             return False
         return time < self._limit or time == self._earliest < math.inf
 
     def advance(self, until: float) -> float:
         """Exchange frames and reports; ``until`` is the time (s) of this worker's next event.
 
-        Return the time of the next event of any worker; −∞ if that time is not known yet, or the run ends.
+        Return the time (s) of the next event of any worker, or −∞ if that time is not known yet, or if the run ends.
         """
         self._was_over = self._is_over
         self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # Do not report the end of a round on trial as the next event: the round may be taken back. If it is not,
-            # the workers whose agents take part in the round report its end.
+            # The open round is on trial, and may be taken back: do not report its end as this worker's next event. If
+            # it is not taken back, agents of other workers take part in it, and those workers report its end.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -424,8 +424,9 @@ class Part:
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # Exchange at the end of a round at the latest, so that workers report whether agents want the next round.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
-        # If the earliest time is the arrival of a frame, the frame may wake no agent, because its receiver may not wait
-        # for it. Then exchange again: the receiving worker reports its true next event.
+        # The earliest event may be the arrival of a frame from another worker. It is uncertain whether this frame wakes
+        # an agent, because its receiver may not wait for it. So exchange again: the receiver's worker, which now has
+        # the frame, reports its true next event.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, until: float) -> list[Report]:

@@ -1,8 +1,8 @@
 """The network's rounds in one of several workers: a round that opens in one worker opens in all.
 
-A round opens only if some agent takes part in it, perhaps one of another worker. So a worker opens a round on trial if
-agents of other workers took part in the last one. Before time passes, the workers report when their agents want a
-round. If none wants the round that is open on trial, it is taken back as if it had never opened.
+A round opens only if some agent takes part in it, perhaps an agent of another worker. So if agents of other workers
+took part in the last round, a worker opens the next round on trial. Before time passes, the workers report when their
+agents want a round. If no agent wants the round that is open on trial, it is taken back as if it had never opened.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ class JointRounds(RoundClock):
 
     @property
     def wanted(self) -> float:
-        """The time (s) at which this worker's agents want a round: −∞ if one is open, ∞ if they want none."""
+        """The time (s) at which this worker's agents want a round.
+
+        −∞ if they take part in the open round, ∞ if they want no round.
+        """
         if self._is_trial:
             return self.close_time(self.open_round) if len(self._opening) else math.inf
         if self._opens_at == -math.inf:
@@ -60,7 +63,7 @@ class JointRounds(RoundClock):
         return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
-        """Take back, join or schedule a round; ``elsewhere`` is the least `wanted` (s) of the other workers."""
+        """Take back, join or schedule a round; ``elsewhere`` is the minimum of `wanted` (s) over all other workers."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
         if self._is_trial and elsewhere > -math.inf:
@@ -78,7 +81,7 @@ class JointRounds(RoundClock):
     def _join(self) -> None:
         """Open, in this worker too, the round that is open in another worker.
 
-        Agents of this worker that wait for a round missed the opening of this one: they wait for the next round.
+        Agents of this worker that wait for a round have missed the opening of this round: they wait for the next.
         """
         if self._timer is not None:
             self._timer.cancel()

@@ -268,9 +268,10 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How a path decides losses and delays. ASKED: a Python model decides. NEVER: no fragment is lost. ALONE: fragments
-    # are lost independently. IN_BURSTS, IN_SLOTS: losses follow a Gilbert-Elliott model whose state changes with each
-    # fragment or time slot. CONSTANT, UNIFORM: the distribution of the delays.
+    # How a path decides losses and delays.
+    # Losses: NEVER, no fragment is lost; ALONE, fragments are lost independently; IN_BURSTS, by a Gilbert-Elliott model
+    # that takes a step with each fragment; IN_SLOTS, by a Gilbert-Elliott model that takes a step with each time slot.
+    # Delays: CONSTANT, UNIFORM. Both: ASKED, a model in Python decides.
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -310,7 +311,7 @@ cdef class Path:
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
     # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
     # is the probability of staying in the bad state.
-    # Delays: `low` is the constant delay (s); uniform delays lie in [low, low + width).
+    # Delays (s): `low` is the constant or the least uniform delay; uniform delays lie in [low, low + width).
     cdef double comes, stays, low, width, duplicate, corrupt, last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
@@ -318,7 +319,8 @@ cdef class Path:
     # length. `lengths`: `loss_bits` divided by the length of the present fragment, or 0 if it is not used.
     cdef int64_t loss_bits
     cdef double lengths
-    # `slots`: the key of the uniform numbers of the time slots. `slot_number`: the time slot to which `is_bad` belongs.
+    # `slots`: the key of the random stream that has a uniform number for each time slot. `slot_number`: the number of
+    # the time slot whose state `is_bad` holds.
     cdef uint64_t slots
     cdef int64_t slot_number
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
@@ -394,7 +396,9 @@ cdef class Path:
     cdef void move_to_slot(self, double time) noexcept:
         """Set `is_bad` for the slot that contains ``time`` (s).
 
-        Go back to the last slot whose uniform number alone determines its state; see `netsim.links.loss`.
+        Uniform number n leads from slot n to slot n + 1. Some of these numbers set the next state whatever the state
+        before it is. Go back to the latest such number, or else to the slot whose state is known. The numbers after it
+        either all keep the state or all flip it; `odd` is whether there is an odd number of them.
         """
         cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
         cdef double slots = time / self.slot + 1e-9
@@ -611,8 +615,8 @@ cdef class LinkStages:
         path = self.paths[index]
         if path is None:
             wiring = self.wiring
-            # On a simple link, broadcasts use the random streams "loss" and "latency", so this path needs other
-            # streams.
+            # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
+            # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
             purpose = "one by one " if self.settings[index].is_simple else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path

@@ -67,8 +67,8 @@ class Inbox:
         self.arrivals = ArrivalQueue(shared.tally)
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
-        # Two entries for each link to this inbox: the dict ``subscribers`` of the sender's outbox, and the link's
-        # index, which is the key in that dict. A flat list saves memory.
+        # For each link to this inbox, two elements of the list: the dict ``subscribers`` of the sender's outbox, and
+        # the key of this inbox in that dict, which is the link's index. A flat list saves memory.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
@@ -116,8 +116,8 @@ class Inbox:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
-        # An earlier call of `settle` may have had a later time, so some readable frames may have arrived after
-        # ``until``.
+        # Return no frame that arrived at or after ``until``: an earlier call of `settle` may have had a later limit,
+        # and may have made such frames readable.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
         return frames
@@ -160,7 +160,7 @@ class Inbox:
             self._put_all(list(zip(times, keys, frames, strict=True)))
 
     def drop_late_frames(self, until: float) -> None:
-        """From now on drop each frame of a round up to number ``until`` that arrives after this round has closed."""
+        """From now on drop a frame that arrives after its round has closed, if this is round ``until`` or earlier."""
         if until != self._drop_late_until:
             # The former ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
@@ -239,7 +239,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
-        """Add readable frames, and sort all by time and key if the new ones do not come after those already there."""
+        """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
         ready = self._ready = self._ready or deque()
         in_order = not ready or ready[-1][:2] <= entries[0][:2]
         ready.extend(entries)

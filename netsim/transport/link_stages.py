@@ -160,8 +160,8 @@ class LinkStages:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # On a simple link, `LinkDraws` uses the random streams "loss" and "latency", so this path needs other
-            # streams.
+            # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
+            # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

@@ -249,7 +249,7 @@ class Outbox:
         self._choose_path()
 
     def skip_numbers(self, count: int) -> None:
-        """Number the next transmission at least ``count``, because an earlier process may have used lower numbers."""
+        """Skip the transmission numbers below ``count``, because an earlier process may have used them."""
         self._broadcast_path.sent = max(self._broadcast_path.sent, count)
 
     def disable_fast_path(self) -> None:
@@ -260,9 +260,9 @@ class Outbox:
     def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
-        ``number`` is the fault's index in the script of faults. Random draws do not depend on it, because a fault added
-        elsewhere would then change them. They depend on the time ``at`` (s), and on the order of the link's bursts
-        that begin at that time.
+        ``number`` is the fault's index in the script of faults. The random delays do not depend on ``number``:
+        otherwise a fault added to the script for another link would change them. They depend on the time ``at`` (s),
+        and on how many bursts have already begun on this link at this time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"

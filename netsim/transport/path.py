@@ -24,8 +24,9 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # If the delays are a recording (`TracedDelays`), the first uniform number selects where in it the link begins.
-        # `next` draws this number again, but a recording then ignores it.
+        # If the delays are a recording (`TracedDelays`), uniform number 0 selects the place in the recording at which
+        # the link begins. `next` draws number 0 again, which does no harm, because a recording ignores the numbers of
+        # `next`.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []
@@ -43,7 +44,7 @@ class Delays:
 class Path:
     """One directed link, from the departure of a frame's bits to its arrivals.
 
-    ``purpose`` is a prefix of the names of its random streams.
+    ``purpose`` is a prefix of the names of the path's random streams.
     """
 
     __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_loss_bits", "_losses", "_lost")
@@ -117,21 +118,21 @@ class Bursts:
     __slots__ = ("_active", "_begun", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
-        # For each active burst, by link index and fault number: the maximum delay (s), and the random stream of the
-        # delays.
+        # The active bursts, by link index and by fault number: of each, the maximum delay (s), and the random stream
+        # from which delays are drawn.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
-        # Number of bursts begun, by link index and time (s).
+        # The number of bursts that have begun on a link at a time (s), by (link index, time).
         self._begun: dict[tuple[int, float], int] = {}
         # The latest arrival (s) by link index, for links with ``fifo`` that had a burst.
         self._latest: dict[int, float] = {}
         # How many of the next frames are to be lost, by link index.
         self._to_lose: dict[int, int] = {}
-        # Whether frames must pass `delayed` and `loses`. This stays True after a burst on a ``fifo`` link, because
-        # later frames must not overtake the delayed ones.
+        # Whether frames must pass `delayed` and `loses`. After a burst on a ``fifo`` link, this stays True for the rest
+        # of the run, because later frames must not overtake the frames that the burst delayed.
         self.matter = False
 
     def count(self, link_index: int, at: float) -> int:
-        """Count a burst that begins on a link at time ``at`` (s); return how many began at that time before it."""
+        """Return how many bursts have already begun on a link at time ``at`` (s), and count one more."""
         before = self._begun.get((link_index, at), 0)
         self._begun[link_index, at] = before + 1
         return before
@@ -156,7 +157,7 @@ class Bursts:
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether the link loses the frame that it carries now; if so, it has one frame fewer to lose."""
+        """Return whether the link loses the frame that it carries now; if so, one frame fewer remains to be lost."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1

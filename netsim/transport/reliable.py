@@ -42,7 +42,10 @@ class _Stream:
         self.missing: dict[int, None] = {}
 
     def take(self, number: int, window: int) -> bool:
-        """Record a number, and the missing ones among the ``window`` numbers before it; return whether it is new."""
+        """Record a sequence number, and which of the ``window`` numbers before it are missing.
+
+        Returns whether the sequence number is new.
+        """
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
                 self.missing[gap] = None
@@ -133,7 +136,7 @@ class ReliableOutbox(Outbox):
     ) -> None:
         """Keep a sent frame until all receivers in ``waiting`` have acknowledged it.
 
-        If receivers request missing frames instead, only the latest frames are kept.
+        In the mode in which receivers request missing frames, there are no acknowledgements: keep the latest frames.
         """
         if not waiting:
             return
@@ -151,8 +154,8 @@ class ReliableOutbox(Outbox):
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # The repeated frame must arrive in its round. Its travel is assumed to take a third of the waiting time; by
-        # default, that is half a round trip.
+        # Repeat the frame only if it will arrive before its round closes. The latency is assumed to be a third of the
+        # waiting time ``after``; with the default of ``after``, that is half a round trip.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]

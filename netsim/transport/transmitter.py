@@ -70,8 +70,8 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
-            # Use the budget of the round after ``window``. That may be later than the next round, whose budget queued
-            # frames may have used.
+            # ``window`` is the last round whose budget was used: use the budget of the round after it. Queued frames
+            # may have used the budgets of rounds to come, so ``window`` may be later than the present round.
             window, used = window + 1, 0
         used += bits
         return max(now, offset + window * period)
