@@ -6,6 +6,7 @@ round since the last frame. It decodes residues modulo 2^m to the integers neare
 last frames decodes correctly. A receiver that missed more detects this by the checksum, and requests a full frame.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -225,8 +226,12 @@ class CodedSharing(SummedSharing):
             self.totals[place] += moved
         self._missed[place] = 0
         self._of[place] = found[0]
-        self.copies.table[place] = self._state_of(found[0])
         return True
+
+    def hear(self, frames: Sequence[Frame], round_number: int) -> None:
+        """Apply the frames received, then decode the copies of all neighbours at once."""
+        super().hear(frames, round_number)
+        np.multiply(self._of, self._step, out=self.copies.table.reshape(self._of.shape))
 
     def _join(self, places: list[int]) -> None:
         """Start from the rounded mean of the received q_n and S_n, and assume it for the other neighbours."""
@@ -234,6 +239,6 @@ class CodedSharing(SummedSharing):
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
-            self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
+            self._of[place], self.totals[place] = self._q, self.total
         # Fill the past as if q had always had its present value, so that a row of any age leads to the same S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

@@ -13,7 +13,7 @@ from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.schedule import advance, schedules_of
 from netsim.coders import Exact, Float
 from netsim.errors import BadInput
-from netsim.round_agent import BatchRounds, Call, Failed
+from netsim.round_agent import BatchRounds, Call, Failed, complete
 from netsim.util.compiled import compiled
 from netsim.util.typing import Array
 
@@ -54,7 +54,7 @@ class SharedRounds(BatchRounds):
         self._takes = [agent.inbox.take_into for agent in agents]
         # The agents' sharings when they were last examined; then properties that all of them have.
         self._sharings: list[Any] = []
-        self._fits = self._is_exact = self._is_single = self._may_silence = False
+        self._have_begun = self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
@@ -68,12 +68,16 @@ class SharedRounds(BatchRounds):
 
     def say(self, k: int, call: Call, failed: Failed) -> None:
         """Take the local steps of all agents, and then broadcast the states that are not censored."""
-        found = self._local_steps(self._agents) if self._fits and self._advance(k) else None
+        found = self._local_steps(self._agents) if self._have_begun and self._advance(k) else None
         if found is None:
             super().say(k, call, failed)
             return
         states = list(found)
         if not self._take(states, failed):
+            return
+        if not self._fits:
+            for place, (agent, sharing) in enumerate(zip(self._agents, self._sharings, strict=True)):
+                call(place, complete, sharing.say, agent.theta, k)
             return
         speaking = self._speaking(states, k)
         # For a coder of float32, the arrays to send and the states decoded from them.
@@ -105,6 +109,7 @@ class SharedRounds(BatchRounds):
 
     def _study(self, sharings: list[Any]) -> None:
         """Check whether the joint exchange supports all sharings; if so, note their common censor and kind of coder."""
+        self._have_begun = None not in sharings
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None
             and not (sharing._key_every or sharing.only_present)

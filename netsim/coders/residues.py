@@ -23,6 +23,7 @@ MOST_WIDTH = 48
 
 Integers = NDArray[np.int64]
 
+_LITTLE_ENDIAN = np.dtype("<i8")
 _CHUNK = 16  # bits packed at a time
 _MAX_PARTS = 15
 _WHOLE = 0x80
@@ -158,5 +159,5 @@ def _bytes(count: int, bits: int) -> int:
 def _checksum(parts: Sequence[Integers]) -> int:
     check = 0
     for part in parts:
-        check = crc32(np.ascontiguousarray(part, dtype="<i8").data, check)
+        check = crc32(np.ascontiguousarray(part, _LITTLE_ENDIAN), check)
     return check & 0xFFFF

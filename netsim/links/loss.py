@@ -200,15 +200,15 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last start ends the last interval, and is the period.
-        self._starts, self._losses = starts, losses
+        # The last start ends the last interval, and is the period. A memoryview gives floats, without numpy's scalars.
+        self._starts, self._losses = memoryview(starts), memoryview(losses)
 
     def __call__(self, u: float) -> bool:
         """Return whether u is below the loss probability at `time`."""
-        within = self.time % float(self._starts[-1])
+        within = self.time % self._starts[-1]
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
         # Just before the period's end, ``place`` may round up to the number of intervals, which means the first.
-        return bool(u < self._losses[place % len(self._losses)])
+        return u < self._losses[place % len(self._losses)]
 
 
 @dataclass(frozen=True, eq=False)
