@@ -815,9 +815,8 @@ cdef class Copies:
         payload = frame.payload
         cdef object kind = type(payload)
         global decoded_by_coded
-        if kind is not decoded_by_coded and isinstance(payload, Coded):
-            if kind.__array__ is Coded.__array__ and kind.values is Coded.values:
-                decoded_by_coded = kind
+        if kind is not decoded_by_coded and isinstance(payload, Coded) and kind.__array__ is Coded.__array__:
+            decoded_by_coded = kind if kind.values is Coded.values else None
         if kind is decoded_by_coded:
             values = payload.values
             if is_plain(values) and cnp.PyArray_SIZE(values) == self.width and values.shape == self.table.shape[1:]:

@@ -1,7 +1,6 @@
 """What a round's columns need of each agent: probes whose readings workers of one run send in place of the agents."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,7 @@ def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
     sharings = {} if ideal else {name: agent.sharing for name, agent in agents.items() if _has_copies(agent)}
     sent = {name: each.own for name, each in sharings.items()}
     with np.errstate(over="ignore", invalid="ignore"):
-        copies = _apart({name: each.copies for name, each in sharings.items()}, sent)
+        copies = {name: _apart(each.copies, sent) for name, each in sharings.items()}
     return found | {"own": [sent.get(name) for name in agents], "copies": [copies.get(name, []) for name in agents]}
 
 
@@ -132,26 +131,20 @@ def _has_copies(agent: Any) -> bool:
     return isinstance(sharing := vars(agent).get("sharing"), Sharing) and not isinstance(sharing, EdgeSharing)
 
 
-def _apart(copies: Mapping[Any, Copies], sent: Mapping[Any, Array]) -> dict[Any, list[Any]]:
+def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
     """Return the distance of each copy from its state or, if the state is elsewhere, the name and the copy."""
-    names = {agent: [name for name, _ in each.items()] for agent, each in copies.items()}
-    rows = {name: row for row, name in enumerate(sent)}
-    whole = [agent for agent, each in names.items() if each and all(name in rows for name in each)]
-    # A copy may change before it is sent.
-    found = {
-        agent: [
+    names = [name for name, _ in copies.items()]
+    if not names or not sent.keys() >= set(names):
+        # A copy may change before it is sent.
+        return [
             float(np.linalg.norm(copy - sent[name])) if name in sent else (name, copy.copy())
-            for name, copy in copies[agent].items()
+            for name, copy in copies.items()
         ]
-        for agent in copies.keys() - set(whole)
-    }
-    if whole:
-        # All at once: a call of `norm` for each took longer than all else that is measured.
-        states = np.array(list(sent.values()))[[rows[name] for agent in whole for name in names[agent]]]
-        apart = (np.concatenate([copies[agent].table for agent in whole]) - states).reshape(len(states), -1)
-        distances = iter(np.sqrt(np.vecdot(apart, apart)).tolist())
-        found |= {agent: list(islice(distances, len(names[agent]))) for agent in whole}
-    return found
+    # All at once: a call of `norm` for each took longer than all else that is measured.
+    states = np.concatenate([sent[name] for name in names])
+    apart = (copies.table.reshape(states.shape) - states).reshape(len(names), -1)
+    distances: list[Any] = np.sqrt(np.vecdot(apart, apart)).tolist()
+    return distances
 
 
 def residuals(models: Readings) -> dict[str, float]:
