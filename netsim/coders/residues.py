@@ -159,5 +159,5 @@ def _bytes(count: int, bits: int) -> int:
 def _checksum(parts: Sequence[Integers]) -> int:
     check = 0
     for part in parts:
-        check = crc32(np.ascontiguousarray(part, _LITTLE_ENDIAN), check)
+        check = crc32(np.ascontiguousarray(part, _LITTLE_ENDIAN).data, check)
     return check & 0xFFFF

@@ -200,8 +200,8 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last start ends the last interval, and is the period. A memoryview gives floats, without numpy's scalars.
-        self._starts, self._losses = memoryview(starts), memoryview(losses)
+        # The last start ends the last interval, and is the period. Their memoryviews give floats, without numpy's scalars.
+        self._starts, self._losses = starts.data, losses.data
 
     def __call__(self, u: float) -> bool:
         """Return whether u is below the loss probability at `time`."""
