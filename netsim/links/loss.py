@@ -200,7 +200,7 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last start ends the last interval, and is the period. Their memoryviews give floats, without numpy's scalars.
+        # The last start ends the last interval, and is the period. Memoryviews give floats, no numpy scalars.
         self._starts, self._losses = starts.data, losses.data
 
     def __call__(self, u: float) -> bool:
