@@ -104,7 +104,7 @@ class BatchRounds:
     def say(self, k: int, call: Call, failed: Failed) -> None:
         """Say what the agents say as round k opens, in their order."""
         for place, agent in enumerate(self._agents):
-            call(place, _completed, agent, k)
+            call(place, complete, agent.say, k)
 
     def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
         """Let the agents hear, in their order, the frames of round k, which arrived before ``until`` (s)."""
@@ -112,9 +112,9 @@ class BatchRounds:
             call(place, _hear, agent, until, k)
 
 
-def _completed(agent: RoundAgent, k: int) -> None:
-    """Run an agent's `say`, which does not wait, to its end."""
-    saying: Coroutine[Any, Any, None] = agent.say(k)
+def complete(say: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> None:
+    """Run the `say` of an agent or of its sharing, which does not wait, to its end."""
+    saying = say(*values)
     try:
         while True:
             saying.send(None)

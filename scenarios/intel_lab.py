@@ -209,14 +209,8 @@ def _report(
     shown = study.rounds.assign(energy_j=energy.to_numpy())
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
-    figure = partial(
-        curves,
-        shown[shown["round"] >= 5],
-        measure("train_mse", log=True),
-        axes,
-        f"Training error from round 5 on, {title}",
-        levels,
-    )
+    title = f"Training error from round 5 on, {title}"
+    figure = partial(curves, shown[shown["round"] >= 5], measure("train_mse", log=True), axes, title, levels)
     study.figure(
         "mse",
         figure,

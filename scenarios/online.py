@@ -143,15 +143,10 @@ def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequenc
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20], error)
     what = "mean squared error" if error == _RUNNING else "mean cost"
+    scale = measure(error, log=not (shown[error] <= 0).any())
     study.figure(
         "mse",
-        partial(
-            curves,
-            shown,
-            measure(error, log=not (shown[error] <= 0).any()),
-            axes,
-            f"Running error from round 20 on, {of}",
-        ),
+        partial(curves, shown, scale, axes, f"Running error from round 20 on, {of}"),
         f"The {what} of all predictions so far, each made before its sample was learned from, by rounds, "
         "transmissions and payload.",
     )

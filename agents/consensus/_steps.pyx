@@ -130,8 +130,8 @@ cdef bint read_number(dict own, str name, double* number) except -1:
 
 cdef bint read_dual(dict own, State* state) except -1:
     """Read the inputs of an ADMM step from an agent's attributes; return False if one has an unsupported type."""
-    cdef Copies copies = copies_of(own)
-    if copies is None:
+    sharing = own.get("sharing")
+    if sharing is None:
         return False
     theta, dual, own_sum, others_sum = own["theta"], own["dual"], own["_own_sum"], own["_others_sum"]
     cdef int64_t n = cnp.PyArray_SIZE(theta) if is_plain(theta) else -1
@@ -140,7 +140,7 @@ cdef bint read_dual(dict own, State* state) except -1:
         return False
     state.theta, state.dual = elements(theta), elements(dual)
     state.own, state.others = elements(own_sum), elements(others_sum)
-    state.degree = copies.rows
+    state.degree = len(sharing._agent.neighbors)
     return read_number(own, "_rho", &state.rho)
 
 

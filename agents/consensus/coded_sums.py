@@ -7,6 +7,7 @@ each round such that a receiver that missed up to ``reach`` of the last frames d
 more frames notices a wrong prediction by the checksum, and requests a full frame.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -228,8 +229,12 @@ class CodedSharing(SummedSharing):
             self.totals[place] += moved
         self._missed[place] = 0
         self._of[place] = found[0]
-        self.copies.table[place] = self._state_of(found[0])
         return True
+
+    def hear(self, frames: Sequence[Frame], round_number: int) -> None:
+        """Apply the frames received, then decode the copies of all neighbours at once."""
+        super().hear(frames, round_number)
+        np.multiply(self._of, self._step, out=self.copies.table.reshape(self._of.shape))
 
     def _join(self, places: list[int]) -> None:
         """Set q_i and S_i to the rounded means of the received q_n and S_n, and assume these for other neighbours."""
@@ -237,6 +242,6 @@ class CodedSharing(SummedSharing):
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
-            self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
+            self._of[place], self.totals[place] = self._q, self.total
         # Fill the past as if q had always had its present value, so that a prediction from any row is the present S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

@@ -13,7 +13,7 @@ from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.schedule import advance, schedules_of
 from netsim.coders import Exact, Float
 from netsim.errors import BadInput
-from netsim.round_agent import BatchRounds, Call, Failed
+from netsim.round_agent import BatchRounds, Call, Failed, complete
 from netsim.util.compiled import compiled
 from netsim.util.typing import Array
 
@@ -54,9 +54,9 @@ class SharedRounds(BatchRounds):
         self._inboxes = [agent.inbox for agent in agents]
         # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
-        # `_fits`: the joint steps support these objects. `_is_exact`: the agents' coder is `Exact`. `_is_single`: the
+        # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support these objects. `_is_exact`: the agents' coder is `Exact`. `_is_single`: the
         # coder is a 32-bit `Float`. `_may_silence`: the censor may have suppressed all broadcasts so far.
-        self._fits = self._is_exact = self._is_single = self._may_silence = False
+        self._have_begun = self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
@@ -70,12 +70,16 @@ class SharedRounds(BatchRounds):
 
     def say(self, k: int, call: Call, failed: Failed) -> None:
         """Take the local steps of all agents, and then broadcast the states that are not censored."""
-        found = self._local_steps(self._agents) if self._fits and self._advance(k) else None
+        found = self._local_steps(self._agents) if self._have_begun and self._advance(k) else None
         if found is None:
             super().say(k, call, failed)
             return
         states = list(found)
         if not self._take(states, failed):
+            return
+        if not self._fits:
+            for place, (agent, sharing) in enumerate(zip(self._agents, self._sharings, strict=True)):
+                call(place, complete, sharing.say, agent.theta, k)
             return
         speaking = self._speaking(states, k)
         # For each agent, the float32 array to send and the state decoded from it; None unless the coder is `Float(32)`.
@@ -102,6 +106,7 @@ class SharedRounds(BatchRounds):
 
     def _study(self, sharings: list[Any]) -> None:
         """Check whether the joint steps support all ``sharings``; if so, store their common censor and coder type."""
+        self._have_begun = None not in sharings
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None
             and not (sharing._key_every or sharing.only_present)

@@ -23,6 +23,7 @@ MOST_WIDTH = 48
 
 Integers = NDArray[np.int64]
 
+_LITTLE_ENDIAN = np.dtype("<i8")
 # The number of bits of a residue that are packed together.
 _CHUNK = 16
 _MAX_PARTS = 15
@@ -159,5 +160,5 @@ def _bytes(count: int, bits: int) -> int:
 def _checksum(parts: Sequence[Integers]) -> int:
     check = 0
     for part in parts:
-        check = crc32(np.ascontiguousarray(part, dtype="<i8").data, check)
+        check = crc32(np.ascontiguousarray(part, _LITTLE_ENDIAN).data, check)
     return check & 0xFFFF

@@ -751,6 +751,10 @@ cdef tuple as_tuple(Entry* entry):
 
 # --- copies of the neighbours' states ---------------------------------------------------------------------------------
 
+# The last class found to be one that `Coded` itself decodes: looking it up took longer than copying a row.
+cdef object decoded_by_coded = None
+
+
 @cython.final
 cdef class Copies:
     """A table with one row per neighbour; see `netsim.core.copies.Copies`."""
@@ -843,7 +847,10 @@ cdef class Copies:
         """Return the payload as `as_state` does, but faster for coded arrays whose class does not override `values`."""
         payload = frame.payload
         cdef object kind = type(payload)
-        if isinstance(payload, Coded) and kind.__array__ is Coded.__array__ and kind.values is Coded.values:
+        global decoded_by_coded
+        if kind is not decoded_by_coded and isinstance(payload, Coded) and kind.__array__ is Coded.__array__:
+            decoded_by_coded = kind if kind.values is Coded.values else None
+        if kind is decoded_by_coded:
             values = payload.values
             if is_plain(values) and cnp.PyArray_SIZE(values) == self.width and values.shape == self.table.shape[1:]:
                 return values

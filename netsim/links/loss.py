@@ -205,16 +205,17 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last element of ``starts`` is the end of the last interval, and so the period.
-        self._starts, self._losses = starts, losses
+        # The last element of ``starts`` is the end of the last interval, and so the period. A memoryview's elements are
+        # Python's floats; those of an array would be numpy's scalars, which are slow.
+        self._starts, self._losses = starts.data, losses.data
 
     def __call__(self, u: float) -> bool:
         """Return whether ``u`` is below the loss probability at `time`."""
-        within = self.time % float(self._starts[-1])
+        within = self.time % self._starts[-1]
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
         # Just before the end of a period, the tolerance makes ``place`` equal to the number of intervals; the remainder
         # below is then 0, the index of the first interval.
-        return bool(u < self._losses[place % len(self._losses)])
+        return u < self._losses[place % len(self._losses)]
 
 
 @dataclass(frozen=True, eq=False)
