@@ -33,7 +33,7 @@ SHORT = {
         "rounds=100, rho=0.02": "rounds=10, rho=0.02",
         "rounds=400, rho=0.5": "rounds=40, rho=0.5",
     },
-    "compute.md": {"for seed in range(10)]": "for seed in range(2)]"},
+    "compute.md": {"for seed in range(5)]": "for seed in range(2)]"},
     "protocols.md": {"until=3600).agents": "until=900).agents", "until=600": "until=130"},
 }
 NUMBER = re.compile(r"(less than )?\d[\d.e+-]*")
