@@ -112,7 +112,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     ],
 )
 def test_the_limit_is_exact_whatever_is_lost(method: str, link: str) -> None:
-    task, rounds = Task("random", 0), 3000 if link == "thin" or "top" in method else 550 if "bits" in method else 800
+    task, rounds = Task("random", 0), 1400 if link == "thin" or "top" in method else 550 if "bits" in method else 800
     settings = LOSSY.get(link, Link(loss=0.6))
     models, _ = follow(task, lambda cost: METHODS[method](cost, rounds), settings, trace=False)
     best = centralised(task.problems, LAMBDA)
