@@ -26,7 +26,7 @@ SLOW = ("choosing.md", "loss.md", "paper.md", "sweeps.md")
 # What makes the longest examples short, by page: fewer rounds, fewer seeds. `pytest -m slow` has their numbers.
 SHORT = {
     "algorithms.md": {
-        "kind(costs[i], 600, ": "kind(costs[i], 20, ",
+        "kind(costs[i], 400, ": "kind(costs[i], 20, ",
         "LTADMM(halves[i], 700, ": "LTADMM(halves[i], 30, ",
         "kind(halves[i], 600, ": "kind(halves[i], 30, ",
         "ADPSGD(halves[i], 1500, ": "ADPSGD(halves[i], 100, ",
