@@ -61,7 +61,10 @@ def compile_core(root: Path) -> list[str]:
 
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
     # Not to be contracted to fused operations: the twin in Python rounds after each.
-    options = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off"]
+    options = [] if sys.platform == "win32" else ["-g0", "-ffp-contract=off"]
+    # What CFLAGS says comes earlier in the command, where the last word counts.
+    if options and "-O" not in os.environ.get("CFLAGS", ""):
+        options.append("-O3")
     modules = [
         Extension(
             f"netsim.{name}",

@@ -16,10 +16,10 @@ from tests.command import ROOT
 BEFORE = pytest.StashKey[set[Path]]()
 
 LONGEST = (
+    "test_lessons",
     "test_sweep_dask",
     "test_sockets",
     "test_docs",
-    "test_lessons",
     "test_deploy",
     "test_workers",
     "test_grading",

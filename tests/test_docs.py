@@ -26,14 +26,14 @@ SLOW = ("choosing.md", "loss.md", "paper.md", "sweeps.md")
 # What makes the longest examples short, by page: fewer rounds, fewer seeds. `pytest -m slow` has their numbers.
 SHORT = {
     "algorithms.md": {
-        "kind(costs[i], 600, ": "kind(costs[i], 20, ",
+        "kind(costs[i], 400, ": "kind(costs[i], 20, ",
         "LTADMM(halves[i], 700, ": "LTADMM(halves[i], 30, ",
         "kind(halves[i], 600, ": "kind(halves[i], 30, ",
         "ADPSGD(halves[i], 1500, ": "ADPSGD(halves[i], 100, ",
         "rounds=100, rho=0.02": "rounds=10, rho=0.02",
         "rounds=400, rho=0.5": "rounds=40, rho=0.5",
     },
-    "compute.md": {"for seed in range(10)]": "for seed in range(2)]"},
+    "compute.md": {"for seed in range(5)]": "for seed in range(2)]"},
     "protocols.md": {"until=3600).agents": "until=900).agents", "until=600": "until=130"},
 }
 NUMBER = re.compile(r"(less than )?\d[\d.e+-]*")

@@ -308,8 +308,7 @@ def test_it_needs_acknowledgements() -> None:
 
 
 @pytest.mark.slow
-@BOTH
-@pytest.mark.parametrize("mac", [LPL, XMac, ContikiMAC, TSCH])
+@pytest.mark.parametrize(("protocol", "mac"), [(CTP, LPL), (RPL, XMac), (CTP, ContikiMAC), (RPL, TSCH), (CTP, TSCH)])
 def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], mac: Any) -> None:
     """A line of four; TSCH is joined within the minutes before the first reading."""
     kind, line = reporting(protocol, 30.0, since=200.0), nx.path_graph(4)

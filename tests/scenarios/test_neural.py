@@ -215,7 +215,7 @@ def test_jax_repeats_to_the_byte_over_workers_and_agrees_with_numpy(tmp_path: Pa
     first = (tmp_path / "once" / "rounds.csv").read_bytes()
     assert (tmp_path / "spread" / "rounds.csv").read_bytes() == first
     assert '"libraries"' in (tmp_path / "once" / "settings.json").read_text()
-    assert call_apart(*words, "--out", "numpy", cwd=tmp_path).returncode == 0
+    assert call(*words, "--out", "numpy", cwd=tmp_path).returncode == 0
     ours, theirs = (
         np.genfromtxt(tmp_path / name / "rounds.csv", delimiter=",", names=True) for name in ("numpy", "once")
     )
