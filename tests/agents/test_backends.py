@@ -24,9 +24,13 @@ Call = Callable[..., Any]
 OTHERS = [
     pytest.param(
         name,
-        marks=pytest.mark.skipif(
-            any(importlib.util.find_spec(each) is None for each in needed), reason=f"{name} is not installed"
-        ),
+        # Each takes seconds to import.
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(
+                any(importlib.util.find_spec(each) is None for each in needed), reason=f"{name} is not installed"
+            ),
+        ],
     )
     for name, needed in {"jax": ("jax",), "torch": ("torch", "array_api_compat")}.items()
 ]

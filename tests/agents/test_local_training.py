@@ -104,7 +104,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
 @pytest.mark.parametrize(
     ("method", "link"),
     [
-        slow(name, link) if "top" in name or link == "thin" else (name, link)
+        slow(name, link) if "top" in name or link not in ("burst", *["free"] * ("bits" in name)) else (name, link)
         for name in METHODS
         for link in [*LOSSY, "thin"]
         # Of few elements at a time it takes many rounds.

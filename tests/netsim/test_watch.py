@@ -250,7 +250,7 @@ def logged(monkeypatch: pytest.MonkeyPatch, attribute: str) -> dict[int, list[tu
     [
         ("flooding", {}, "hops"),
         ("election", {}, "leader"),
-        ("generals", {"wars": 20}, "attacks"),
+        ("generals", {"wars": 5}, "attacks"),
         ("averaging", {"agents": 4}, "value"),
     ],
 )
@@ -289,7 +289,7 @@ def test_no_general_attacks_before_that_is_decided() -> None:
 
 @pytest.mark.parametrize("on_radio", [False, True])
 @pytest.mark.parametrize("with_faults", [False, True])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**50))
 def test_in_random_networks_each_mood_is_known_when_it_comes(seed: int, with_faults: bool, on_radio: bool) -> None:
     check_watched(seed, with_faults, on_radio)

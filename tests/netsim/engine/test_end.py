@@ -415,6 +415,8 @@ def stubborn(script: Any) -> Agent:
 @pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "speed": 100.0})], ids=["virtual", "wall"])
 @pytest.mark.parametrize("script", STUBBORN)
 def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
+    # Only what this test makes is collected: a process of many tests has much else.
+    gc.freeze()
     network = Network(topology.path(3))
     message = message_of(lambda: network.run(beside(stubborn(script)), until=2.0, **settings))
     assert message.startswith("agent 1 does not end when it is cancelled: it waits for ")
@@ -422,6 +424,7 @@ def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     assert f"waits for {called.get(script, 'sleep()')} (" in message
     assert "(test_end.py, line " in message
     gc.collect()
+    gc.unfreeze()
     # The process goes on, and so does the network.
     assert network.run(beside(Rounder(5))).ended_at == 5.0
 

@@ -895,7 +895,7 @@ def test_whether_crashed_nodes_keep_their_state_can_be_said_and_changes_nothing_
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**40),
     counts=st.fixed_dictionaries({name: st.integers(0, most) for name, most in COUNTS.items()}),

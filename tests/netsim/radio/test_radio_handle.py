@@ -450,7 +450,7 @@ class Restless(Agent):
 
 
 @compiled_only
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 2**30),
     st.sampled_from(["aloha", "csma"]),

@@ -40,7 +40,7 @@ def in_python(play: Callable[[], Any]) -> Any:
 
 
 @compiled_only
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**50), st.booleans())
 def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -> None:
     fast = RadioCase(seed).play(trace=trace)

@@ -214,7 +214,7 @@ def test_what_an_inbox_has_no_room_for_is_sent_again(way: str) -> None:
 
 
 @pytest.mark.parametrize("on_radio", [False, True])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**50), with_faults=st.booleans())
 def test_laws_hold_with_reliable_links(on_radio: bool, seed: int, with_faults: bool) -> None:
     check_reliable(seed, with_faults, on_radio)
