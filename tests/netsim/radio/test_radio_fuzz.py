@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def test_laws_hold_on_random_radios(seed: int) -> None:
     check_seed(seed)
 
 
+@pytest.mark.slow
 def test_the_radios_are_hard_enough() -> None:
     met: Counter[str] = Counter()
     for seed in range(180):
