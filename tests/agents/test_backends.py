@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_automatic_differentiation(apart: Call, name: st
 @pytest.mark.parametrize("library", ["numpy", *OTHERS])
 def test_single_precision_is_near_double(apart: Call, library: str) -> None:
     exact = values("one hidden layer", "numpy")
-    call = values if library == "numpy" else partial(apart, values)
+    call: Call = values if library == "numpy" else partial(apart, values)
     single = call("one hidden layer", library, "float32")
     for ours, theirs in zip(exact, single, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-5)
