@@ -339,7 +339,7 @@ class Busy(Agent):
                 await self.broadcast("all", self.rng.normal(size=3))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**40))
 def test_both_cores_give_the_same_run_on_random_sites(seed: int) -> None:
     rng = np.random.default_rng(seed)

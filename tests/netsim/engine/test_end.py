@@ -415,8 +415,6 @@ def stubborn(script: Any) -> Agent:
 @pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "speed": 100.0})], ids=["virtual", "wall"])
 @pytest.mark.parametrize("script", STUBBORN)
 def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
-    # Only what this test makes is collected: a process of many tests has much else.
-    gc.freeze()
     network = Network(topology.path(3))
     message = message_of(lambda: network.run(beside(stubborn(script)), until=2.0, **settings))
     assert message.startswith("agent 1 does not end when it is cancelled: it waits for ")
@@ -424,7 +422,6 @@ def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     assert f"waits for {called.get(script, 'sleep()')} (" in message
     assert "(test_end.py, line " in message
     gc.collect()
-    gc.unfreeze()
     # The process goes on, and so does the network.
     assert network.run(beside(Rounder(5))).ended_at == 5.0
 
@@ -502,6 +499,8 @@ def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
         assert first_runs.wait(20)
         Network(topology.path(1)).run({0: Second()})
 
+    # As in a program that has frozen nothing, which tests/conftest.py has.
+    gc.unfreeze()
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     threads = [threading.Thread(target=work) for work in (first, second)]
     for thread in threads:
@@ -510,16 +509,14 @@ def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
         thread.join(30)
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == frozen
+    gc.freeze()
 
 
 def test_what_was_frozen_before_stays_frozen() -> None:
     gc.freeze()
-    try:
-        before = gc.get_freeze_count()
-        Network(topology.path(1)).run({0: Rounder(5)})
-        assert gc.get_freeze_count() > before / 2
-    finally:
-        gc.unfreeze()
+    before = gc.get_freeze_count()
+    Network(topology.path(1)).run({0: Rounder(5)})
+    assert gc.get_freeze_count() > before / 2
 
 
 def test_nothing_is_collected_while_a_large_network_is_wired() -> None:

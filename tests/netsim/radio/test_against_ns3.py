@@ -72,7 +72,10 @@ def test_the_model_agrees_with_ns3(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "like"),
-    [*[(name, "ns3") for name in SMALL], *[(name, "any") if name[0] == "h" else slow(name, "any") for name in SMALL]],
+    [
+        *[(name, "ns3") for name in SMALL],
+        *[(name, "any") if name == "hidden 4" else slow(name, "any") for name in SMALL],
+    ],
 )
 def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
     """By ns-3's rules, and by the standard's, which netsim has by default."""

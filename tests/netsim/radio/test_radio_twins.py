@@ -50,7 +50,7 @@ def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -
         assert whole_digest(fast) == whole_digest(slow)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**50))
 def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(seed: int) -> None:
     fast = RadioCase(seed).play(trace=True)
