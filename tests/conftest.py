@@ -35,6 +35,9 @@ LONGEST = (
     "test_models",
     "test_server",
     "test_deep_scenarios",
+    "test_convergecast",
+    "test_one_agent",
+    "test_parameters",
 )
 """The files that take longest, slow or quick, the longest first."""
 

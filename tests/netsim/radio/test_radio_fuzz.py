@@ -11,12 +11,14 @@ from netsim.core.records import CAUSES, RADIO_CAUSES
 from tests.command import python
 from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
+from tests.parts import slow
 
 
+@pytest.mark.parametrize("more", [0, slow(1)])
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**50))
-def test_laws_hold_on_random_radios(seed: int) -> None:
-    check_seed(seed)
+def test_laws_hold_on_random_radios(more: int, seed: int) -> None:
+    check_seed(seed + more)
 
 
 @pytest.mark.slow
