@@ -121,6 +121,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def nothing_frozen() -> Iterator[None]:
+    """As in a program of a user: `netsim.Network.run` freezes only where nothing is frozen."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Matrices here are small: more BLAS threads only wait for each other, on some machines for minutes."""

@@ -477,6 +477,7 @@ def test_an_idle_network_is_left_at_once() -> None:
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
     """Overlapping so that neither is inside the other."""
     first_runs, second_runs, first_ended = threading.Event(), threading.Event(), threading.Event()
@@ -499,8 +500,6 @@ def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
         assert first_runs.wait(20)
         Network(topology.path(1)).run({0: Second()})
 
-    # As in a program that has frozen nothing, which tests/conftest.py has.
-    gc.unfreeze()
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     threads = [threading.Thread(target=work) for work in (first, second)]
     for thread in threads:
@@ -509,7 +508,6 @@ def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
         thread.join(30)
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == frozen
-    gc.freeze()
 
 
 def test_what_was_frozen_before_stays_frozen() -> None:
