@@ -250,7 +250,7 @@ def logged(monkeypatch: pytest.MonkeyPatch, attribute: str) -> dict[int, list[tu
     [
         ("flooding", {}, "hops"),
         ("election", {}, "leader"),
-        ("generals", {"wars": 5}, "attacks"),
+        ("generals", {"wars": 10}, "attacks"),
         ("averaging", {"agents": 4}, "value"),
     ],
 )
