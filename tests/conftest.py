@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from tests import chromium
@@ -34,6 +35,9 @@ LONGEST = (
     "test_models",
     "test_server",
     "test_deep_scenarios",
+    "test_convergecast",
+    "test_one_agent",
+    "test_parameters",
 )
 """The files that take longest, slow or quick, the longest first."""
 
@@ -49,7 +53,8 @@ APART = (
 
 
 # The same examples in each run, so that a failure is the change's; benchmarks.soak draws new ones for as long as asked.
-settings.register_profile("same", derandomize=True)
+# What a busy machine does in its time is no failure.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
 
@@ -108,6 +113,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave tests and libraries, which stay to the end, out of each later collection of garbage: half a second."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def nothing_frozen() -> Iterator[None]:
+    """As in a program of a user: `netsim.Network.run` freezes only where nothing is frozen."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

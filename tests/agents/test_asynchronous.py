@@ -9,6 +9,7 @@ import pytest
 from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents import CHOCO, DKLA, Duals, EdgeDuals, LocalProblem, SharingAgent, Squared, centralised, schedule
 from netsim.coders import Uniform
+from tests.parts import slow
 
 SIZE, STEPS, LAMBDA = 6, 1500, 1e-2
 GRAPH = topology.ring(5)
@@ -53,7 +54,7 @@ def run(agents: dict[int, Any], **link: Any) -> np.ndarray[Any, Any]:
     return np.stack([agent.theta for agent in agents.values()])
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize("loss", [slow(0.0), 0.3])
 def test_dkla_with_edge_duals_reaches_the_optimum_without_rounds(loss: float) -> None:
     local = problems()
     agents = {i: AsynchronousDKLA(local[i], STEPS, rho=0.1, duals=EdgeDuals()) for i in GRAPH}

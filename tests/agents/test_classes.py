@@ -17,6 +17,7 @@ from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusio
 from netsim.coders import Uniform
 from netsim.errors import BadInput, NetsimError
 from netsim.util.typing import Matrix
+from tests.parts import slow
 
 C, D = 3, 6
 
@@ -106,7 +107,11 @@ def test_the_centralised_model_is_the_minimum(loss: MulticlassLoss) -> None:
     assert cost(theta) <= cost(reference(cost, np.zeros((D, C)))) + 1e-10
 
 
-@each_loss
+@pytest.mark.parametrize(
+    "loss",
+    [loss if name in ("softmax", "smooth hinge") else slow(loss) for loss, name in zip(SMOOTH, IDS, strict=True)],
+    ids=IDS,
+)
 def test_admm_reaches_the_centralised_model(loss: MulticlassLoss) -> None:
     graph = topology.erdos_renyi(5, edges=7, seed=2)
     problems = [problem(loss, seed, 0.02 / 5) for seed in range(5)]
@@ -212,7 +217,7 @@ def test_the_exact_hinge_step_is_at_its_edge() -> None:
         assert all(whole(found + size * rng.standard_normal((D, C))) > whole(found) for _ in range(200))
 
 
-@pytest.mark.parametrize("loss", [Softmax(C), MulticlassHinge(C)], ids=["softmax", "hinge"])
+@pytest.mark.parametrize("loss", [Softmax(C), slow(MulticlassHinge(C))], ids=["softmax", "hinge"])
 @pytest.mark.parametrize("method", ["RFF-DOKL", "ODKLA", "DOKL", "DDKL"])
 def test_online_methods_learn_classes(loss: MulticlassLoss, method: str) -> None:
     graph = topology.ring(4)

@@ -27,7 +27,7 @@ from netsim.agents import (
 )
 from netsim.coders import Exact, Float, Sign, TopK, Uniform
 from netsim.util.typing import Array
-from tests.agents.test_batch import FEATURES, GRAPHS, LAMBDA, Task
+from tests.agents.test_batch import FEATURES, LAMBDA, MOST, Task
 from tests.oracle import batch, first_order
 from tests.parts import slow
 
@@ -76,7 +76,7 @@ def quantizer(coder: Any) -> Callable[[Array], Array]:
     return largest if isinstance(coder, TopK) else lambda h: h
 
 
-each_graph = pytest.mark.parametrize("graph", GRAPHS)
+each_graph = pytest.mark.parametrize("graph", MOST)
 each_coder = pytest.mark.parametrize("coder", [NONE, Uniform(3), TopK(4)], ids=["exact", "3 bits", "top 4"])
 
 

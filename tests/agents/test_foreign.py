@@ -13,6 +13,7 @@ from netsim.agents.papers import Cited
 from netsim.coders import Float, Uniform
 from tests.agents.test_batch import GRAPHS, LAMBDA, Task
 from tests.oracle import batch
+from tests.parts import slow
 
 ROUNDS = 80
 
@@ -84,7 +85,7 @@ def test_push_diging_equals_its_recursion(graph: str) -> None:
     np.testing.assert_allclose(models_of(Network(task.graph), agents), expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("graph", ["star", "path"])
+@pytest.mark.parametrize("graph", [slow("star"), "path"])
 def test_push_diging_reaches_the_optimum_without_weights_that_both_ends_agree_on(graph: str) -> None:
     task = Task(graph, 1)
     models = models_of(Network(task.graph), {i: PushDIGing(task.problems[i], 6000, eta=0.02) for i in task.graph})

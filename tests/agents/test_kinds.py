@@ -108,7 +108,7 @@ NEARLY = st.lists(
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*OWN, "log", ""]), ANYTHING | NEARLY), min_size=1, max_size=12))
 def test_no_payload_stops_a_protocol(name: str, says: list[tuple[str, Any]]) -> None:
     class Hostile(Agent):

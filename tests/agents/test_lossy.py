@@ -27,6 +27,7 @@ from netsim.coders import Float, Uniform
 from netsim.core.records import LATE, LOST
 from netsim.util.typing import Array
 from tests.oracle import batch, lossy
+from tests.parts import slow
 
 ROUNDS, SIZE, SHARE, RHO, ETA = 100, 7, 1e-3, 0.3, 2.0
 GRAPH = topology.erdos_renyi(6, p=0.5, seed=1)
@@ -129,7 +130,7 @@ METHODS: dict[str, tuple[Make, Recursion]] = {
 }
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", [slow("ideal"), slow("independent"), "bursts", "late and twice"])
 @pytest.mark.parametrize("method", METHODS)
 def test_models_and_duals_follow_from_which_frames_arrived(method: str, link: str) -> None:
     make, recursion = METHODS[method]

@@ -12,6 +12,7 @@ import pytest
 from netsim import AgentError, BadInput, Network, Run, presets
 from netsim.agents import FTSP, LPL, TSCH, ContikiMAC, Glossy, XMac
 from netsim.faults import Crash
+from tests.parts import slow
 
 PRESET = presets.ieee802154()
 RADIO = replace(PRESET.medium, access="aloha", max_frame_retries=0)
@@ -118,7 +119,7 @@ def test_two_senders_take_turns() -> None:
     assert min(arrived.values()) >= 22
 
 
-@pytest.mark.parametrize("kind", [LPL, XMac, ContikiMAC])
+@pytest.mark.parametrize("kind", [LPL, slow(XMac), slow(ContikiMAC)])
 def test_a_lossy_link_costs_few_messages(kind: type[LPL]) -> None:
     """Of three frames one is lost, but a wake-up meets several strobes, and data are repeated."""
     run = play(kind, {0: 50}, loss=0.3)

@@ -25,6 +25,7 @@ from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
 from netsim.util.typing import Array
 from tests.oracle import batch, online
+from tests.parts import slow
 
 ROUNDS, INPUTS, LAMBDA = 100, 3, 1e-3
 GRAPHS = {
@@ -86,7 +87,7 @@ class Task:
 # --- the recursions ---------------------------------------------------------------------------------------------------
 
 everywhere = pytest.mark.parametrize("graph", GRAPHS)
-twice = pytest.mark.parametrize("seed", [0, 1])
+twice = pytest.mark.parametrize("seed", [0, slow(1)])
 
 
 @everywhere

@@ -172,8 +172,8 @@ CHANNELS: dict[str, tuple[Link, Any]] = {
 @pytest.mark.parametrize(
     ("order", "channel"),
     [
-        # Each order over links that lose frames, and each channel with an order or two.
-        (order, channel) if channel == "lossy" or order in ("token", "coloured") else slow(order, channel)
+        # Each order over links that lose frames, and each channel with an order.
+        (order, channel) if channel == "lossy" or order == "coloured" else slow(order, channel)
         for order in ORDERS
         for channel in CHANNELS
     ],

@@ -192,7 +192,7 @@ def test_lost_mass_makes_the_weights_vanish_and_running_sums_keep_them(kind: Any
     assert found[True].sum(axis=1).max() <= 5.0 + 1e-9
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
+@pytest.mark.parametrize("share", [slow(0.01), slow(0.1), 0.3])
 def test_with_running_sums_push_diging_reaches_the_optimum(share: float) -> None:
     task = Task(UNEVEN)
     agents = {i: PushDIGing(task.problems[i], 6000, eta=0.02, running_sums=True) for i in UNEVEN}

@@ -15,6 +15,7 @@ from netsim.agents import CTP, LPL, RPL, TSCH, Collector, ContikiMAC, XMac
 from netsim.agents.protocols.collector import Packet
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.faults import Crash, LinkDown
+from tests.parts import slow
 
 BOTH = pytest.mark.parametrize("protocol", [CTP, RPL])
 LINK = Link(rate=250e3, header_bits=136)
@@ -62,7 +63,7 @@ def field(seed: int = 1) -> "nx.Graph[int]":
 
 
 @BOTH
-@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("loss", [slow(0.0), 0.2])
 def test_all_readings_reach_the_sink_over_a_tree(protocol: type[Collector], loss: float) -> None:
     run = collect(protocol, field(), 400.0, loss=loss)
     agents = run.agents

@@ -12,6 +12,7 @@ from netsim.agents.consensus.coded_sums import CodedSharing
 from netsim.coders import Float
 from netsim.util.typing import Array
 from tests.agents.test_lossy import AGENTS, GEOMETRIC, GRAPH, RHO, SHARE, SIZE, problem
+from tests.parts import slow
 
 FINE = CodedSums(step=1e-9, halvings=0, dither=False, sum_every=1)
 
@@ -50,7 +51,7 @@ def test_on_a_fine_grid_equal_to_running_sums(lost: float, censor: Any) -> None:
 
 @pytest.mark.parametrize("dither", [True, False])
 @pytest.mark.parametrize("every", [1, 4])
-@pytest.mark.parametrize("link", [Link(), Link(loss=0.3), Link(loss=loss.gilbert_elliott(0.5, burst=8))])
+@pytest.mark.parametrize("link", [slow(Link()), Link(loss=0.3), Link(loss=loss.gilbert_elliott(0.5, burst=8))])
 def test_what_was_heard_is_known_to_the_last_bit(link: Link, every: int, dither: bool) -> None:
     way = CodedSums(step=0.01, halvings=3, halve_every=20, reach=6, sum_every=every, dither=dither)
     agents = {i: DKLA(problem(i), 120, rho=RHO, duals=way) for i in GRAPH}
@@ -92,7 +93,7 @@ def test_who_was_away_too_long_finds_out_and_asks() -> None:
     assert np.isfinite(books.thetas).all()
 
 
-@pytest.mark.parametrize("lost", [0.0, 0.3])
+@pytest.mark.parametrize("lost", [slow(0.0), 0.3])
 def test_the_models_end_within_the_grid_of_the_optimum(lost: float) -> None:
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     for step in (1e-2, 1e-4):

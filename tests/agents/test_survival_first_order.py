@@ -173,7 +173,7 @@ def test_diging_with_running_sums_is_exact_whatever_is_lost(lost: float) -> None
     assert seen.residual < 1e-7
 
 
-@pytest.mark.parametrize("method", CODED_ONES)
+@pytest.mark.parametrize("method", [slow("BEER"), *(each for each in CODED_ONES if each != "BEER")])
 def test_one_percent_ruins_coded_differences(method: str) -> None:
     """The bounds are those of the docstrings: CHOCO moves, LEAD and BEER end nowhere near the optimum."""
     ideal, _ = play(CODED_ONES[method], Link(), 500)
@@ -189,7 +189,7 @@ def test_one_percent_ruins_coded_differences(method: str) -> None:
 
 
 @pytest.mark.parametrize("link", ["free", slow("burst")])
-@pytest.mark.parametrize("method", ["CHOCO", "LEAD", slow("BEER")])
+@pytest.mark.parametrize("method", ["LEAD", slow("CHOCO"), slow("BEER")])
 def test_acknowledged_differences_are_exact(method: str, link: str) -> None:
     ideal, _ = play(CODED_ONES[method], Link(), 500)
     lost = {"free": 0.1, "burst": loss.gilbert_elliott(0.1, burst=3)}[link]
@@ -212,7 +212,7 @@ def test_what_a_client_cannot_answer_ends_the_run() -> None:
         Network(STAR).run(agents)
 
 
-@pytest.mark.parametrize("method", OVER_STAR)
+@pytest.mark.parametrize("method", ["EF21-P", slow("EF21")])
 def test_over_a_star_lost_differences_move_the_limit_and_repaired_ones_do_not(method: str) -> None:
     ideal, _ = play(OVER_STAR[method], Link(), 400, star=True)
     assert ideal.apart < 1e-6

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import networkx as nx
@@ -49,8 +50,7 @@ def test_every_process_and_both_cores_run_the_same() -> None:
     code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 8), sep='\\n')"
     here = hashes(3, 8)
     assert len(set(here)) == 8
-    for other in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2", "NETSIM_CORE": "python"}):
-        assert python(code, **other).splitlines() == here
+    assert python(code, PYTHONHASHSEED="2", NETSIM_CORE="python").splitlines() == here
 
 
 # --- the checks see what they should ----------------------------------------------------------------------------------
@@ -120,14 +120,19 @@ TAMPERINGS = [
 ]
 
 
-def plain() -> Played:
+@cache
+def plain_seed() -> int:
     """A run in which frames arrive and rounds close, but no frame as the first round does."""
     return next(
-        played
-        for played in (Case(seed).play(trace=True) for seed in range(100))
+        seed
+        for seed, played in ((seed, Case(seed).play(trace=True)) for seed in range(100))
         if played.rounds and played.rounds[0]["delivered"] and not played.damages and played.network.medium == "wires"
         if all(event["time_s"] != played.rounds[0]["time_s"] for event in played.ended)
     )
+
+
+def plain() -> Played:
+    return Case(plain_seed()).play(trace=True)
 
 
 def check(played: Played) -> None:

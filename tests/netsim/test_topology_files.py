@@ -110,7 +110,7 @@ def test_the_largest_part_of_a_graph_is_taken_unless_all_are_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize("form", files.FORMATS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_a_program_writes_in_a_format_is_read_back(form: str, seed: int) -> None:
     files.check_whole(np.random.default_rng(seed), form)

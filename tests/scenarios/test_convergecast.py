@@ -20,6 +20,7 @@ from netsim.scenarios.convergecast import mote
 from netsim.scenarios.convergecast.field import SensorField
 from netsim.scenarios.convergecast.figures import draw_tree
 from netsim.studies import Study, catalogue
+from tests.parts import slow
 
 
 def run(**parameters: object) -> Study:
@@ -119,7 +120,7 @@ def test_each_reading_has_arrived_or_a_reason(how: dict[str, object]) -> None:
     assert (readings.loc[readings["taken_s"].isna(), "reason"] == "never taken").all()
 
 
-@pytest.mark.parametrize("mac", ["lpl", "xmac", "contikimac"])
+@pytest.mark.parametrize("mac", ["lpl", slow("xmac"), slow("contikimac")])
 def test_radios_that_wake_by_themselves_are_seldom_on(mac: str) -> None:
     study = run(agents=12, radius=45.0, model="disk", loss=0.0, mac=mac, cycle=0.25, period=60.0, readings=3)
     row, energy = study.tables["by_run"].iloc[0], study.tables["energy"].iloc[0]
@@ -216,7 +217,7 @@ def test_motes_stand_where_a_file_says(tmp_path: Path, routing: str) -> None:
     assert (study.tables["by_run"].iloc[-1]["delivered_%"]) > 95
 
 
-@pytest.mark.parametrize("routing", ["tree", "ctp"])
+@pytest.mark.parametrize("routing", ["tree", slow("ctp")])
 def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path, routing: str) -> None:
     lonely = PLACES + "lonely, 900, 900, 0\n"
     with pytest.raises(BadInput, match="lonely"):

@@ -88,7 +88,7 @@ def test_running_sums_lose_nothing() -> None:
 
 @pytest.mark.parametrize("messengers", [1, 2])
 def test_generals_attack_alone_as_often_as_computed(messengers: int) -> None:
-    wars, lost = 600, 0.3**messengers
+    wars, lost = 300, 0.3**messengers
     table = run("generals", loss=0.3, messages=4, messengers=messengers, wars=wars).tables["by_messages"]
     for row in table.itertuples():
         alone = lost * (1 - lost) ** (row.messages - 1)
@@ -99,11 +99,11 @@ def test_generals_attack_alone_as_often_as_computed(messengers: int) -> None:
 
 
 def test_the_figure_of_the_generals_has_the_tables_shares_beside_the_expected_ones() -> None:
-    study = run("generals", messages=4, wars=200)
+    study = run("generals", messages=4, wars=50)
     table = study.tables["by_messages"]
     (panel,) = study.figures["shares"].axes
     assert "messages" in panel.get_xlabel()
-    assert "200 wars" in panel.get_ylabel()
+    assert "50 wars" in panel.get_ylabel()
     # Of points with bars the first child is their line; the label is the container's.
     points = {str(each.get_label()): each.lines[0].get_xydata() for each in panel.containers}
     points |= {str(line.get_label()): line.get_xydata() for line in panel.lines}

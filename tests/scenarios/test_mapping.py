@@ -12,6 +12,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.tasks.mapping import TIMES, choose_sigma, feature_map
 from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study, catalogue
+from tests.parts import slow
 
 X = np.random.default_rng(0).random((300, 2))
 Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])
@@ -90,8 +91,13 @@ def test_every_scenario_takes_a_deep_map(name: str, kind: str) -> None:
     assert study.settings["sigma"] > 0
 
 
-@pytest.mark.parametrize("name", ["polk", "projections", "privacy"])
-@pytest.mark.parametrize("way", ["median", "tune"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *[("polk", "median"), slow("polk", "tune"), slow("projections", "median")],
+        *[("projections", "tune"), ("privacy", "median"), slow("privacy", "tune")],
+    ],
+)
 def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
     options: dict[str, Any] = {
         "polk": {"agents": 3, "samples": 64, "density": 1.0, "compare": False},

@@ -8,6 +8,7 @@ from netsim import Link, Network, latency, topology
 from netsim.agents import COKE, CTA, CodedSums, EdgeDuals, LocalProblem, SharingAgent, Squared
 from netsim.agents.consensus.duals import Duals
 from netsim.scenarios.tasks.models import ModelProbe, models_of, residuals
+from tests.parts import slow
 
 GRAPH = nx.cycle_graph(6)
 
@@ -30,7 +31,7 @@ def network() -> Network:
 
 
 @pytest.mark.parametrize("duals", [None, CodedSums(), EdgeDuals()], ids=["none", "coded", "edges"])
-@pytest.mark.parametrize("ideal", [True, False])
+@pytest.mark.parametrize("ideal", [slow(True), False])
 def test_parts_of_workers_give_the_columns_of_one_process(duals: Duals | None, ideal: bool) -> None:
     probe = ModelProbe(residuals, list(GRAPH), ideal)
     one, several = (network().run(agents(duals), [probe], workers=workers) for workers in (1, 3))

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,20 @@ def read_in(tree: ast.AST) -> set[str]:
     return found
 
 
-READ = {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenarios").rglob("*.py")}
+@cache
+def read() -> dict[Path, set[str]]:
+    """Return what each file of the studies reads."""
+    return {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenarios").rglob("*.py")}
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_parameter_is_read(name: str) -> None:
     study = catalogue.find_study(name)
     groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
-    everywhere = set().union(*READ.values())
+    everywhere = set().union(*read().values())
     for parameter in study.parameters:
         assert parameter.name in everywhere, parameter.name
-    own = READ[Path(study.function.__code__.co_filename).resolve()]
+    own = read()[Path(study.function.__code__.co_filename).resolve()]
     for parameter in study.parameters:
         assert parameter.name in groups or parameter.name in own, parameter.name
 

@@ -16,6 +16,7 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import Drawn, Plane, field, ground_of
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
+from tests.parts import slow
 
 SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "sweeps": 15}
 
@@ -141,7 +142,7 @@ def test_what_makes_no_sense_is_refused(
 
 @pytest.mark.parametrize(
     "links",
-    [{}, {"latency": 0.01, "rate": 1e5}, {"loss": 0.2}, {"loss": 0.2, "medium": "wires", "rate": 5e4}],
+    [slow({}), {"latency": 0.01, "rate": 1e5}, slow({"loss": 0.2}), {"loss": 0.2, "medium": "wires", "rate": 5e4}],
     ids=["ideal", "rate", "lossy", "wires"],
 )
 def test_no_run_is_longer_than_its_progress_tells(links: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from netsim import BadInput
 from netsim.studies import Study, catalogue
+from tests.parts import slow
 
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10}
 
@@ -36,9 +37,9 @@ def without() -> tuple[float, float]:
     "flags",
     [
         {"remedy": "running-sums"},
-        {"remedy": "coded-sums"},
-        {"remedy": "edge-duals"},
-        {"reliability": "ack"},
+        slow({"remedy": "coded-sums"}),
+        slow({"remedy": "edge-duals"}),
+        slow({"reliability": "ack"}),
         {"reliability": "nack"},
     ],
 )

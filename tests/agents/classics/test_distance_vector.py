@@ -54,7 +54,7 @@ def weighted(seed: int, count: int = 8) -> Any:
 def test_the_routes_are_the_shortest(rule: str, triggered: bool) -> None:
     """On random weighted graphs, with frames that are lost, doubled, and overtake one another."""
     link = Link(latency=latency.uniform(0.01, 0.2), loss=0.2, duplicate=0.1)
-    for seed in range(3):
+    for seed in range(2):
         graph = weighted(seed)
         check_routes(route(graph, link, seed, split_horizon=rule, triggered=triggered, timeout=20.0), graph)
 

@@ -17,6 +17,7 @@ from netsim.faults import Partition
 from netsim.faults.words import appending, parse
 from netsim.testing import Actor, Listener, play, search
 from tests.command import ROOT, call
+from tests.parts import slow
 
 EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
 FAULTS_END, END = 3.0, 5.0
@@ -90,7 +91,7 @@ def assert_all_done(nodes: Mapping[Any, Raft], seed: int) -> None:
         assert set(done) >= {command for at, command in node.commands if at < END - 1}, f"seed {seed}"
 
 
-@pytest.mark.parametrize("agents", [3, 5])
+@pytest.mark.parametrize("agents", [slow(3), 5])
 def test_it_is_safe_whatever_fails_and_goes_on_after_it(agents: int) -> None:
     check_safe_and_live(range(6), agents)
 

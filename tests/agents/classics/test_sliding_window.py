@@ -7,6 +7,7 @@ import pytest
 from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents.classics import Receiver, Sender
 from netsim.testing import losing
+from tests.parts import slow
 
 ROUGH = Link(latency=latency.uniform(0.01, 0.2), loss=0.2, duplicate=0.1, corrupt=0.05)
 FRAME, AFTER = 1.0, 5.0  # seconds that a frame takes to be sent, and is then under way
@@ -86,7 +87,7 @@ def test_stop_and_wait_is_used_as_its_formula_says(loss: float) -> None:
     assert used(1, False, loss) == pytest.approx((1 - loss) / TRIP, rel=0.06)
 
 
-@pytest.mark.parametrize("loss", [0.05, 0.2])
+@pytest.mark.parametrize("loss", [0.05, slow(0.2)])
 def test_go_back_n_is_used_as_its_formulas_say(loss: float) -> None:
     kept = 1 - loss
     # A window that fills the pipe: each loss costs a trip.

@@ -3,6 +3,8 @@
 import gc
 import weakref
 
+import pytest
+
 import netsim
 from netsim import Network, topology
 
@@ -22,6 +24,7 @@ class Full(netsim.RoundAgent):
         pass
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_agents_of_former_runs_are_collected() -> None:
     ring = topology.ring(4)
     former: list[weakref.ref[Full]] = []

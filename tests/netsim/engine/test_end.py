@@ -477,6 +477,7 @@ def test_an_idle_network_is_left_at_once() -> None:
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
     """Overlapping so that neither is inside the other."""
     first_runs, second_runs, first_ended = threading.Event(), threading.Event(), threading.Event()
@@ -511,12 +512,9 @@ def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
 
 def test_what_was_frozen_before_stays_frozen() -> None:
     gc.freeze()
-    try:
-        before = gc.get_freeze_count()
-        Network(topology.path(1)).run({0: Rounder(5)})
-        assert gc.get_freeze_count() > before / 2
-    finally:
-        gc.unfreeze()
+    before = gc.get_freeze_count()
+    Network(topology.path(1)).run({0: Rounder(5)})
+    assert gc.get_freeze_count() > before / 2
 
 
 def test_nothing_is_collected_while_a_large_network_is_wired() -> None:

@@ -380,6 +380,7 @@ def test_control_c_ends_a_run() -> None:
     assert (done.stdout, done.stderr) == ("interrupted True\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_control_c_is_tried_also_where_a_shell_in_the_background_ignores_it() -> None:
     again = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", f"{__file__}::test_control_c_ends_a_run"]

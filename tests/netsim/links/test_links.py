@@ -18,7 +18,7 @@ from netsim.faults import LinkDown
 from netsim.links import Budget, Reliability
 from netsim.links.rate import opportunities
 from netsim.testing import Listener, Talker, counts, losing, play, sized
-from tests.parts import message_of
+from tests.parts import message_of, slow
 
 Plan = Iterable[tuple[float, int]]
 
@@ -85,7 +85,7 @@ def poisson_times(load: float, count: int, seed: int) -> np.ndarray:
     return np.cumsum(np.random.default_rng(seed).exponential(1 / load, count))
 
 
-@pytest.mark.parametrize(("load", "queue"), [(0.8, 3), (1.5, 5), (0.9, 1)])
+@pytest.mark.parametrize(("load", "queue"), [slow(0.8, 3), (1.5, 5), slow(0.9, 1)])
 def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: float, queue: int) -> None:
     sizes = np.maximum(np.round(np.random.default_rng(3).exponential(4000, 12_000)), 8).astype(int)
     sizes[(sizes == 263) | (sizes == 65544) | (sizes == 65545)] += 2

@@ -212,7 +212,7 @@ def test_bursts_as_long_as_those_of_independent_losses_are_independent_losses(me
         assert lost.tolist() == losses(mean, 2000).tolist()
 
 
-@pytest.mark.parametrize(("mean", "burst"), [*BURSTS, (0.5, 1.2), (0.2, 1.0), (0.0, 1.0), (0.01, 3000.0)])
+@pytest.mark.parametrize(("mean", "burst"), [*BURSTS, slow(0.5, 1.2), (0.2, 1.0), (0.0, 1.0), slow(0.01, 3000.0)])
 def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float, burst: float) -> None:
     """Who speaks now and then loses of that what it would have lost of a frame in each slot."""
     model = loss.gilbert_elliott(mean, burst, slot=0.1)

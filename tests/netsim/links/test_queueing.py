@@ -14,6 +14,7 @@ from netsim import Link, Network, latency, loss
 from netsim.links import Budget
 from netsim.testing import Listener, Talker, counts, sized
 from tests.netsim.links.test_links import mean_and_error, poisson_times, talk
+from tests.parts import slow
 
 COUNT = 8000
 
@@ -53,7 +54,7 @@ def test_frames_of_two_sizes_wait_as_pollaczek_and_khinchine_say(load: float) ->
     assert wait == pytest.approx(expected, abs=3.5 * error)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("depth", [slow(1), 2, slow(3)])
 def test_a_token_bucket_lets_through_at_once_what_finds_little_work_in_an_md1_queue(depth: int) -> None:
     load, x = 0.6, depth - 1
     budget = Budget(8000, per="second", over="wait", burst=8000 * depth)
@@ -66,7 +67,7 @@ def test_a_token_bucket_lets_through_at_once_what_finds_little_work_in_an_md1_qu
     assert share == pytest.approx(expected, abs=3.5 * error)
 
 
-@pytest.mark.parametrize("load", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("load", [slow(0.3), 1.0, slow(2.5)])
 def test_a_token_bucket_of_one_frame_refuses_what_erlangs_loss_formula_says(load: float) -> None:
     budget = Budget(8000, per="second", over="refuse", burst=8000)
     run = talk([(time, 1000) for time in poisson_times(load, COUNT, seed=14)], Link(budget=budget))
@@ -75,7 +76,7 @@ def test_a_token_bucket_of_one_frame_refuses_what_erlangs_loss_formula_says(load
     assert refused == pytest.approx(load / (1 + load), abs=3.5 * error)
 
 
-@pytest.mark.parametrize(("mean", "burst", "fragments"), [(0.1, 5.0, 4), (0.3, 2.0, 3), (0.2, 4.0, 8)])
+@pytest.mark.parametrize(("mean", "burst", "fragments"), [slow(0.1, 5.0, 4), (0.3, 2.0, 3), slow(0.2, 4.0, 8)])
 def test_fragments_are_lost_in_bursts(mean: float, burst: float, fragments: int) -> None:
     link = Link(loss=loss.gilbert_elliott(mean, burst), mtu=100)
     run = talk([(n / 10, 100 * fragments) for n in range(COUNT)], link, trace=True)

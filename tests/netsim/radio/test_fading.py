@@ -20,6 +20,7 @@ from netsim.radio.phy import key_on
 from netsim.testing import Actor, Listener, Talker
 from netsim.util import draws
 from tests.netsim.radio.test_radio_twins import compiled_only, in_python, story
+from tests.parts import slow
 
 LINK = Link(rate=250e3, header_bits=8 * 17)
 KS = (0.0, 2.0, 10.0)
@@ -161,7 +162,7 @@ def sampled(noise: PatternNoise, count: int, node: int = 3, seed: int = 1) -> An
     return np.array([noise.noise_dbm(seed, node, 1e-3 * (n + 0.5)) for n in range(count)])
 
 
-@pytest.mark.parametrize("history", [1, 4, 20])
+@pytest.mark.parametrize("history", [slow(1), 4, slow(20)])
 def test_noise_has_the_traces_distribution_and_its_autocorrelation_up_to_the_history(history: int) -> None:
     """Over a lag τ the correlation is the trace's, times 1 − τ/restart; levels differ by at most 1 % of the time."""
     trace = a_trace()

@@ -68,7 +68,7 @@ def test_throughput_of_slotted_aloha(load: float) -> None:
     assert throughput == pytest.approx(load * math.exp(-load), rel=0.06)
 
 
-@pytest.mark.parametrize(("senders", "q"), [(2, 0.5), (5, 0.2), (8, 0.05)])
+@pytest.mark.parametrize(("senders", "q"), [(2, 0.5), slow(5, 0.2), slow(8, 0.05)])
 def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) -> None:
     """S = N·q·(1 − q)^(N−1) if each sends in each slot with probability q."""
     slots = 6000

@@ -408,7 +408,7 @@ class AtRandom(Agent):
         await asyncio.sleep(100)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**30), st.booleans(), st.booleans())
 def test_the_books_of_random_programs_balance(seed: int, cycled: bool, dies: bool) -> None:
     battery = 8.0 if dies else None
@@ -563,7 +563,7 @@ def test_without_an_account_nothing_can_be_spent() -> None:
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.integers(0, 40), min_size=2, max_size=8, unique=True),
     st.integers(0, 60),

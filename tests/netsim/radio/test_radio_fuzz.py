@@ -11,14 +11,17 @@ from netsim.core.records import CAUSES, RADIO_CAUSES
 from tests.command import python
 from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
+from tests.parts import slow
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("more", [0, slow(1)])
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**50))
-def test_laws_hold_on_random_radios(seed: int) -> None:
-    check_seed(seed)
+def test_laws_hold_on_random_radios(more: int, seed: int) -> None:
+    check_seed(seed + more)
 
 
+@pytest.mark.slow
 def test_the_radios_are_hard_enough() -> None:
     met: Counter[str] = Counter()
     for seed in range(180):
@@ -42,10 +45,11 @@ def test_the_radios_are_hard_enough() -> None:
     assert all(met[name] > 5 for name in wanted), met
 
 
-@pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "2"}, {"NETSIM_CORE": "python"}])
-def test_every_process_and_both_cores_run_the_same(environment: dict[str, str]) -> None:
+def test_every_process_and_both_cores_run_the_same() -> None:
     code = (
         "from tests.fuzzers.networks import digest; from tests.fuzzers.radios import RadioCase\n"
         "for seed in range(8): print(digest(RadioCase(seed).play().run))"
     )
-    assert python(code, **environment).splitlines() == [digest(RadioCase(seed).play().run) for seed in range(8)]
+    assert python(code, PYTHONHASHSEED="2", NETSIM_CORE="python").splitlines() == [
+        digest(RadioCase(seed).play().run) for seed in range(8)
+    ]

@@ -17,6 +17,7 @@ from netsim.testing import Actor, Listener, Talker, counts, sized
 from tests.fuzzers.radios import Flickers
 from tests.netsim.radio.test_radio_delivery import compiled_only, twin  # noqa: F401  the fixture
 from tests.netsim.radio.test_radio_twins import in_python, story
+from tests.parts import slow
 
 # 1000 bytes take a second.
 LINK = Link(rate=8000.0)
@@ -450,14 +451,18 @@ class Restless(Agent):
 
 
 @compiled_only
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("more", [0, slow(1), slow(2)])
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 2**30),
     st.sampled_from(["aloha", "csma"]),
     st.booleans(),
     st.sampled_from(["phy", "fading", "capture", "none"]),
 )
-def test_both_twins_give_the_same_run_to_restless_hands(seed: int, access: Any, acks: bool, hearing: str) -> None:
+def test_both_twins_give_the_same_run_to_restless_hands(
+    more: int, seed: int, access: Any, acks: bool, hearing: str
+) -> None:
+    seed += more
     graph = nx.circulant_graph(8, [1, 4])
     powers = {(a, b): -60.0 - (7 * a + 3 * b + seed) % 40 for a in graph for b in graph if a != b}
     radio = Radio(

@@ -21,6 +21,7 @@ from netsim.radio import DutyCycle, Phy, medium
 from netsim.radio.energy import Meter, Schedule
 from tests.fuzzers.networks import digest, whole_digest
 from tests.fuzzers.radios import RadioCase
+from tests.parts import slow
 
 compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no compiled twin")
 
@@ -42,9 +43,11 @@ def in_python(play: Callable[[], Any]) -> Any:
 
 
 @compiled_only
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("more", [0, slow(1), slow(2)])
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**50), st.booleans())
-def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -> None:
+def test_both_twins_give_the_same_run_on_random_radios(more: int, seed: int, trace: bool) -> None:
+    seed += more
     fast = RadioCase(seed).play(trace=trace)
     slow = in_python(lambda: RadioCase(seed).play(trace=trace))
     assert story(fast.run) == story(slow.run)
@@ -52,9 +55,11 @@ def test_both_twins_give_the_same_run_on_random_radios(seed: int, trace: bool) -
         assert whole_digest(fast) == whole_digest(slow)
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("more", [0, slow(1), slow(2)])
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**50))
-def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(seed: int) -> None:
+def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_one(more: int, seed: int) -> None:
+    seed += more
     fast = RadioCase(seed).play(trace=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "COMPILED", None)

@@ -266,14 +266,17 @@ def test_main_is_the_console_script() -> None:
     assert {script.load() for script in scripts} == {main}
 
 
-def test_an_installation_under_a_former_name_beside_this_one_changes_nothing(tmp_path: Path) -> None:
+def test_an_installation_under_a_former_name_beside_this_one_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = tmp_path / "netsim-0.1.0.dist-info"
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: netsim\nVersion: 0.1.0\n")
     (old / "entry_points.txt").write_text("[netsim.studies]\nnetsim = netsim.scenarios:SHELF\n")
     words = ["run", "averaging", "--agents", "5", "--out"]
     assert call(*words, "plain", cwd=tmp_path).returncode == 0
-    assert call_apart(*words, "beside", cwd=tmp_path, PYTHONPATH=str(tmp_path)).returncode == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    assert call(*words, "beside", cwd=tmp_path).returncode == 0
     plain, beside = ((tmp_path / name / "rounds.csv").read_bytes() for name in ("plain", "beside"))
     assert plain == beside
 

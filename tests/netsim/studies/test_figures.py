@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from netsim.studies.figures import Axis, curves, line_style
+from tests.parts import slow
 
 
-@pytest.mark.parametrize(("first", "last"), [(20, 300), (5, 1000), (100, 1500), (12, 80), (20, 30), (7, 7)])
+@pytest.mark.parametrize(("first", "last"), [(20, 300), slow(5, 1000), slow(100, 1500), slow(12, 80), (20, 30), (7, 7)])
 def test_what_stands_at_a_log_axis_does_not_overlap(first: int, last: int) -> None:
     rounds = pd.DataFrame({"algorithm": "A", "round": [first, last], "error": [1.0, 0.1]})
     figure = curves(rounds, Axis("error", log=True), [Axis("round", log=True)] * 3, "Three panels")
@@ -24,7 +25,7 @@ def test_what_stands_at_a_log_axis_does_not_overlap(first: int, last: int) -> No
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("last", [2, 3, 8, 25, 3000])
+@pytest.mark.parametrize("last", [2, 3, slow(8), 25, slow(3000)])
 def test_only_whole_numbers_stand_at_an_axis_of_rounds(last: int, log: bool) -> None:
     rounds = pd.DataFrame({"algorithm": "A", "round": [1, last], "error": [1.0, 0.1]})
     figure = curves(rounds, Axis("error", log=True), [Axis("round", log=log)], "Rounds")
@@ -58,7 +59,7 @@ def test_what_changes_at_any_time_is_drawn_as_a_line() -> None:
 
 
 @pytest.mark.parametrize("panels", [1, 3])
-@pytest.mark.parametrize("label", ["A", "QC-DDKL 2-bit", "DKL-MLP QC-ODKLA, mean of 40 rounds"])
+@pytest.mark.parametrize("label", ["A", slow("QC-DDKL 2-bit"), "DKL-MLP QC-ODKLA, mean of 40 rounds"])
 def test_the_whole_legend_is_in_the_figure(label: str, panels: int) -> None:
     rounds = pd.DataFrame([{"algorithm": f"{label} {i}", "round": 1, "error": 1.0} for i in range(8)])
     figure = curves(rounds, Axis("error"), [Axis("round")] * panels, "Legend")
@@ -79,7 +80,7 @@ def test_curves_that_lie_upon_one_another_have_marks_of_their_own() -> None:
 @pytest.mark.parametrize(
     "unseen",
     [
-        {"wire_bits": [8.0, 16.0], "error": [math.nan, math.nan]},
+        slow({"wire_bits": [8.0, 16.0], "error": [math.nan, math.nan]}),
         {"wire_bits": [0.0, 0.0], "error": [1.0, 0.5]},
         {"wire_bits": [8.0, 16.0], "error": [0.0, -1.0]},
     ],

@@ -69,14 +69,14 @@ def covered(drawn: np.ndarray, truth: float, of: str = "mean") -> float:
     return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
 
 
-@pytest.mark.parametrize("count", [2, 6, slow(10)])
+@pytest.mark.parametrize("count", [slow(2), 6, slow(10)])
 def test_an_interval_of_95_percent_holds_the_mean_in_95_percent(count: int) -> None:
     """Four standard errors of a share of 4,000 are 1.4 %; the bootstrap of ten normal values is off by 4 %."""
     drawn = np.random.default_rng(count).normal(3.0, 2.0, (REPEATED, count))
     assert covered(drawn, 3.0) == pytest.approx(0.95, abs=0.014)
 
 
-@pytest.mark.parametrize("count", [3, 6, 10, 20, 40])
+@pytest.mark.parametrize("count", [3, slow(6), 10, slow(20), slow(40)])
 def test_of_skewed_values_it_holds_the_mean_oftener_than_a_bootstrap(count: int) -> None:
     """Too seldom, too, and the docs say so."""
     rng = np.random.default_rng(count)

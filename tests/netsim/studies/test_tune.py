@@ -18,6 +18,7 @@ from netsim.studies import find_study, sweep, tune, verify
 from netsim.studies.tuning import Range
 from tests.command import ROOT, call
 from tests.netsim.studies.test_sweep_whole import posix, started
+from tests.parts import slow
 
 QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
 SMALL: dict[str, Any] = {"seeds": range(100, 104), "metric": "error", "rounds": 20}
@@ -106,7 +107,7 @@ def test_each_rung_has_the_better_half_and_new_seeds_and_all_runs_are_within_the
         assert set(second["candidate"]) == set(first.nsmallest(5, "error")["candidate"])
 
 
-@pytest.mark.parametrize("budget", [11, 23])
+@pytest.mark.parametrize("budget", [11, slow(23)])
 def test_the_budget_is_the_most_runs_and_too_small_a_one_names_the_least(tmp_path: Path, budget: int) -> None:
     how: dict[str, Any] = {"over": ["eta=0.04:0.36"], "per": ["method", "scale"], "scale": [1.0, 2.0], **TRIALS}
     tune(QUADRATIC, out=tmp_path / "tuned", budget=budget, **how)

@@ -13,6 +13,7 @@ from netsim import Agent, AgentError, BadInput, Link, Network, latency, loss, to
 from netsim.links import Reliability
 from netsim.testing import Actor
 from tests.fuzzers.reliable import check_reliable
+from tests.parts import slow
 
 ROUNDS = 200
 
@@ -214,7 +215,8 @@ def test_what_an_inbox_has_no_room_for_is_sent_again(way: str) -> None:
 
 
 @pytest.mark.parametrize("on_radio", [False, True])
-@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("more", [0, slow(1)])
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**50), with_faults=st.booleans())
-def test_laws_hold_with_reliable_links(on_radio: bool, seed: int, with_faults: bool) -> None:
-    check_reliable(seed, with_faults, on_radio)
+def test_laws_hold_with_reliable_links(more: int, on_radio: bool, seed: int, with_faults: bool) -> None:
+    check_reliable(seed + more, with_faults, on_radio)

@@ -362,6 +362,7 @@ def test_hostile_bytes_of_a_name_end_in_an_error() -> None:
 # --- the libraries themselves -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
 def test_trees_of_jax_arrive() -> None:
     # In a process of its own: JAX does not go with the processes that other tests fork.

@@ -302,7 +302,7 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
     client, scenario = unrun
     draw = random.Random(7)
     fields = [each.name for each in scenario.parameters]
-    for _ in range(400):
+    for _ in range(200):
         what = draw.choice(
             ["settings", "settings", "settings", "fault", "fault", "delete", "cancel", "quit", "state", ""]
         )
