@@ -54,8 +54,9 @@ class SharedRounds(BatchRounds):
         self._inboxes = [agent.inbox for agent in agents]
         # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
-        # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support these objects. `_is_exact`: the agents' coder is `Exact`. `_is_single`: the
-        # coder is a 32-bit `Float`. `_may_silence`: the censor may have suppressed all broadcasts so far.
+        # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support these objects. `_is_exact`: the
+        # agents' coder is `Exact`. `_is_single`: the coder is a 32-bit `Float`. `_may_silence`: the censor may have
+        # suppressed all broadcasts so far.
         self._have_begun = self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
