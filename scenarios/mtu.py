@@ -18,10 +18,10 @@ from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed_notes, outgrown
 from netsim.scenarios.tasks.motes import in_turn
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.figures import drawing
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:

@@ -29,12 +29,12 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed, outgrown
 from netsim.scenarios.tasks.method import Method, Task, methods_in, with_values
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

@@ -21,9 +21,9 @@ from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

@@ -28,9 +28,9 @@ from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own_stream import OwnStreaming
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Divided, Prepared, Published, Setting
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 from netsim.util.typing import Array
 

@@ -34,7 +34,10 @@ def read_in(tree: ast.AST) -> set[str]:
     return found
 
 
-READ = {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenarios").rglob("*.py")}
+READ = {
+    path: read_in(ast.parse(path.read_text()))
+    for path in (*(ROOT / "scenarios").rglob("*.py"), ROOT / "netsim" / "studies" / "seeds.py")
+}
 
 
 @pytest.mark.parametrize("name", STUDIES)
