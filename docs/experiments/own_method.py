@@ -103,7 +103,11 @@ OVER = {
 }
 
 if __name__ == "__main__":
-    tuned = experiment.tune(OVER, out="runs/own-tuning", candidates=3, seeds=range(100, 102), validation=range(200, 204))
+    tuned = experiment.tune(
+        OVER, out="runs/own-tuning", candidates=3, seeds=range(100, 102), validation=range(200, 204)
+    )
     print(tuned.chosen.to_string(index=False), *tuned.notes, sep="\n")
     results = tuned.experiment.run("runs/own")
-    print(results, results.summary().to_string(index=False), results.versus("DKLA-sums").to_string(index=False), sep="\n")
+    print(
+        results, results.summary().to_string(index=False), results.versus("DKLA-sums").to_string(index=False), sep="\n"
+    )

@@ -128,9 +128,9 @@ class _Content:
 
     def _of_used(self, value: Any, by: Any) -> Any:
         """Return the content of a global name's value; of what another of the user's files defines, the whole file."""
-        home = getattr(value, "__module__", None)
-        if isinstance(value, type | types.FunctionType) and home != by.__module__ and is_users(value):
-            return self.of(sys.modules[home])  # type: ignore[index]
+        home = _home_of(value)
+        if isinstance(value, type | types.FunctionType) and home is not _home_of(by) and is_users(value):
+            return self.of(home)
         return self.of(value)
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
@@ -144,7 +144,7 @@ class _Content:
             plain = {
                 name: value
                 for name, value in vars(what).items()
-                if not name.startswith("__") and isinstance(value, float | _PLAIN)  # type: ignore[operator]
+                if not name.startswith("__") and isinstance(value, float | _PLAIN)
             }
             return [[name, self._bytecode(value)] for name, value in own.items()] + [self.of(plain)]
         return _bytes_of(what.__code__)
@@ -246,7 +246,7 @@ def files_of(parts: Iterable[Any]) -> list[Path]:
 
 def _files(module: Any, seen: set[str]) -> Iterator[Path]:
     file = getattr(module, "__file__", None)
-    if not _is_users_file(file) or module.__name__ in seen:
+    if file is None or not _is_users_file(file) or module.__name__ in seen:
         return
     seen.add(module.__name__)
     yield Path(file)

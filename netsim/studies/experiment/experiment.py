@@ -158,13 +158,18 @@ class Experiment:
                 self._check_path(path)
 
     def _check_seeds(self) -> None:
-        numbers = [each.seed for each in self.seeds]
+        seeds = self._all_seeds
+        numbers = [each.seed for each in seeds]
         if not numbers:
             raise check.refuse("seeds", self.seeds, "one seed at least")
-        if twice := sorted({each for each in self.seeds if self.seeds.count(each) > 1}, key=lambda each: each.seed):
+        if twice := [each for number, each in enumerate(seeds) if each in seeds[:number]]:
             raise BadInput(f"seeds: must be there once each; {twice[0].text} adds nothing")
         if clash := sorted(self.spent.intersection(numbers)):
             raise BadInput(f"seeds = {clash}: must be others; settings were chosen on them")
+
+    @property
+    def _all_seeds(self) -> list[Seeds]:
+        return [_seeds_of(each) for each in self.seeds]
 
     def _parts(self) -> list[Any]:
         given = [*self.methods.values(), *self.problem.values(), *self.networks.values(), *self.measure, *self.after]
@@ -227,7 +232,7 @@ class Experiment:
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
-        chosen = self.seeds if seeds is None else [_seeds_of(each) for each in seeds]
+        chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         for values in self.grid:
             here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
             shown = {name: _shown(value) for name, value in values.items()}
@@ -338,7 +343,7 @@ class Experiment:
             missing = {cell.key: cell for cell in cells if done[cell.key] is None}
             check_fits(list(missing.values()))
             work = CellRun(folder.absolute(), running.absolute(), limits)
-            lost = {}
+            lost: dict[str, str] = {}
             with show.tally("cells", len(done)) as tally:
                 count, failed = len(done) - len(missing), 0
                 tally(count, failed)

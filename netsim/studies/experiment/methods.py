@@ -14,15 +14,15 @@ from netsim.studies.experiment.setup import Setup
 from netsim.util import check
 from netsim.wire.coded import Coder
 
-FROM_RUN = ("cost", "rounds", "weights")
-"""The arguments of a class of agents that the run gives, where they are required and not given."""
-
 
 @runtime_checkable
 class AnyMethod(Protocol):
     """What makes the agents of a run."""
 
-    label: Mapping[str, str]
+    @property
+    def label(self) -> Mapping[str, str]:
+        """Values of columns that tell variants of a method apart in tables."""
+        ...
 
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
         """Return new agents, one for each node of ``setup.graph``."""
@@ -35,8 +35,9 @@ class Method:
     Parameters
     ----------
     kind : type
-        The agents' class. Of its required arguments, the run gives ``cost`` and ``weights`` (from the problem) and
-        ``rounds``.
+        The agents' class, called as ``kind(cost, rounds, **given)`` if there is a problem, else as ``kind(**given)``.
+        Where they are required and not given, the run gives ``rounds``, and of the problem ``weights``: a node's
+        Metropolis weights by neighbour.
     label : mapping, optional
         Values of columns that tell variants of a method apart in tables.
     **given
@@ -87,22 +88,21 @@ class Method:
         return {node: self._agent(setup, node) for node in setup.graph}
 
     def _agent(self, setup: Setup, node: Any) -> Agent:
+        task, names = setup.task, list(self._arguments)
+        learns = () if task is None else (task.cost(node), setup.rounds)
         own = {name: _of_node(value, setup, node) for name, value in self.given.items()}
-        for name, argument in self._arguments.items():
-            if name in own or argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
-                continue
-            if default_of(self.kind, name) is inspect.Parameter.empty:
-                own[name] = self._from_run(name, setup, node)
-        return self.kind(**own)
-
-    def _from_run(self, name: str, setup: Setup, node: Any) -> Any:
-        """Return an argument that the run gives."""
-        if name == "rounds":
-            return setup.rounds
-        if name in FROM_RUN and setup.task is not None:
-            return setup.task.cost(node) if name == "cost" else setup.task.weights(node)
-        why = "; there is no problem, which gives it" if name in FROM_RUN else ""
-        raise BadInput(f"{self.kind.__name__}: must be given its argument {name!r}{why}")
+        for name in names[len(learns) :]:
+            if name not in own and default_of(self.kind, name) is inspect.Parameter.empty:
+                if name == "rounds":
+                    own[name] = setup.rounds
+                elif name == "weights" and task is not None:
+                    own[name] = task.weights(node)
+        try:
+            inspect.signature(self.kind).bind(*learns, **own)
+        except TypeError as error:
+            called = "(cost, rounds, …)" if learns else "(…)"
+            raise BadInput(f"{self.kind.__name__}{called}: must have all its arguments; {error}") from None
+        return self.kind(*learns, **own)
 
     def __repr__(self) -> str:
         return f"Method({', '.join([self.kind.__name__, *(f'{k}={brief(v)}' for k, v in self.given.items())])})"
@@ -121,6 +121,8 @@ def default_of(kind: type, name: str) -> Any:
         if each.name == name and each.default_factory is not dataclasses.MISSING:
             return each.default_factory()
     argument = inspect.signature(kind).parameters[name]
+    if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
+        return argument.empty
     # A number or schedule is declared by a descriptor, which has the default.
     if isinstance(argument.default, property):
         found = getattr(argument.default, "default", None)

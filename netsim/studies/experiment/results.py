@@ -103,10 +103,11 @@ class Results:
         -------
         DataFrame
             ``by``; ``survived``, as "5/6", and ``survival_low``, ``survival_high``, Clopper and Pearson's 95 %
-            interval of the share; how many ``converged``, ``stalled`` and are ``unfinished``; ``median_…`` with the
-            ends of its 95 % interval (``low``, ``high``; order statistics, of 6 runs or more), ``worst_…``, and
+            interval of the share; how many ``converged``, ``stalled`` and are ``unfinished``; ``median_…``, with
+            ``median_low`` and ``median_high``, its 95 % interval (order statistics, of 6 runs or more); ``worst_…``;
             ``mean_…`` where all survived; ``verdict``: "best" for the least median among the methods with most
-            survivors, "tied" for those that the sign test cannot tell from it (p after Holm of 0.05 or more).
+            survivors, "tied" for those that the sign test cannot tell from it (p after Holm of 0.05 or more). The text
+            ``attrs["note"]`` says if there are too few seeds to tell any two methods apart.
 
         Raises
         ------
@@ -124,7 +125,20 @@ class Results:
             for key, part in _groups(table, others):
                 for name, verdict in _verdicts(part, runs[key], metric).items():
                     table.loc[part.index[part[METHOD] == name], "verdict"] = verdict
-        return table.drop(columns="_alive")
+        table = table.drop(columns="_alive")
+        table.attrs["note"] = self._too_few()
+        return table
+
+    def _too_few(self) -> str:
+        """Return that the seeds are too few for the sign test, if they are; else an empty text."""
+        seeds, methods = self.runs[SEED].nunique(), self.runs[METHOD].nunique()
+        least = min(1.0, 2.0 ** (1 - seeds) * (methods - 1))
+        if methods < 2 or least < _LEVEL:
+            return ""
+        return (
+            f"With {seeds} seeds and {methods} methods the sign test can tell none from the best: its least p after "
+            f"Holm is {least:.3g}."
+        )
 
     def versus(self, reference: str, metric: str | None = None) -> pd.DataFrame:
         """Return, for each other method, on how many seeds it was better and worse than a reference.
@@ -206,7 +220,7 @@ def _summary(part: pd.DataFrame, metric: str) -> dict[str, Any]:
     values = worst_of_dead(part, metric)[0][metric].to_numpy(dtype=np.float64)
     worst = columns.worst(metric)
     ends = confidence(values, of="median")
-    found |= {f"median_{metric}": statistic(values, of="median"), "low": ends[0], "high": ends[1]}
+    found |= {f"median_{metric}": statistic(values, of="median"), "median_low": ends[0], "median_high": ends[1]}
     found[f"worst_{metric}"] = (max if worst > 0 else min)(values, default=math.nan)
     return found | {f"mean_{metric}": statistic(values) if alive == count else math.nan, "_alive": alive / count}
 

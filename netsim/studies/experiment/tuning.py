@@ -21,9 +21,10 @@ from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell
-from netsim.studies.experiment.experiment import METHOD, Experiment, condition
+from netsim.studies.experiment.experiment import Experiment, condition
 from netsim.studies.experiment.grid import value_of
-from netsim.studies.experiment.results import survival
+from netsim.studies.experiment.methods import AnyMethod
+from netsim.studies.experiment.results import METHOD, survival
 from netsim.studies.intervals import statistic
 from netsim.studies.outcome import DEAD
 from netsim.studies.selection import rungs
@@ -197,17 +198,19 @@ class _Search:
     reporter: Reporter | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
+    methods: dict[Key, AnyMethod] = field(default_factory=dict)
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
         """Search, validate, and return what was chosen."""
         self._check_seeds(seeds, validation)
         plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset())
         ranges = _ranges(plain, self.over)
-        methods: dict[Key, str] = {}
+        names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
-            methods[condition(cell.columns)] = str(cell.columns[METHOD])
+            key = condition(cell.columns)
+            names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
         tries = {
-            key: [{}, *_candidates(key, ranges[name], candidates - 1)] for key, name in methods.items() if ranges[name]
+            key: [{}, *_candidates(key, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
         left = {key: list(range(len(each))) for key, each in tries.items()}
         for number, step in enumerate(rungs(candidates, seeds)):
@@ -221,13 +224,14 @@ class _Search:
         for key, order in last.items():
             winner = self._ranked(key, order, VALIDATION)[0]
             best[key] = tries[key][winner]
-            chosen.append(self._row(key, winner, tries[key][winner]))
-            notes += self._doubts(key, winner, order[0], tries[key][winner], ranges[methods[key]])
+            values = self._values(key, ranges[names[key]], tries[key][winner])
+            chosen.append(self._row(key, winner, values))
+            notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
         tuned = dataclasses.replace(self.experiment, settings=best, spent=frozenset([*seeds, *validation]))
         return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), list(dict.fromkeys(notes)))
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
-        used = {each.seed for each in self.experiment.seeds}
+        used = {each.seed for each in self.experiment._all_seeds}
         for name, several, others in (("seeds", seeds, used), ("validation", validation, used | set(seeds))):
             if not several:
                 raise check.refuse(name, several, "one seed at least")
@@ -252,7 +256,7 @@ class _Search:
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
         results = plain._run([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
-        metric = results.metric if self.metric is None else check.one_of("metric", self.metric, list(results.runs))
+        metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
         self.metric = metric
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
             dead = measured.row["outcome"] in DEAD
@@ -262,6 +266,11 @@ class _Search:
             about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
             values = {path: paths.brief(each) for path, each in tries[key][number].items()}
             self.rows.append({**cell.columns, **about, **values})
+
+    def _values(self, key: Key, ranges: Mapping[str, Any], tried: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a candidate at all paths that are searched; candidate 0 has the method's own."""
+        method = self.methods[key]
+        return {path: tried[path] if path in tried else paths.values_at(method, path)[0] for path in ranges}
 
     def _ranked(self, key: Key, numbers: Sequence[int], stage: str) -> list[int]:
         """Return candidates: those with most survivors first, then those of the least median."""
