@@ -20,6 +20,7 @@ from netsim.run import Run
 from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
+from netsim.studies.experiment.opened import recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.origin import about, environment, source_of
@@ -144,7 +145,7 @@ class Cell:
         run: Run | None = None
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with recording() as read, threadpool_limits(limits=1), np.errstate(over="ignore", invalid="ignore"):
+        with recording() as read, recorded(), threadpool_limits(limits=1), np.errstate(over="ignore", invalid="ignore"):
             try:
                 setup = self.setup()
                 task = setup.task

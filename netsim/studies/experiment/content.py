@@ -205,15 +205,21 @@ def _text_of(what: Any) -> str:
 
 @cache
 def _is_users_file(file: str | None) -> bool:
-    """Return whether a file is neither Python's, nor an installed package's, nor netsim's."""
-    if file is None or {"site-packages", "dist-packages"} & set(Path(file).parts):
-        return False
-    path = Path(file).resolve()
-    known = sysconfig.get_paths()
+    return file is not None and Path(file).is_file() and not is_library(Path(file))
+
+
+def is_library(path: Path) -> bool:
+    """Return whether a file belongs to Python, to an installed package, to netsim or to the system."""
+    path = path.resolve()
+    return bool({"site-packages", "dist-packages"} & {*path.parts}) or any(map(path.is_relative_to, _libraries()))
+
+
+@cache
+def _libraries() -> tuple[Path, ...]:
+    known, root = sysconfig.get_paths(), Path(__file__).resolve().parents[3]
     library = [Path(known[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    root = Path(__file__).resolve().parents[3]
     own = [root / name for name in ("netsim", "agents", "scenarios")]
-    return path.is_file() and not any(path.is_relative_to(each) for each in (*library, *own))
+    return (*library, *own, *map(Path, ("/proc", "/sys", "/dev", "/etc", "/usr/share", "/usr/lib")))
 
 
 def _home_of(value: Any) -> types.ModuleType | None:

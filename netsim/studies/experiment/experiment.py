@@ -42,6 +42,7 @@ from netsim.studies.sweeps.point import KILLED, Limits
 from netsim.studies.sweeps.workers import run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
+from netsim.util.datafiles import digest_of, path_of
 from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ class Experiment:
                 short[path] = name
         rows = []
         for path, value in paths.places(self._tree()):
+            if isinstance(value, Mapping):
+                continue
             known = [name for given, name in short.items() if _matches(self._long(given), path)]
             rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
         return pd.DataFrame(rows, columns=["name", "path", "value"])
@@ -340,6 +343,11 @@ class Experiment:
         ):
             folder = Path(name)
             done = {cell.key: read(folder, cell.key) for cell in cells}
+            notes = []
+            for key, found in done.items():
+                if found is not None and (changed := changed_files(found.read)):
+                    notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
+                    done[key] = None
             missing = {cell.key: cell for cell in cells if done[cell.key] is None}
             check_fits(list(missing.values()))
             work = CellRun(folder.absolute(), running.absolute(), limits)
@@ -356,6 +364,7 @@ class Experiment:
             for key, cell in missing.items():
                 done[key] = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
             results = self._results(cells, done, None if out is None else folder, len(missing))
+            results.notes.extend(dict.fromkeys(notes))
             if out is not None:
                 self._keep(folder, results)
         rows = [found.row for _, found in results.cells]
@@ -454,6 +463,11 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
+
+
+def changed_files(read_files: Mapping[str, str]) -> list[str]:
+    """Return the names of files that changed, or went, since they were read."""
+    return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
 def _failed(why: str) -> Measured:

@@ -113,7 +113,8 @@ def _nowhere(part: Any, path: str) -> BadInput:
         check.one_of("path", path, known)
     except BadInput as error:
         near = re.search(r" \(did you mean .*\)$", str(error))
-        return BadInput(f"path = {path!r}: must be one of Experiment.paths(){near.group() if near else ''}")
+        hint = near.group() if near else ""
+        return BadInput(f"path = {path!r}: must be a path that Experiment.paths() or netsim show lists{hint}")
     return BadInput(f"path = {path!r}: must lead to a parameter")
 
 

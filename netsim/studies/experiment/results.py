@@ -87,6 +87,31 @@ class Results:
             raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
         return str(known[0])
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether a problem's error says how the runs ended."""
+        return "judged_by" in self.runs and bool(self.runs["judged_by"].astype(bool).any())
+
+    def medians(self, by: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the number of runs that survived, and the median of every measure over all runs, by groups of runs.
+
+        A run that failed has no measures; it counts as the worst value of each.
+
+        Parameters
+        ----------
+        by : sequence of str, optional
+            As of `summary`.
+        """
+        by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
+        numeric = map(str, self.runs.select_dtypes("number"))
+        measures = [name for name in numeric if name not in (*self.keys, "outcome_round")]
+        rows = []
+        for key, part in _groups(self.runs, by):
+            alive = int((~part["outcome"].isin(DEAD)).sum())
+            found = {name: statistic(worst_of_dead(part, name)[0][name], of="median") for name in measures}
+            rows.append(dict(zip(by, key, strict=True)) | {"survived": f"{alive}/{len(part)}"} | found)
+        return pd.DataFrame(rows)
+
     def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> pd.DataFrame:
         """Return a row for each group of runs: how many survived, and the median of all of them.
 
