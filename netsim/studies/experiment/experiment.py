@@ -20,7 +20,6 @@ from netsim.studies.experiment.cells import Cell, Measured, check_fits
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
-    MOST_BYTES,
     RUNS,
     CellRun,
     Job,
@@ -321,9 +320,9 @@ class Experiment:
             If the folder cannot be written; what is done is whole.
         """
         cells = list(self.cells())
-        return self._run(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
+        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
 
-    def _run(
+    def run_cells(
         self,
         cells: Sequence[Cell],
         out: str | Path | None,
@@ -332,7 +331,9 @@ class Experiment:
         dask: str | None = None,
         limits: Limits | None = None,
         reporter: Reporter | None = None,
+        flags: Sequence[tuple[str, str]] = (),
     ) -> Results:
+        """Run some cells of the experiment as `run` does; ``flags`` are those of the command line that made it."""
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
             raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
@@ -366,7 +367,7 @@ class Experiment:
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
-                self._keep(folder, results)
+                self._keep(folder, results, flags)
         rows = [found.row for _, found in results.cells]
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
@@ -386,17 +387,19 @@ class Experiment:
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         return Results(found, tuple(labels), folder, ran, notes)
 
-    def _keep(self, folder: Path, results: Results) -> None:
+    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]]) -> None:
         """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
         read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
-        files = dict.fromkeys([*map(Path, self.files), *files_of(self._parts())])
-        for name in keep_inputs(folder, files, read_files):
-            results.notes.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
+        own = files_of(self._parts())
+        files = dict.fromkeys([*map(Path, self.files), *own])
+        results.notes.extend(keep_inputs(folder, files, read_files))
         about = {
             "paths": dict(self.paths()[["path", "value"]].itertuples(index=False, name=None)),
             "cells": {
                 cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
             },
+            "file": own[0].name if own else None,
+            "flags": list(flags),
             "files": read_files,
             "notes": results.notes,
         }

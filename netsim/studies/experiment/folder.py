@@ -130,14 +130,17 @@ def _plain(value: Any) -> Any:
 
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
-    """Copy the user's files and the data read into ``inputs/``; return the names of those that are too large."""
-    left_out = []
-    wanted = {each.name: each for each in files} | {path_of(name).name: path_of(name) for name in read_files}
-    for name, path in sorted(wanted.items()):
+    """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
+    left_out, kept = [], {}
+    for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
+        name = path.name
         if not path.is_file():
             continue
+        if kept.setdefault(name, path) != path:
+            left_out.append(f"{path} is not among the inputs, where another file has its name.")
+            continue
         if path.stat().st_size > MOST_BYTES:
-            left_out.append(name)
+            left_out.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
             continue
         with refusals(folder):
             (folder / INPUTS).mkdir(exist_ok=True)
