@@ -71,6 +71,8 @@ class Cell:
         Probes of the agents, and measures of the whole run.
     ending : Ending
         The rule by which the error says how the run ended.
+    error : str or None
+        The column that is the error; default: the first that the problem measures.
     """
 
     columns: Mapping[str, Any]
@@ -84,6 +86,7 @@ class Cell:
     measure: tuple[Callable[..., Any], ...] = ()
     after: tuple[Callable[..., Any], ...] = ()
     ending: Ending = field(default_factory=Ending)
+    error: str | None = None
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -157,10 +160,11 @@ class Cell:
                     FAILED, why=_line(error)
                 )
             rounds = pd.DataFrame() if run is None else run.rounds
-            error_column = "" if task is None else str(task.error)
+            error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                optimum = float(_optimum(task).get(error_column, math.nan))
+                known = {} if task is None else _optimum(task)
+                optimum = float(known.get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
         last: dict[Any, Any] = {} if rounds.empty else rounds.iloc[-1].to_dict()
@@ -169,9 +173,9 @@ class Cell:
             "outcome_round": math.nan if found.round is None else found.round,
             "why": found.why,
         }
-        row |= {"judged_by": error_column, "optimum": optimum} if task is not None else {}
+        row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **after}.items()}
-        return Measured(rounds, row, dict(read), {**about(), **environment()})
+        return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
 
     def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:
         if column not in rounds:

@@ -97,6 +97,9 @@ class Experiment:
         As of `netsim.Network.run`: the end (s) of a run, and the interval (s) between its rows.
     names : mapping
         Short names of paths, which columns and flags have: {"loss": "network.link.loss"}; of several paths a list.
+    error : str, optional
+        The column that is the error: it says how runs ended, and is what results are about. Default: the first that
+        the problem measures.
     ending : Ending
         The rule by which the error says how a run ended.
     files : sequence of path
@@ -124,6 +127,7 @@ class Experiment:
     until: float | None = None
     sample: float | None = None
     names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    error: str | None = None
     ending: Ending = field(default_factory=Ending)
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
@@ -257,6 +261,7 @@ class Experiment:
                         tuple(self.measure),
                         tuple(self.after),
                         self.ending,
+                        self.error,
                     )
 
     def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
@@ -418,7 +423,7 @@ class Experiment:
         """
         now = {cell.key for cell in self.cells()}
         return pd.DataFrame(
-            [{"key": key, **columns_of(Path(out), key)} for key in keys_in(Path(out)) if key not in now]
+            [{"key": key, **columns_of(Path(out), key)[0]} for key in keys_in(Path(out)) if key not in now]
         )
 
     def remove_old(self, out: str | Path) -> int:

@@ -84,11 +84,12 @@ def _number(value: Any) -> Any:
     return float(value["number"]) if isinstance(value, Mapping) else value
 
 
-def columns_of(folder: Path, key: str) -> dict[str, Any]:
-    """Return the columns of a cell as it ran; empty if its file is damaged."""
+def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
+    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return dict(json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))["columns"])
-    return {}
+        kept = json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))
+        return dict(kept["columns"]), kept["content"]
+    return {}, None
 
 
 def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
@@ -131,7 +132,8 @@ def _plain(value: Any) -> Any:
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
     """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
-    left_out, kept = [], {}
+    left_out: list[str] = []
+    kept: dict[str, Path] = {}
     for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
         name = path.name
         if not path.is_file():

@@ -119,7 +119,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
         Without ``trust``, if the folder holds Python files; or for a folder or file that is none of an experiment.
     """
     show = reporter or Reporter(quiet=True)
-    with opened(Path(place)) as folder:
+    with opened(Path(place).resolve()) as folder:
         about = _about(folder)
         file = folder / INPUTS / Path(str(about.get("file") or "")).name
         if not about.get("file") or not file.is_file():
@@ -136,7 +136,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                 raise BadInput(
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"
                 )
-            with found.known():
+            with found.known(), _data_in(copy):
                 made = found.with_flags([(str(a), str(b)) for a, b in about.get("flags", [])])
                 return _compared(made, folder, show)
 
@@ -164,18 +164,20 @@ def _about(folder: Path) -> Mapping[str, Any]:
 
 def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:
     found = Repeated()
-    cells: dict[str, Cell] = {cell.key: cell for cell in made.cells()}
+    # By content, not by key: it is worth to know whether another netsim gives the same.
+    cells: dict[str, Cell] = {json.dumps(cell.content, sort_keys=True): cell for cell in made.cells()}
     there = keys_in(folder)
     with show.tally("cells", len(there)) as tally:
         for number, key in enumerate(there, 1):
-            name = ", ".join(f"{column} = {value}" for column, value in columns_of(folder, key).items())
+            columns, content = columns_of(folder, key)
+            name = ", ".join(f"{column} = {value}" for column, value in columns.items())
             before = read(folder, key)
             if before is None:
                 found.different.append(f"{name or key}: its files are damaged")
-            elif key not in cells:
+            elif (cell := cells.get(json.dumps(content, sort_keys=True))) is None:
                 found.unknown.append(name or key)
             else:
-                now = cells[key].measured()
+                now = cell.measured()
                 what = _difference(before, now)
                 (found.different if what else found.same).append(f"{name}: {what}" if what else name)
                 found.notes += [each for each in _versions(before, now) if each not in found.notes]
