@@ -11,7 +11,19 @@ from pathlib import Path
 
 from netsim.errors import BadInput
 
-__all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "record", "recording", "used"]
+__all__ = [
+    "FOLDER",
+    "changed_files",
+    "digest_of",
+    "find",
+    "folders",
+    "missing",
+    "nearest",
+    "path_of",
+    "record",
+    "recording",
+    "used",
+]
 
 FOLDER = "NETSIM_DATA"
 """The environment variable that names the folder of data sets."""
@@ -115,6 +127,11 @@ def digest_of(path: str | Path) -> str:
         return _digest(os.path.abspath(path), found.st_mtime_ns, found.st_ctime_ns, found.st_size)
     except OSError:
         return ""
+
+
+def changed_files(read: Mapping[str, str]) -> list[str]:
+    """Return the names of the recorded files that changed, or went, since they were read."""
+    return [name for name, digest in read.items() if digest_of(path_of(name)) != digest]
 
 
 @lru_cache(maxsize=1024)

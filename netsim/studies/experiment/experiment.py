@@ -41,7 +41,7 @@ from netsim.studies.sweeps.point import KILLED, Limits
 from netsim.studies.sweeps.workers import run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.datafiles import digest_of, path_of
+from netsim.util.datafiles import changed_files
 from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ class Experiment:
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
+        measure, after = tuple(self.measure), tuple(self.after)
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         for values in self.grid:
             here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
@@ -258,8 +259,8 @@ class Experiment:
                         here.rounds,
                         self.until,
                         self.sample,
-                        tuple(self.measure),
-                        tuple(self.after),
+                        measure,
+                        after,
                         self.ending,
                         self.error,
                     )
@@ -368,7 +369,9 @@ class Experiment:
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
             for key, cell in missing.items():
-                done[key] = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                found = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                # The temporary folder of results in memory is removed.
+                done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
@@ -471,11 +474,6 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
-
-
-def changed_files(read_files: Mapping[str, str]) -> list[str]:
-    """Return the names of files that changed, or went, since they were read."""
-    return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
 def _failed(why: str) -> Measured:
