@@ -294,3 +294,23 @@ def test_runs_of_different_methods_see_the_same_random_numbers() -> None:
 
     counting(methods={"a": Counts, "b": Counts}, networks=network, seeds=[4, 5]).run()
     assert len(set(drawn)) == 2
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_has_a_panel_for_each_setting_and_at_most_eight_lines() -> None:
+    methods = {f"DKLA {number}": Method(DKLA, rho=0.01 * number) for number in range(1, 11)}
+    found = small(methods=methods, grid=sweep("network.link.loss", [0.0, 0.1]), rounds=3).run()
+    figure = found.figure()
+    panels = [panel for panel in figure.axes if panel.get_visible()]
+    assert [len(panel.lines) for panel in panels] == [8, 2, 8, 2]
+    assert panels[0].get_title() == "network.link.loss 0, methods 1 of 2"
+
+
+def test_results_go_to_the_functions_for_tables_of_runs() -> None:
+    found = small().run()
+    table = netsim.results.paired(found.tidy(), "gap", "D-PSGD", test="wilcoxon")
+    assert list(table["algorithm"]) == ["DKLA"]
+    assert found.figure("gap", "round").axes[0].get_ylabel() == "gap"
+    assert found.tidy(rounds=True)["outcome"].notna().all()
