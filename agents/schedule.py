@@ -183,6 +183,10 @@ else:
             else:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
 
+        def __reduce__(self):
+            # As a dataclass's default a descriptor is pickled with a class of a script's own, for other processes.
+            return _scheduled, (self._field, self.default, self._bounds)
+
         def move_to(self, agent, k, schedule):
             """Take the value of round k."""
             try:
@@ -194,6 +198,13 @@ else:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
             except BadInput as error:
                 raise BadInput(f"{error} (the schedule {schedule!r} in round {k})") from None
+
+
+def _scheduled(field: str, default: Step | None, bounds: Mapping[str, Any]) -> Any:
+    """Return a field of an algorithm as it was pickled."""
+    made = Scheduled(default=default, **bounds)
+    made.__set_name__(None, field)  # type: ignore[attr-defined]
+    return made
 
 
 def schedules_of(agent: Any) -> Mapping[str, Schedule]:

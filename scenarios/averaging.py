@@ -7,9 +7,9 @@ from typing import Any
 import netsim
 from netsim import Link, Network, topology
 from netsim.links import latency as latencies
-from netsim.scenarios.tasks.seeds import GraphSeeds
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import GraphSeeds
 
 
 class Average(netsim.Agent):

@@ -19,7 +19,6 @@ from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
 from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.own import OTHER, check_left_out, own_task
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
@@ -33,6 +32,7 @@ from netsim.scenarios.tasks.settings import (
 )
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)

@@ -28,10 +28,10 @@ from netsim.scenarios.tasks.online_task import (
     recent_errors,
 )
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 from netsim.util.typing import Array
 

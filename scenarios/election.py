@@ -11,9 +11,9 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.links import latency as latencies
 from netsim.scenarios.flooding import ask
-from netsim.scenarios.tasks.seeds import DataSeeds
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
 
 

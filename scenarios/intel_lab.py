@@ -22,10 +22,10 @@ from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import DataSeeds
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves, drawing
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
 from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed_notes, outgrown
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed_notes
 from netsim.scenarios.tasks.motes import in_turn
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.figures import drawing
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def mtu(
             method = dataclasses.replace(plain, name=_name(algorithm, bits, way), coder=coder)
             with may_diverge() as outcome:
                 method.run(study, network, task, [task.measure], rounds)
-            if outcome.error is not None:
-                study.lost[method.name] = outgrown(outcome.error)
+            if outcome.how is not None:
+                study.lost[method.name] = outcome.how
                 study.note(f"{method.name} diverged: {outcome.error}")
     study.centralised = task.optimum()
     _report(study, algorithm, list(coders), task, air)

@@ -23,10 +23,10 @@ from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Method, chosen, network_of
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralTask, shared_task
 from netsim.scenarios.tasks.savings import cost_to_reach
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Compared, Divided, NetworkSize, PacedChannel
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:

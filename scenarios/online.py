@@ -24,10 +24,10 @@ from netsim.scenarios.tasks.online_task import (
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, OwnProblem
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _RUNNING = "running_mse"

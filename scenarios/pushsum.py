@@ -8,9 +8,9 @@ import numpy as np
 
 import netsim
 from netsim import Link, Network, topology
-from netsim.scenarios.tasks.seeds import GraphSeeds
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 

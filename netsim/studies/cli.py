@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,9 @@ from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util.compiled import is_built
+
+if TYPE_CHECKING:
+    from netsim.studies.experiment.command import ExperimentFile
 
 # Networks, and all that they take, are imported by the commands that need them: others answer at once.
 
@@ -84,6 +87,15 @@ def _options(parameters: Iterable[catalogue.Parameter]) -> list[click.Parameter]
     return options
 
 
+def _experiment_in(name: str) -> "ExperimentFile | None":
+    """Return the experiment that a Python file defines; None if it is no such file."""
+    if not name.endswith(".py"):
+        return None
+    from netsim.studies.experiment.command import experiment_in
+
+    return experiment_in(name)
+
+
 def is_quick(arguments: Sequence[str]) -> bool:
     """Return whether a command line only asks what there is, and needs no network."""
     return not arguments or arguments[0] in ("list", "--version") or arguments[-1] in ("-h", "--help")
@@ -100,6 +112,10 @@ class _Scenarios(click.Group):
         return list(catalogue.listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        if self.name == "run" and (found := _experiment_in(cmd_name)) is not None:
+            from netsim.studies.experiment.cli import run_command
+
+            return run_command(found)
         return self._make(catalogue.find_study(cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -330,6 +346,9 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     from netsim.studies.sweeps import sweep
     from netsim.studies.values import ASK
 
+    if (experiment := _experiment_in(scenario)) is not None:
+        _run_experiment(experiment, flags, out, more)
+        return
     found = catalogue.find_study(scenario)
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
@@ -344,6 +363,21 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     reporter.line(f"{out}: {count - len(result.failed)} of {count} points, {len(result.failed)} failed; points.csv")
     if result.failed:
         sys.exit(1)
+
+
+def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, more: Mapping[str, Any]) -> None:
+    """Run an experiment as a sweep; raises BadInput for a flag that only the sweep of a study has."""
+    from netsim.studies.experiment import cli
+
+    for name in ("timeout", "memory", "retry", "redo"):
+        if more[name]:
+            raise BadInput(
+                f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content"
+            )
+    try:
+        cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], metric=None, dask=more["dask"])
+    except KeyboardInterrupt:
+        _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
 
 
 @app.command(
@@ -394,6 +428,22 @@ def tune_it(
     from netsim.studies.sweeps.grid import values_of
     from netsim.studies.tuning import tune
 
+    if (experiment := _experiment_in(scenario)) is not None:
+        from netsim.studies.experiment import cli
+
+        asked = click.get_current_context().get_parameter_source("metric") is not ParameterSource.DEFAULT
+        metric = str(more["metric"]) if asked else None
+        cli.tune(
+            experiment,
+            flags,
+            over=over,
+            out=out,
+            seeds=seeds,
+            validation=validation,
+            metric=metric,
+            jobs=int(more["jobs"]),
+        )
+        return
     found = catalogue.find_study(scenario)
     reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
     later: list[Any] | None = None if validation is None else []
@@ -450,7 +500,12 @@ def bench_it(ctx: click.Context, flags: tuple[str, ...]) -> None:
 @click.option("--methods-section", is_flag=True, help="Instead: the paragraph of a paper on how this was made.")
 @click.option("--format", "format_", default="text", show_default=True, help="Of --methods-section: text or latex.")
 def show(folder: str, methods_section: bool, format_: str) -> None:
-    """Show what a run folder or a sweep holds."""
+    """Show what a run folder or a sweep holds, or every path of an experiment's file."""
+    if (experiment := _experiment_in(folder)) is not None:
+        from netsim.studies.experiment.cli import show_paths
+
+        show_paths(experiment)
+        return
     from netsim.studies.folder import load, partial_text
 
     _must_go_with("methods_section", "format_")
@@ -512,9 +567,10 @@ def _show_sweep(folder: Path) -> None:
 @app.command("verify")
 @click.argument("folder")
 @click.option("--workers", type=int, default=1, show_default=True, help="Number of processes to repeat it over.")
+@click.option("--trust", is_flag=True, help="Of an experiment: run the Python files that its folder holds.")
 @click.pass_context
-def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
-    """Repeat a run folder, or each point of a sweep, and show whether the results are the same.
+def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> None:
+    """Repeat a run folder, each point of a sweep or each cell of an experiment, and show whether results are the same.
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
@@ -523,6 +579,15 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
     from netsim.studies.verification import verify
 
     reporter = Reporter()
+    if (Path(folder) / "experiment.json").is_file() or folder.endswith(".zip"):
+        from netsim.studies.experiment.repeat import repeat
+
+        found = repeat(folder, trust=trust, reporter=reporter)
+        for line in found.lines():
+            reporter.line(line)
+        ctx.exit(0 if found else 1)
+    if trust:
+        raise BadInput("trust: must be left out but for the folder of an experiment, or a file of netsim pack")
     places, missing = runs_of(Path(folder)), unfinished(Path(folder))
     if not places:
         raise BadInput(f"folder = {folder!r}: must be a sweep with a point that is done; {missing}")
@@ -536,6 +601,16 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
     if missing:
         reporter.line(missing)
     ctx.exit(0 if same else 1)
+
+
+@app.command("pack")
+@click.argument("folder")
+@click.option("--out", type=str, required=True, help="The zip file.")
+def pack_it(folder: str, out: str) -> None:
+    """Pack the folder of an experiment into one file, which netsim verify repeats."""
+    from netsim.studies.experiment.repeat import pack
+
+    Reporter().line(str(pack(folder, out)))
 
 
 @app.command("replay")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from netsim.errors import AgentError, BadInput, one_line
 from netsim.studies import columns
 from netsim.studies.reach import settled
 from netsim.util import check
@@ -162,6 +163,16 @@ class Ending:
         if tail >= max(apart, 1):
             found[int(known[-1]) + 1 :] = True
         return np.asarray(found, dtype=bool)
+
+
+def outgrown(error: AgentError) -> Outcome | None:
+    """Return how a run ended if a model outgrew its coder: it diverged, in the last round that it has; else None."""
+    # A coder's error for a vector that it cannot code.
+    if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
+        return None
+    run = getattr(error, "run", None)
+    rounds = [] if run is None or "round" not in run.rounds else run.rounds["round"].tolist()
+    return Outcome(DIVERGED, int(rounds[-1]) if rounds else None, one_line(error))
 
 
 def error_of(names: Iterable[str]) -> str | None:

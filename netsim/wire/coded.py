@@ -3,6 +3,7 @@
 Sender and receivers decode the same bytes, so their copies of a state agree to the last bit.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, Self
@@ -93,6 +94,23 @@ class Coder(ABC):
 
     whole: bool = False
     feeds_back: bool = False
+    _given: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Make a coder that remembers its arguments: a coder may store them under other names, or only their effect."""
+        made = super().__new__(cls)
+        object.__setattr__(made, "_given", (given, named))
+        return made
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by which the coder was made, by name, with the defaults of those left out."""
+        if (init := type(self).__init__) is object.__init__:
+            return {}
+        given, named = self._given
+        found = inspect.signature(init).bind(self, *given, **named)
+        found.apply_defaults()
+        return dict(list(found.arguments.items())[1:])
 
     def __repr__(self) -> str:
         known = ((name, each) for name, each in vars(self).items() if name != "whole" and not name.startswith("_"))

@@ -10,9 +10,9 @@ from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Method, Task, with_values
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

@@ -7,7 +7,7 @@ from netsim import BadInput, Link, Network, topology
 from netsim.links import loss
 from netsim.links.measured import Measured, grenoble, intel_lab
 from netsim.scenarios.tasks.motes import numbered
-from netsim.scenarios.tasks.seeds import Seeds
+from netsim.studies.seeds import Seeds
 
 VERSION = 1
 SEEDS = range(10)

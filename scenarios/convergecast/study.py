@@ -18,9 +18,9 @@ from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
-from netsim.scenarios.tasks.seeds import GraphSeeds
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
+from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125

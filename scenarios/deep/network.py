@@ -20,10 +20,10 @@ from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.savings import cost_to_reach
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
 from netsim.scenarios.deep.maps import Shape, choose_times, draw_seed, kernels_in, shapes, whole_numbers
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
-from netsim.scenarios.tasks.seeds import DataSeed
 from netsim.studies import Study
+from netsim.studies.seeds import DataSeed
 from netsim.util import check
 
 _WIDTHS = {

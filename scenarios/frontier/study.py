@@ -25,16 +25,16 @@ from netsim.scenarios.frontier.combinations import (
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed, outgrown
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed
 from netsim.scenarios.tasks.method import Method, Task, methods_in, with_values
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
@@ -177,8 +177,8 @@ def frontier(
         with may_diverge() as outcome:
             network = batch.network_of(each)
             each.run(study, network, stream if online else task, [task.measure], passed if online else rounds)
-        if outcome.error is not None:
-            study.lost[each.name] = outgrown(outcome.error)
+        if outcome.how is not None:
+            study.lost[each.name] = outcome.how
         if REFERENCE not in study.runs or not math.isfinite(_end(study, task.error)):
             raise BadInput(f"rho = {batch.steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
         if isinstance(task, OwnTask):

@@ -29,10 +29,10 @@ from netsim.scenarios.omkl.task import (
 )
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.division import tell_streams
-from netsim.scenarios.tasks.seeds import DataSeeds
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.results import confidence, interval_text
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
 
 COLUMNS = (

@@ -25,8 +25,8 @@ from netsim.scenarios.data.streams import Rows, again_and_again, owners, shuffle
 from netsim.scenarios.data.tables import Table, unit
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings
-from netsim.scenarios.tasks.seeds import DataSeed
 from netsim.scenarios.tasks.settings import Divided, chosen_names, names_in
+from netsim.studies.seeds import DataSeed
 from netsim.util import check
 from netsim.util.typing import Array
 

@@ -15,9 +15,9 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.method import Method, with_values
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Repeated, Rows, chosen_names, names_in
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

@@ -19,9 +19,9 @@ from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_pro
 from netsim.scenarios.tasks.classes import largest_share, signs
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import choose_sigma
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _PROGRESS = "The objective, how far neighbours disagree, the points that are kept, and the accuracy, by samples"

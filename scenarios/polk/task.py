@@ -21,9 +21,9 @@ from netsim.scenarios.data.streams import Rows, owners
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Source, Split
 from netsim.scenarios.tasks.classes import CRITERIA
 from netsim.scenarios.tasks.models import AgentProbe, Readings
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 
 SHARED = "shared"

@@ -13,10 +13,10 @@ from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import FIELD, PrivacySize, PrivacyTask
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import choose_sigma
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.figures import drawing
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.method import Task as Shared
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
+from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 

@@ -21,10 +21,10 @@ from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, gr
 from netsim.scenarios.projections.figures import Picture, draw_field
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.seeds import DataSeeds
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
 from netsim.util.typing import Array
 

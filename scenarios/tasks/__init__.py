@@ -37,9 +37,9 @@ def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **sett
         For an unknown name, or an argument outside its range.
     """
     from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
-    from netsim.scenarios.tasks.seeds import Seeds
     from netsim.scenarios.tasks.settings import Rows, Setting
     from netsim.studies import Study
+    from netsim.studies.seeds import Seeds
 
     rows, size = _split(setting, Rows, Setting)
     study = BatchStudy.of(Study("task", {}), data, 1, Rows(**rows), BatchSteps(), Setting(**size), Seeds(seed=seed))

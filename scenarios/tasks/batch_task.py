@@ -15,15 +15,15 @@ from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.diagnosis import diverged, may_diverge, outgrown, silent, unheard
+from netsim.scenarios.tasks.diagnosis import diverged, may_diverge, silent, unheard
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
@@ -274,8 +274,8 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
             network = self.network_of(method)
             with may_diverge() as outcome:
                 method.run(self.study, network, self.task, [self.task.measure], self.rounds, watch=self.task.watch)
-            if outcome.error is not None:
-                self.study.lost[method.name] = outgrown(outcome.error)
+            if outcome.how is not None:
+                self.study.lost[method.name] = outcome.how
                 self.study.note(f"{method.name} diverged, and is left out: {outcome.error}")
         if not self.study.runs and outcome.error is not None:
             raise outcome.error

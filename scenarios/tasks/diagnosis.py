@@ -9,10 +9,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import AgentError, BadInput, Run
+from netsim import AgentError, Run
 from netsim.agents import Accumulated, EdgeDuals
 from netsim.core.records import CAUSES, DELIVERED, REFUSED
-from netsim.errors import one_line
 from netsim.studies import outcome as ending
 
 Ends = tuple[Any, Any]
@@ -34,8 +33,9 @@ _ON_RADIO = {
 
 @dataclass
 class Outcome:
-    """How a run ended that may diverge: ``error`` is set if a model outgrew its coder."""
+    """How a run ended that may diverge: ``how`` is set, and the error, if a model outgrew its coder."""
 
+    how: ending.Outcome | None = None
     error: AgentError | None = None
 
 
@@ -47,17 +47,9 @@ def may_diverge() -> Iterator[Outcome]:
         with np.errstate(over="ignore", invalid="ignore"):
             yield outcome
     except AgentError as error:
-        # A coder's error for a vector that it cannot code.
-        if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
+        outcome.how, outcome.error = ending.outgrown(error), error
+        if outcome.how is None:
             raise
-        outcome.error = error
-
-
-def outgrown(error: AgentError) -> ending.Outcome:
-    """Return how a run ended whose model outgrew its coder: it diverged, in the last of the rounds that it has."""
-    run = getattr(error, "run", None)
-    rounds = [] if run is None or "round" not in run.rounds else run.rounds["round"].tolist()
-    return ending.Outcome(ending.DIVERGED, int(rounds[-1]) if rounds else None, one_line(error))
 
 
 def missed(run: Run) -> str:

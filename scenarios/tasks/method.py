@@ -322,17 +322,9 @@ def _is_named_by_coder(method: Method) -> bool:
 
 
 def _values_of_coder(coder: Any) -> dict[str, Any]:
-    """Return the parameters of a coder, and those of a coder in it, by names such as coder.bits and coder.coder.k.
-
-    A coder that does not keep each of its parameters in an attribute of that name has none here, as it cannot be made
-    anew with another value.
-    """
-    names = inspect.signature(type(coder)).parameters if isinstance(coder, Coder) else {}
-    if not all(hasattr(coder, name) for name in names):
-        return {}
+    """Return the parameters of a coder, and those of a coder in it, by names such as coder.bits and coder.coder.k."""
     found: dict[str, Any] = {}
-    for name in names:
-        value = getattr(coder, name)
+    for name, value in coder.arguments.items() if isinstance(coder, Coder) else ():
         inner = _values_of_coder(value) if name == "coder" else {name: value}
         found |= {f"coder.{each}": given for each, given in inner.items()}
     return found
@@ -340,7 +332,7 @@ def _values_of_coder(coder: Any) -> dict[str, Any]:
 
 def _with_coder(coder: Coder, values: Mapping[str, Any]) -> Coder:
     """Return a coder of the same class with other values of parameters that `_values_of_coder` names."""
-    given = {name: getattr(coder, name) for name in inspect.signature(type(coder)).parameters}
+    given = coder.arguments
     within: dict[str, Any] = {}
     for path, value in values.items():
         name = path.removeprefix("coder.")

@@ -22,15 +22,15 @@ from netsim.network import played_by
 from netsim.scenarios.data.partitions import EVENLY
 from netsim.scenarios.data.streams import Rows, again_and_again, by_target, in_order, owners, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed, outgrown, silent
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own_stream import OwnStreaming
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Divided, Prepared, Published, Setting
 from netsim.studies import Study
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -512,9 +512,9 @@ class OnlineStudy:
         agents = method.made(study, method.name, task, rounds)
         with may_diverge() as outcome:
             check_took_part(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
-        if outcome.error is not None:
+        if outcome.how is not None:
             sizes = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
-            study.lost[method.name] = outgrown(outcome.error)
+            study.lost[method.name] = outcome.how
             study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
             return
         self.seconds[method.name] = time.perf_counter() - start

@@ -12,8 +12,8 @@ from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own import Measure, OwnFile, OwnTask
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.scenarios.tasks.settings import Channel
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 from netsim.util.typing import Array
 

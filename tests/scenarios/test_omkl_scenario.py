@@ -10,8 +10,8 @@ import pytest
 from netsim import BadInput, topology
 from netsim.scenarios.omkl.study import COLUMNS, _losses
 from netsim.scenarios.omkl.task import ModelSetting, TwoClasses, two_bananas
-from netsim.scenarios.tasks.seeds import DataSeed
 from netsim.studies import Study, catalogue
+from netsim.studies.seeds import DataSeed
 from tests.oracle import multikernel
 
 needs_data = pytest.mark.skipif(

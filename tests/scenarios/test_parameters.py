@@ -38,7 +38,8 @@ def read_in(tree: ast.AST) -> set[str]:
 @cache
 def read() -> dict[Path, set[str]]:
     """Return what each file of the studies reads."""
-    return {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenarios").rglob("*.py")}
+    files = [*(ROOT / "scenarios").rglob("*.py"), ROOT / "netsim" / "studies" / "seeds.py"]
+    return {path: read_in(ast.parse(path.read_text())) for path in files}
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -18,8 +18,8 @@ from netsim.scenarios.data.tables import Table, deal
 from netsim.scenarios.polk.problems import MIXTURES, source_of
 from netsim.scenarios.polk.task import ProblemSetting, batches, draw_problem
 from netsim.scenarios.tasks import batch, online
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.studies import Study, catalogue
+from netsim.studies.seeds import Seeds
 from netsim.util.draws import generator
 
 Labels = np.ndarray[Any, np.dtype[np.float64]]

@@ -22,8 +22,8 @@ from netsim.scenarios.data.textures import (
 )
 from netsim.scenarios.polk.problems import centralised_accuracy, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, batches, draw_problem
-from netsim.scenarios.tasks.seeds import Seeds
 from netsim.studies import Study, catalogue
+from netsim.studies.seeds import Seeds
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"

@@ -63,6 +63,14 @@ class SweepRun:
     source_hashes: Mapping[str, Any] = field(default_factory=dict)
     """What `netsim.studies.catalogue.Scenario.source_hashes` returned as the sweep began."""
 
+    def run(self, point: Point) -> str | None:
+        """Run a point into its folder; return why it failed, or None."""
+        return run_point(self, point)
+
+    def lose(self, name: str) -> str:
+        """Keep that a point's process was killed each time, and return that in a line."""
+        return keep_failure(self, name, KILLED)
+
     def begun(self) -> set[str]:
         """Return the names of the points that have begun and not ended."""
         return {path.name.rpartition("~")[0] for path in self.running.iterdir()}
@@ -96,7 +104,7 @@ def run_point(work: SweepRun, point: Point) -> str | None:
     except Unsaved:
         raise
     except (Exception, SystemExit, _TooLong) as error:
-        why = _reason(error, work.limits)
+        why = reason_of(error, work.limits)
         # A process that outlived its sweep, which is done again, keeps no failure.
         return keep_failure(work, point.name, why, origin) if work.running.is_dir() else why
     finally:
@@ -173,7 +181,7 @@ def _renamed(place: Path, folder: Path) -> bool:
     return True
 
 
-def _reason(error: BaseException, limits: Limits) -> str:
+def reason_of(error: BaseException, limits: Limits) -> str:
     """Return one line on why a point failed: the limit that it went beyond, wherever that was noticed, or the error."""
     for cause in chain(error):
         if isinstance(cause, _TooLong):

@@ -1,4 +1,4 @@
-"""A sweep's points run by processes of this machine; the sweep goes on where one is killed."""
+"""Points of a sweep, or cells of an experiment, run by processes of this machine; they go on where one is killed."""
 
 import multiprocessing
 import os
@@ -7,23 +7,49 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import KILLED, SweepRun, keep_failure, run_point
+from typing import Any, Protocol
 
 Ended = tuple[str, str | None]
-"""The name of a point that ended, and why it failed, or None."""
+"""The name of a job that ended, and why it failed, or None."""
 
 _LOOKS_S = 0.5  # between two checks of a worker that its parent is there
 _TRIES = 3  # of starting a point alone: at the last a worker finds the traces of the others, and reports them
 
 
-def run_here(work: SweepRun, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
-    """Run points on ``jobs`` processes, and yield how each ended, as they end.
+class Job(Protocol):
+    """What a worker runs."""
 
-    A worker that is killed, by the system for its memory, say, takes those beside it with it: the points that ran then
-    run again alone, and a point that has its worker killed alone, too, has failed.
+    @property
+    def name(self) -> str:
+        """Its name, a file's."""
+        ...
+
+
+class Work(Protocol):
+    """What all jobs have in common, and how one is run."""
+
+    def run(self, job: Any) -> str | None:
+        """Run a job and keep its results; return why it failed, or None."""
+        ...
+
+    def lose(self, name: str) -> str:
+        """Keep that a job's process was killed each time, and return that in a line."""
+        ...
+
+    def begun(self) -> set[str]:
+        """Return the names of the jobs that have begun and not ended."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Forget that a job had begun."""
+        ...
+
+
+def run_here(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
+    """Run jobs on so many processes, and yield how each ended, as they end.
+
+    A worker that is killed, by the system for its memory, say, takes those beside it with it: the jobs that ran then
+    run again alone, and a job that has its worker killed alone, too, has failed.
     """
     import joblib
 
@@ -72,15 +98,15 @@ def _backend() -> Any:
     return ProcessBackend()
 
 
-def run_named(work: SweepRun, point: Point) -> Ended:
-    """Run a point, and return how it ended."""
-    return point.name, run_point(work, point)
+def run_named(work: Work, job: Job) -> Ended:
+    """Run a job, and return how it ended."""
+    return job.name, work.run(job)
 
 
 def run_parallel(
-    work: SweepRun, points: Iterable[Point], jobs: int, run: Callable[[SweepRun, Point], Ended] = run_named
+    work: Work, points: Iterable[Job], jobs: int, run: Callable[[Any, Any], Ended] = run_named
 ) -> Iterator[Ended]:
-    """Run points by joblib, with the backend that is chosen."""
+    """Run jobs by joblib, with the backend that is chosen."""
     from joblib import Parallel, delayed
 
     # loky replaces a worker whose memory has grown, and warns of it; no point is lost by that.
@@ -89,7 +115,7 @@ def run_parallel(
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
 
 
-def _run_alone(work: SweepRun, point: Point) -> str | None:
+def _run_alone(work: Work, point: Job) -> str | None:
     for _ in range(_TRIES):
         try:
             # With one job joblib would run it in this process.
@@ -97,7 +123,7 @@ def _run_alone(work: SweepRun, point: Point) -> str | None:
         except _killed():
             continue
         return why
-    return keep_failure(work, point.name, KILLED)
+    return work.lose(point.name)
 
 
 def _killed() -> type[BaseException]:

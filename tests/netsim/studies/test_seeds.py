@@ -9,10 +9,10 @@ import pytest
 from netsim import BadInput, Link, Network, results, topology
 from netsim.agents import DKLA
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
-from netsim.scenarios.tasks.seeds import DataSeed, GraphSeeds, Seeds
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import listed
+from netsim.studies.seeds import DataSeed, GraphSeeds, Seeds
 from netsim.util import draws
 from tests.command import ROOT
 

@@ -1,0 +1,262 @@
+"""A cell of an experiment: one run of one method, on one problem, over one network, with one seed."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from netsim.engine.process import limited_blas
+from netsim.errors import AgentError, BadInput, one_line
+from netsim.network import Network
+from netsim.run import Run
+from netsim.studies.experiment.content import content
+from netsim.studies.experiment.methods import AnyMethod
+from netsim.studies.experiment.networks import AnyNetwork, Links
+from netsim.studies.experiment.opened import recorded
+from netsim.studies.experiment.problems import Problem
+from netsim.studies.experiment.setup import Setup
+from netsim.studies.formats import read_table
+from netsim.studies.origin import about, environment, source_of
+from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
+from netsim.studies.seeds import Seeds
+from netsim.util.datafiles import changed_files, record, recording
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a cell gave.
+
+    Attributes
+    ----------
+    table : DataFrame or Path
+        A row for each round (or sample), or the file that holds them.
+    row : dict
+        ``outcome``, ``outcome_round``, ``why``, ``judged_by`` (the column that the problem is about), ``optimum``, and
+        the last value of each column of the rounds.
+    read : dict
+        SHA-256 of each file that was read, by name.
+    about : dict
+        Versions of netsim and of what the last digits depend on.
+    """
+
+    table: pd.DataFrame | Path
+    row: dict[str, Any]
+    read: dict[str, str]
+    about: dict[str, Any]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """The table; it is read when it is asked for, because an experiment may have thousands."""
+        if isinstance(self.table, pd.DataFrame):
+            return self.table
+        return read_table(self.table) if self.table.stat().st_size > 1 else pd.DataFrame()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its parts, and the columns by which it is known.
+
+    Attributes
+    ----------
+    columns : mapping
+        Problem, network, settings, method and seed, as tables show them.
+    problem : Problem or None
+    network : AnyNetwork
+    method : AnyMethod
+    seeds : Seeds
+    rounds : int
+    until, sample : float or None
+        As of `netsim.Network.run`.
+    measure, after : tuple of callable
+        Probes of the agents, and measures of the whole run.
+    ending : Ending
+        The rule by which the error says how the run ended.
+    error : str or None
+        The column that is the error; default: the first that the problem measures.
+    """
+
+    columns: Mapping[str, Any]
+    problem: Problem | None
+    network: AnyNetwork
+    method: AnyMethod
+    seeds: Seeds
+    rounds: int
+    until: float | None = None
+    sample: float | None = None
+    measure: tuple[Callable[..., Any], ...] = ()
+    after: tuple[Callable[..., Any], ...] = ()
+    ending: Ending = field(default_factory=Ending)
+    error: str | None = None
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """What the result depends on, except netsim's source."""
+        names = [each.name for each in dataclasses.fields(self) if each.name != "columns"]
+        return {name: _content_of(getattr(self, name)) for name in names}
+
+    @cached_property
+    def key(self) -> str:
+        """The SHA-256 of the content and of netsim's source, cut: the name of the cell's results."""
+        made_of = [self.content, dict(source_of("netsim"))]
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+
+    @property
+    def name(self) -> str:
+        """The cell in words, for messages."""
+        return ", ".join(f"{name} = {value}" for name, value in self.columns.items())
+
+    def setup(self) -> Setup:
+        """Return the setup of the run, with its graph, task and network.
+
+        Raises
+        ------
+        BadInput
+            If the parts do not fit together.
+        """
+        setup = Setup(self.seeds, self.rounds, ideal=getattr(self.network, "ideal", False))
+        setup = dataclasses.replace(setup, graph=self.network.topology(setup))
+        if self.problem is not None:
+            task = _task(self.problem, setup)
+            setup = dataclasses.replace(setup, graph=task.graph, task=task)
+        if setup.graph is None:
+            raise BadInput("networks: must have a graph, because there is no problem that has one")
+        return dataclasses.replace(setup, network=self._network(setup))
+
+    def _network(self, setup: Setup) -> Network:
+        graph_of = getattr(getattr(self.method, "kind", None), "graph_of", None)
+        if graph_of is None:
+            return self.network.network(setup)
+        name = self.columns["method"]
+        if not isinstance(self.network, Links) or callable(self.network.link) or self.network.graph is not None:
+            raise BadInput(
+                f"methods: {name} runs over a graph of its own, a star for a server: must have Links with one Link for "
+                "all, and the problem's graph"
+            )
+        own: nx.Graph[Any] = graph_of(setup.graph)
+        return self.network.network(dataclasses.replace(setup, graph=own))
+
+    def play(self, setup: Setup | None = None, *, trace: bool = False) -> Run:
+        """Run the cell and return its `Run`."""
+        setup = self.setup() if setup is None else setup
+        probes = [*([setup.task.measure] if setup.task is not None else []), *self.measure]
+        assert setup.network is not None
+        return setup.network.run(self.method.agents(setup), probes, until=self.until, sample=self.sample, trace=trace)
+
+    def measured(self) -> Measured:
+        """Run the cell and return what it gave; an error of the run is an outcome, not raised."""
+        run: Run | None = None
+        task, found, after = None, None, {}
+        # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
+        with recording() as read, recorded(), limited_blas(1), np.errstate(over="ignore", invalid="ignore"):
+            try:
+                setup = self.setup()
+                task = setup.task
+                run = self.play(setup)
+                after = {key: value for each in self.after for key, value in each(run).items()}
+            except Exception as error:
+                run = getattr(error, "run", run)
+                found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
+                    FAILED, why=_line(error)
+                )
+            rounds = pd.DataFrame() if run is None else run.rounds
+            error_column = self.error or ("" if task is None else str(task.error))
+            optimum = math.nan
+            if error_column and found is None:
+                known = {} if task is None else _optimum(task)
+                optimum = float(known.get(error_column, math.nan))
+                found = self._judged(rounds, error_column, optimum)
+        found = found or Outcome(ENDED)
+        last: dict[Any, Any] = {} if rounds.empty else rounds.iloc[-1].to_dict()
+        row: dict[str, Any] = {
+            "outcome": found.state,
+            "outcome_round": math.nan if found.round is None else found.round,
+            "why": found.why,
+        }
+        row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
+        row |= {str(name): value for name, value in {**last, **after}.items()}
+        return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
+
+    def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:
+        if column not in rounds:
+            return Outcome(DIVERGED)
+        least = None if math.isnan(optimum) else optimum
+        return self.ending.judge(rounds[column], rounds["round"].tolist(), optimum=least)
+
+
+def _line(error: BaseException) -> str:
+    return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
+
+
+# --- parts that cells share -------------------------------------------------------------------------------------------
+
+_contents: dict[int, tuple[Any, Any]] = {}
+_tasks: list[tuple[Any, Any, Mapping[str, str]]] = []
+_optima: list[tuple[Any, dict[str, float]]] = []
+
+
+def _content_of(part: Any) -> Any:
+    """Return the content of a part; that of a part seen before is known."""
+    known = _contents.get(id(part))
+    if known is None or known[0] is not part:
+        if len(_contents) > 10_000:
+            _contents.clear()
+        # The part is kept: another object could get its number.
+        known = _contents[id(part)] = part, content(_without_label(part) if isinstance(part, AnyMethod) else part)
+    return known[1]
+
+
+def _without_label(method: Any) -> Any:
+    """Return what a method is: its columns in tables change no result."""
+    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
+
+
+def _task(problem: Problem, setup: Setup) -> Any:
+    """Return the task of a run: methods that run one after the other on the same problem and data share it."""
+    key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
+    if not _tasks or _tasks[0][0] != key or changed_files(_tasks[0][2]):
+        # Two at once may not fit into the memory.
+        _tasks.clear()
+        with recording(inside=True) as files, recorded():
+            task = problem.make(setup)
+        _tasks.append((key, task, files))
+    else:
+        record(_tasks[0][2])
+    return _tasks[0][1]
+
+
+def _optimum(task: Any) -> dict[str, float]:
+    if not _optima or _optima[0][0] is not task:
+        _optima[:] = [(task, dict(task.optimum()))]
+    return _optima[0][1]
+
+
+def check_fits(cells: Sequence[Cell]) -> None:
+    """Raise BadInput, which names the method, unless each method's agents can be made for a network and a problem.
+
+    One cell of each combination is tried.
+    """
+    tried = set()
+    for cell in cells:
+        combination = (id(cell.method), id(cell.network), id(cell.problem))
+        if combination in tried:
+            continue
+        tried.add(combination)
+        try:
+            setup = cell.setup()
+            agents = cell.method.agents(setup)
+            assert setup.network is not None
+            if set(agents) != set(setup.network.graph):
+                raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
+        except BadInput as error:
+            raise BadInput(f"methods: {cell.columns['method']}: {error}") from error
+        except Exception as error:
+            raise BadInput(f"methods: {cell.columns['method']}: {type(error).__name__}: {one_line(error)}") from error

@@ -1,0 +1,529 @@
+"""An experiment: methods on problems over networks, under settings that are tried, with several seeds."""
+
+import dataclasses
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from netsim.errors import BadInput, NetsimError
+from netsim.run import Run
+from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import Cell, Measured, check_fits
+from netsim.studies.experiment.content import files_of, snapshot
+from netsim.studies.experiment.folder import (
+    EXPERIMENT,
+    RUNS,
+    CellRun,
+    Job,
+    columns_of,
+    held,
+    keep_inputs,
+    keys_in,
+    read,
+)
+from netsim.studies.experiment.grid import Grid, Named, value_of
+from netsim.studies.experiment.methods import method_of
+from netsim.studies.experiment.networks import Links, network_of
+from netsim.studies.experiment.problems import problem_of
+from netsim.studies.experiment.results import METHOD, SEED, Results
+from netsim.studies.outcome import FAILED, Ending
+from netsim.studies.reserve import refusals
+from netsim.studies.seeds import Seeds
+from netsim.studies.sweeps.point import KILLED, Limits
+from netsim.studies.sweeps.workers import run_here
+from netsim.studies.terminal import Reporter
+from netsim.util import check
+from netsim.util.datafiles import changed_files
+from netsim.util.files import write_whole
+
+if TYPE_CHECKING:
+    from netsim.studies.experiment.tuning import Between, Choice, Tuned
+
+PROBLEM, NETWORK = "problem", "network"
+RESERVED = frozenset(
+    (
+        METHOD,
+        SEED,
+        PROBLEM,
+        NETWORK,
+        "round",
+        "time_s",
+        "outcome",
+        "outcome_round",
+        "why",
+        "judged_by",
+        "optimum",
+        "verdict",
+    )
+)
+"""Columns of every table of results; no short name and no label may be one of them."""
+
+_MAX_MEGABYTES = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Methods on problems over networks, under settings that are tried, with several seeds.
+
+    Parameters
+    ----------
+    methods : mapping or method
+        What is compared, by name: each a `Method`, a class of agents, or a function of a `Setup` that returns agents.
+    problem : Problem, function or mapping, optional
+        What is learned, or several by name: each a `Problem`, or a function of the seed that returns costs, a graph or
+        None, and a measure. Default: nothing, as for protocols.
+    networks : network or mapping, optional
+        Over what, or several by name: each `Links`, a `Link`, a graph, measured links, a `Deployment`, or a function of
+        a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
+    seeds : sequence of int or Seeds
+        The runs of each combination.
+    rounds : int
+        Length of a run in rounds.
+    grid : Grid
+        The settings that are tried: `sweep`, and its products and sums.
+    measure : sequence of callable
+        Probes ``agents -> {column: number}``, once a round.
+    after : sequence of callable
+        Measures ``run -> {column: number}`` of a whole run.
+    until, sample : float, optional
+        As of `netsim.Network.run`: the end (s) of a run, and the interval (s) between its rows.
+    names : mapping
+        Short names of paths, which columns and flags have: {"loss": "network.link.loss"}; of several paths a list.
+    error : str, optional
+        The column that is the error: it says how runs ended, and is what results are about. Default: the first that
+        the problem measures.
+    ending : Ending
+        The rule by which the error says how a run ended.
+    files : sequence of path
+        Other files that belong to the experiment; copies are kept with its results.
+    settings : mapping
+        Values of a method's paths by condition, as `tune` chose them.
+    spent : frozenset of int
+        Seeds that are refused, because something was chosen on them.
+
+    Raises
+    ------
+    BadInput
+        For a part that is none, a path that leads nowhere, a seed that is there twice or was spent, or a name that is
+        reserved.
+    """
+
+    methods: Any
+    problem: Any = None
+    networks: Any = None
+    seeds: Sequence[int | Seeds] = range(5)
+    rounds: int = 100
+    grid: Grid = field(default_factory=lambda: Grid([{}]))
+    measure: Sequence[Callable[..., Mapping[str, float]]] = ()
+    after: Sequence[Callable[[Run], Mapping[str, float]]] = ()
+    until: float | None = None
+    sample: float | None = None
+    names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    error: str | None = None
+    ending: Ending = field(default_factory=Ending)
+    files: Sequence[str | Path] = ()
+    settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
+    spent: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        networks = Links() if self.networks is None else self.networks
+        check.put(
+            self,
+            methods=_named("methods", self.methods, method_of, alone=_name_of(self.methods)),
+            problem=_named(PROBLEM, self.problem, problem_of),
+            networks=_named("networks", networks, network_of),
+            rounds=check.integer("rounds", self.rounds, low=1),
+            grid=Grid(self.grid),
+            seeds=[_seeds_of(each) for each in _listed(self.seeds)],
+        )
+        self._check_names()
+        for each in self.grid:
+            for path in each:
+                self._check_path(path)
+        self._check_seeds()
+        snapshot(files_of(self._parts()))
+
+    def _check_names(self) -> None:
+        labels = {name for method in self.methods.values() for name in method.label} - {METHOD}
+        for what, taken in (("names", self.names), ("label", labels)):
+            for name in taken:
+                if name in RESERVED:
+                    raise check.refuse(what, name, f"another name; every table has a column {name}")
+        for several in self.names.values():
+            for path in _paths(several):
+                self._check_path(path)
+
+    def _check_seeds(self) -> None:
+        seeds = self._all_seeds
+        numbers = [each.seed for each in seeds]
+        if not numbers:
+            raise check.refuse("seeds", self.seeds, "one seed at least")
+        if twice := [each for number, each in enumerate(seeds) if each in seeds[:number]]:
+            raise BadInput(f"seeds: must be there once each; {twice[0].text} adds nothing")
+        if clash := sorted(self.spent.intersection(numbers)):
+            raise BadInput(f"seeds = {clash}: must be others; settings were chosen on them")
+
+    @property
+    def _all_seeds(self) -> list[Seeds]:
+        return [_seeds_of(each) for each in self.seeds]
+
+    def _parts(self) -> list[Any]:
+        given = [*self.methods.values(), *self.problem.values(), *self.networks.values(), *self.measure, *self.after]
+        return [*given, *(value for part in given for _, value in paths.places(part))]
+
+    # --- paths --------------------------------------------------------------------------------------------------------
+
+    def _tree(self) -> dict[str, Any]:
+        problem = self.problem if set(self.problem) != {""} else self.problem[""]
+        networks = self.networks if set(self.networks) != {""} else self.networks[""]
+        return {"methods": self.methods, "networks": networks, PROBLEM: problem, "rounds": self.rounds}
+
+    def paths(self) -> pd.DataFrame:
+        """Return every path of the parts with its present value, and its short name if it has one."""
+        short: dict[str, str] = {}
+        for name, several in self.names.items():
+            for path in _paths(several):
+                short[path] = name
+        rows = []
+        for path, value in paths.places(self._tree()):
+            if isinstance(value, Mapping):
+                continue
+            known = [name for given, name in short.items() if _matches(self._long(given), path)]
+            rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
+        return pd.DataFrame(rows, columns=["name", "path", "value"])
+
+    def _long(self, path: str) -> str:
+        """Return a path in full: ``method`` stands for all methods, ``network`` for all networks."""
+        first, _, rest = path.partition(".")
+        each = "" if set(self.networks) == {""} else f"{paths.ANY}."
+        return {METHOD: f"methods.{paths.ANY}.{rest}", NETWORK: f"networks.{each}{rest}"}.get(first, path)
+
+    def _of(self, name: str) -> list[str]:
+        """Return the paths that a short name or a path stands for."""
+        return list(_paths(self.names.get(name, name)))
+
+    def _check_path(self, name: str) -> None:
+        for path in self._of(name):
+            paths.values_at(self._tree(), self._long(path))
+
+    def values(self, name: str) -> list[Any]:
+        """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
+        return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path))]
+
+    def with_values(self, values: Mapping[str, Any]) -> "Experiment":
+        """Return the experiment with other values at some paths or short names.
+
+        Raises
+        ------
+        BadInput
+            For a path that leads nowhere, with the nearest; or a value that its part refuses.
+        """
+        tree = self._tree()
+        for name, given in values.items():
+            for path in self._of(name):
+                tree = paths.changed(tree, self._long(path), value_of(given))
+        return dataclasses.replace(
+            self, methods=tree["methods"], networks=tree["networks"], problem=tree[PROBLEM], rounds=tree["rounds"]
+        )
+
+    # --- cells --------------------------------------------------------------------------------------------------------
+
+    def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
+        """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
+        measure, after = tuple(self.measure), tuple(self.after)
+        chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
+        for values in self.grid:
+            here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
+            shown = {name: _shown(value) for name, value in values.items()}
+            for (problem, task), (network, links) in itertools.product(here.problem.items(), here.networks.items()):
+                before = ({PROBLEM: problem} if problem else {}) | ({NETWORK: network} if network else {}) | shown
+                tuned = {}
+                for seed, (name, method) in itertools.product(chosen, here.methods.items()):
+                    columns = before | {METHOD: name} | dict(method.label) | {SEED: seed.seed}
+                    if name not in tuned:
+                        tuned[name] = self._tuned(method, columns)
+                    yield Cell(
+                        columns,
+                        task,
+                        links,
+                        tuned[name],
+                        seed,
+                        here.rounds,
+                        self.until,
+                        self.sample,
+                        measure,
+                        after,
+                        self.ending,
+                        self.error,
+                    )
+
+    def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
+        for path, value in self.settings.get(condition(columns), {}).items():
+            method = paths.changed(method, path, value_of(value))
+        return method
+
+    def play(self, method: str | None = None, seed: int | Seeds | None = None, *, trace: bool = False) -> Run:
+        """Run one cell, of the first setting, and return its `Run`: to replay it, or to look at its agents.
+
+        Parameters
+        ----------
+        method : str, optional
+            Default: the first.
+        seed : int or Seeds, optional
+            Default: the first.
+        trace : bool
+            Keep the event log (`Run.trace`).
+        """
+        name = next(iter(self.methods)) if method is None else check.one_of("method", method, self.methods)
+        cells = self.cells(self.seeds[:1] if seed is None else [seed])
+        return next(each for each in cells if each.columns[METHOD] == name).play(trace=trace)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        out: str | Path | None = None,
+        *,
+        jobs: int = 1,
+        dask: str | None = None,
+        timeout: float | None = None,
+        memory: int | None = None,
+        reporter: Reporter | None = None,
+    ) -> Results:
+        """Run the cells that are missing in a folder, and return the results of all.
+
+        A cell's results are found by its content: code, data and values. So an experiment may grow by seeds, values or
+        methods, and after a change only the cells that it concerns are run.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+            The folder. Default: the results are in memory only.
+        jobs : int
+            Number of processes.
+        dask : str, optional
+            The address of a Dask scheduler, ``tcp://host:8786``, whose workers run the cells.
+        timeout, memory : float, int, optional
+            Seconds and megabytes that a cell may take; one that takes more has failed.
+        reporter : Reporter, optional
+            Shows progress; default: nothing is printed.
+
+        Raises
+        ------
+        BadInput
+            For a method that does not fit a problem or network, or a folder that cannot be used.
+        NetsimError
+            If all cells fail.
+        Unsaved
+            If the folder cannot be written; what is done is whole.
+        """
+        cells = list(self.cells())
+        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
+
+    def run_cells(
+        self,
+        cells: Sequence[Cell],
+        out: str | Path | None,
+        *,
+        jobs: int = 1,
+        dask: str | None = None,
+        limits: Limits | None = None,
+        reporter: Reporter | None = None,
+        flags: Sequence[tuple[str, str]] = (),
+    ) -> Results:
+        """Run some cells of the experiment as `run` does; ``flags`` are those of the command line that made it."""
+        check.integer("jobs", jobs, low=1)
+        if dask is not None and jobs != 1:
+            raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
+        show, limits = reporter or Reporter(quiet=True), limits or Limits()
+        with (
+            tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as name,
+            held(Path(name)) as running,
+        ):
+            folder = Path(name)
+            done = {cell.key: read(folder, cell.key) for cell in cells}
+            notes = []
+            for key, found in done.items():
+                if found is not None and (changed := changed_files(found.read)):
+                    notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
+                    done[key] = None
+            missing = {cell.key: cell for cell in cells if done[cell.key] is None}
+            check_fits(list(missing.values()))
+            work = CellRun(folder.absolute(), running.absolute(), limits)
+            lost: dict[str, str] = {}
+            with show.tally("cells", len(done)) as tally:
+                count, failed = len(done) - len(missing), 0
+                tally(count, failed)
+                for key, why in _played(work, [Job(key, cell) for key, cell in missing.items()], jobs, dask):
+                    if why is not None:
+                        show.line(f"{missing[key].name}: failed: {why}")
+                    count, failed = count + (why is None), failed + (why is not None)
+                    tally(count, failed)
+                    lost |= {key: why} if why == KILLED else {}
+            for key, cell in missing.items():
+                found = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                # The temporary folder of results in memory is removed.
+                done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
+            results = self._results(cells, done, None if out is None else folder, len(missing))
+            results.notes.extend(dict.fromkeys(notes))
+            if out is not None:
+                self._keep(folder, results, flags)
+        rows = [found.row for _, found in results.cells]
+        if rows and all(row["outcome"] == FAILED for row in rows):
+            raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
+        return results
+
+    def _results(
+        self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int
+    ) -> Results:
+        found = [(cell, each) for cell in cells if (each := done[cell.key]) is not None]
+        labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
+        notes = []
+        versions: dict[str, set[str]] = {}
+        for _, each in found:
+            for what, value in each.about.items():
+                versions.setdefault(what, set()).add(json.dumps(value, sort_keys=True))
+        if mixed := sorted(what for what, several in versions.items() if len(several) > 1):
+            notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
+        return Results(found, tuple(labels), folder, ran, notes)
+
+    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]]) -> None:
+        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
+        read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
+        own = files_of(self._parts())
+        files = dict.fromkeys([*map(Path, self.files), *own])
+        results.notes.extend(keep_inputs(folder, files, read_files))
+        about = {
+            "paths": dict(self.paths()[["path", "value"]].itertuples(index=False, name=None)),
+            "cells": {
+                cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
+            },
+            "file": own[0].name if own else None,
+            "flags": list(flags),
+            "files": read_files,
+            "notes": results.notes,
+        }
+        with refusals(folder):
+            for name, data in (
+                (EXPERIMENT, json.dumps(about, indent=1)),
+                ("runs.csv", results.runs.to_csv(index=False)),
+            ):
+                with write_whole(folder / name) as file:
+                    file.write(data.encode(errors="backslashreplace"))
+
+    def old(self, out: str | Path) -> pd.DataFrame:
+        """Return the cells of a folder that are none of this experiment any more: key and columns.
+
+        They are of code, data or values that have changed. `remove_old` removes them.
+        """
+        now = {cell.key for cell in self.cells()}
+        return pd.DataFrame(
+            [{"key": key, **columns_of(Path(out), key)[0]} for key in keys_in(Path(out)) if key not in now]
+        )
+
+    def remove_old(self, out: str | Path) -> int:
+        """Remove the cells that `old` lists, and return their number."""
+        import shutil
+
+        found = self.old(out)
+        with held(Path(out)):
+            for key in found.get("key", ()):
+                shutil.rmtree(Path(out) / RUNS / key)
+        return len(found)
+
+    def tune(
+        self,
+        over: "Mapping[str, Between | Choice]",
+        *,
+        out: str | Path | None = None,
+        seeds: Sequence[int] = range(100, 103),
+        validation: Sequence[int] = range(200, 206),
+        candidates: int = 8,
+        finalists: int = 3,
+        metric: str | None = None,
+        jobs: int = 1,
+        reporter: Reporter | None = None,
+    ) -> "Tuned":
+        """Search better values for each method under each condition; see `netsim.studies.experiment.tuning.tune`."""
+        from netsim.studies.experiment.tuning import tune
+
+        how: dict[str, Any] = {"candidates": candidates, "finalists": finalists, "metric": metric, "jobs": jobs}
+        return tune(self, over, out=out, seeds=seeds, validation=validation, reporter=reporter, **how)
+
+
+def condition(columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what tuning tells apart: the method, and under which setting it runs."""
+    return tuple(f"{name}={value}" for name, value in columns.items() if name != SEED)
+
+
+def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None) -> Iterator[tuple[str, str | None]]:
+    if dask is not None:
+        from netsim.studies.experiment.cluster import run_there
+
+        yield from run_there(work, jobs, dask)
+    elif processes > 1 and len(jobs) > 1:
+        yield from run_here(work, jobs, processes)
+    else:
+        for job in jobs:
+            yield job.name, work.run(job)
+
+
+def _failed(why: str) -> Measured:
+    return Measured(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
+
+
+def _limits(timeout: float | None, memory: int | None) -> Limits:
+    return Limits(
+        None if timeout is None else check.finite("timeout", timeout, above=0.0),
+        None if memory is None else check.integer("memory", memory, low=1, high=_MAX_MEGABYTES),
+    )
+
+
+def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
+    """Return parts by name; one without a name has the name ``alone``."""
+    if not isinstance(given, Mapping):
+        return {alone: of(given)}
+    if not given:
+        raise check.refuse(what, dict(given), "one at least")
+    for name in given:
+        if not isinstance(name, str) or (not name and len(given) > 1):
+            raise check.refuse(f"{what}: name", name, "text")
+    return {name: of(each) for name, each in given.items()}
+
+
+def _name_of(method: Any) -> str:
+    kind = getattr(method, "kind", getattr(method, "function", method))
+    return str(getattr(kind, "__name__", METHOD))
+
+
+def _seeds_of(given: Any) -> Seeds:
+    return given if isinstance(given, Seeds) else Seeds(seed=check.integer(SEED, given, low=0))
+
+
+def _listed(seeds: Any) -> list[Any]:
+    return [seeds] if isinstance(seeds, Seeds) or not isinstance(seeds, Iterable) else list(seeds)
+
+
+def _paths(several: str | Sequence[str]) -> Sequence[str]:
+    return [several] if isinstance(several, str) else list(several)
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a column of tables has it."""
+    if isinstance(value, Named):
+        return value.name
+    return value if isinstance(value, int | float | str | None) else paths.brief(value)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    """Return whether a path is one of those for which a path with `paths.ANY` stands."""
+    mine, asked = pattern.split("."), path.split(".")
+    return len(mine) == len(asked) and all(a in (paths.ANY, b) for a, b in zip(mine, asked, strict=True))

@@ -1,0 +1,204 @@
+"""The folder of an experiment: ``runs/<key>/`` for each cell, written whole by one rename and found by its key."""
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from netsim.errors import BadInput, one_line
+from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.experiment.content import digest
+from netsim.studies.folder import Unsaved, json_value
+from netsim.studies.outcome import FAILED
+from netsim.studies.reserve import LOCK, locked, refusals
+from netsim.studies.sweeps.point import KILLED, Limits, reason_of
+from netsim.util.datafiles import path_of
+from netsim.util.files import write_whole
+
+RUNS, INPUTS, EXPERIMENT = "runs", "inputs", "experiment.json"
+MOST_BYTES = 64 * 10**6
+"""A file that a run read is copied into ``inputs/`` if it is no larger."""
+
+_RUNNING = ".running-"
+_OF_KEYS = 20  # characters of a key
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Path]:
+    """Lock a folder for this process, and yield where its cells run; what killed runs left is removed.
+
+    Raises BadInput if it holds other files, cannot be written or is in use by another experiment.
+    """
+    others = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
+    if (folder.exists() and not folder.is_dir()) or (others and not (folder / RUNS).is_dir()):
+        raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of an experiment")
+    with refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as mine:
+        if not mine:
+            raise BadInput(
+                f"out = {str(folder)!r}: must not be in use by another run; if none is running, one was killed: "
+                f"remove {str(folder / LOCK)!r}"
+            )
+        with refusals(folder):
+            (folder / RUNS).mkdir(exist_ok=True)
+            for left in folder.glob(f"{_RUNNING}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
+        try:
+            yield running
+        finally:
+            shutil.rmtree(running, ignore_errors=True)
+
+
+def keys_in(folder: Path) -> list[str]:
+    """Return the keys of all cells that a folder holds."""
+    return sorted(each.name for each in (folder / RUNS).glob("*") if len(each.name) == _OF_KEYS)
+
+
+def read(folder: Path, key: str) -> Measured | None:
+    """Return the results of a cell; None if they are not there, or damaged."""
+    place = folder / RUNS / key
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
+        data = (place / "rounds.csv").read_bytes()
+        if digest(data) == kept["rounds_sha256"]:
+            row = {name: _number(value) for name, value in kept["row"].items()}
+            return Measured(place / "rounds.csv", row, kept["read"], kept["about"])
+    return None
+
+
+def _number(value: Any) -> Any:
+    return float(value["number"]) if isinstance(value, Mapping) else value
+
+
+def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
+    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))
+        return dict(kept["columns"]), kept["content"]
+    return {}, None
+
+
+def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
+    """Write a cell's results into ``running``, and give them their place by one rename.
+
+    Raises Unsaved if that cannot be done.
+    """
+    try:
+        place = Path(tempfile.mkdtemp(dir=running))
+        data = found.rounds.to_csv(index=False).encode() if len(found.rounds.columns) else b"\n"
+        (place / "rounds.csv").write_bytes(data)
+        row = {name: _plain(value) for name, value in found.row.items()}
+        kept = {
+            "columns": {name: _plain(value) for name, value in cell.columns.items()},
+            "row": row,
+            "read": found.read,
+            "about": found.about,
+            "content": cell.content,
+            "rounds_sha256": digest(data),
+        }
+        (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+        target = folder / RUNS / cell.key
+        # What stands there is damaged, or of another process that ran the same cell.
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(place, target)
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise Unsaved(
+            f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; a number that JSON lacks (NaN, ∞) as its text."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        return {"number": repr(number)}
+    return json_value(number)
+
+
+def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
+    """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
+    left_out: list[str] = []
+    kept: dict[str, Path] = {}
+    for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
+        name = path.name
+        if not path.is_file():
+            continue
+        if kept.setdefault(name, path) != path:
+            left_out.append(f"{path} is not among the inputs, where another file has its name.")
+            continue
+        if path.stat().st_size > MOST_BYTES:
+            left_out.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
+            continue
+        with refusals(folder):
+            (folder / INPUTS).mkdir(exist_ok=True)
+            with write_whole(folder / INPUTS / name) as file:
+                file.write(path.read_bytes())
+    return left_out
+
+
+# --- what workers run -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell by its key."""
+
+    name: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """What all cells of an experiment have in common, as a worker has it.
+
+    Attributes
+    ----------
+    folder, running : Path
+        The experiment's folder, and where cells that run are noted.
+    limits : Limits
+        The time and the memory that a cell may take.
+    """
+
+    folder: Path
+    running: Path
+    limits: Limits
+
+    def run(self, job: Job) -> str | None:
+        """Run a cell and write its results; return why it failed, or None."""
+        mark = self.running / f"{job.name}~"
+        mark.touch()
+        try:
+            with self.limits.kept():
+                found = job.cell.measured()
+        except KeyboardInterrupt as error:
+            why = reason_of(error, self.limits)
+            if not why.startswith("took"):
+                raise
+            found = Measured(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
+        write(self.folder, self.running, job.cell, found)
+        mark.unlink(missing_ok=True)
+        return str(found.row["why"]) if found.row["outcome"] == FAILED else None
+
+    def lose(self, name: str) -> str:
+        """Return that a cell's process was killed each time; it is not kept, and runs again with the next command."""
+        return KILLED
+
+    def begun(self) -> set[str]:
+        """Return the keys of the cells that have begun and not ended."""
+        return {path.name.removesuffix("~") for path in self.running.glob("*~")}
+
+    def forget(self, name: str) -> None:
+        """Forget that a cell had begun."""
+        (self.running / f"{name}~").unlink(missing_ok=True)

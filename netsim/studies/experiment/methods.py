@@ -1,0 +1,211 @@
+"""The methods of an experiment: a class of agents and its parameters, or a function that makes agents."""
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from netsim.agent import Agent
+from netsim.errors import BadInput
+from netsim.studies.experiment.paths import brief
+from netsim.studies.experiment.setup import Setup
+from netsim.util import check
+from netsim.wire.coded import Coder
+
+
+@runtime_checkable
+class AnyMethod(Protocol):
+    """What makes the agents of a run."""
+
+    @property
+    def label(self) -> Mapping[str, str]:
+        """Values of columns that tell variants of a method apart in tables."""
+        ...
+
+    def agents(self, setup: Setup) -> Mapping[Any, Agent]:
+        """Return new agents, one for each node of ``setup.graph``."""
+        ...
+
+
+class Method:
+    """A class of agents and its parameters.
+
+    Parameters
+    ----------
+    kind : type
+        The agents' class, called as ``kind(cost, rounds, **given)`` if there is a problem, else as ``kind(**given)``.
+        Where they are required and not given, the run gives ``rounds``, and of the problem ``weights``: a node's
+        Metropolis weights by neighbour.
+    label : mapping, optional
+        Values of columns that tell variants of a method apart in tables.
+    **given
+        The other arguments: numbers, coders, censors, duals. One that is a function is called with (setup, node), for
+        each node.
+
+    Raises
+    ------
+    BadInput
+        If the class is none of agents, or has no such argument.
+    """
+
+    def __init__(self, kind: type[Agent], *, label: Mapping[str, str] | None = None, **given: Any) -> None:
+        if not (inspect.isclass(kind) and issubclass(kind, Agent)):
+            raise check.refuse("kind", kind, "a class of agents, a subclass of netsim.Agent")
+        self.kind, self.label, self.given = kind, dict(label or {}), given
+        known = self._arguments
+        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            for name in given:
+                check.one_of(f"parameter of {kind.__name__}", name, known)
+
+    @property
+    def _arguments(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.kind).parameters
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the arguments by name, with their values; without those that the run gives, or that are required."""
+        usual = {
+            name: value
+            for name in self._arguments
+            if (value := default_of(self.kind, name)) is not inspect.Parameter.empty
+        }
+        return {**usual, **self.given}
+
+    def with_parameter(self, name: str, value: Any) -> "Method":
+        """Return the method with another value of an argument."""
+        return type(self)(self.kind, label=self.label, **{**self.given, name: value})
+
+    def agents(self, setup: Setup) -> dict[Any, Agent]:
+        """Return new agents, one for each node.
+
+        Raises
+        ------
+        BadInput
+            If the class requires an argument that neither the run nor ``given`` has.
+        """
+        assert setup.graph is not None
+        return {node: self._agent(setup, node) for node in setup.graph}
+
+    def _agent(self, setup: Setup, node: Any) -> Agent:
+        task, names = setup.task, list(self._arguments)
+        learns = () if task is None else (task.cost(node), setup.rounds)
+        own = {name: _of_node(value, setup, node) for name, value in self.given.items()}
+        for name in names[len(learns) :]:
+            if name not in own and default_of(self.kind, name) is inspect.Parameter.empty:
+                if name == "rounds":
+                    own[name] = setup.rounds
+                elif name == "weights" and task is not None:
+                    own[name] = task.weights(node)
+        try:
+            inspect.signature(self.kind).bind(*learns, **own)
+        except TypeError as error:
+            called = "(cost, rounds, …)" if learns else "(…)"
+            raise BadInput(f"{self.kind.__name__}{called}: must have all its arguments; {error}") from None
+        return self.kind(*learns, **own)
+
+    def __repr__(self) -> str:
+        return f"Method({', '.join([self.kind.__name__, *(f'{k}={brief(v)}' for k, v in self.given.items())])})"
+
+
+def _of_node(value: Any, setup: Setup, node: Any) -> Any:
+    """Return the value of an argument for a node: coders with a memory have one for each agent."""
+    if isinstance(value, Coder):
+        return value.fresh()
+    return value(setup, node) if inspect.isfunction(value) else value
+
+
+def default_of(kind: type, name: str) -> Any:
+    """Return the default of a class's argument as a new agent gets it; `inspect.Parameter.empty` if it is required."""
+    for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        if each.name == name and each.default_factory is not dataclasses.MISSING:
+            return each.default_factory()
+    argument = inspect.signature(kind).parameters[name]
+    if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
+        return argument.empty
+    # A number or schedule is declared by a descriptor, which has the default.
+    if isinstance(argument.default, property):
+        found = getattr(argument.default, "default", None)
+        return argument.empty if found is None else found
+    return argument.default
+
+
+@dataclass(frozen=True)
+class Made:
+    """A function that makes agents: ``function(setup, **parameters) -> {node: Agent}``.
+
+    Attributes
+    ----------
+    function : callable
+    given : mapping
+        The values of its keyword arguments.
+    label : mapping
+        As of `Method`.
+    """
+
+    function: Callable[..., Mapping[Any, Agent]]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    label: Mapping[str, str] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments with their values."""
+        return keyword_arguments(self.function) | dict(self.given)
+
+    def with_parameter(self, name: str, value: Any) -> "Made":
+        """Return the method with another value of a keyword argument."""
+        return dataclasses.replace(self, given={**self.given, name: value})
+
+    def agents(self, setup: Setup) -> Mapping[Any, Agent]:
+        """Return what the function makes; raises BadInput if these are no agents by node."""
+        found = self.function(setup, **self.given)
+        name = getattr(self.function, "__name__", "function")
+        if not isinstance(found, Mapping) or not all(isinstance(each, Agent) for each in found.values()):
+            raise BadInput(f"{name}(setup): must return {{node: Agent}}, not {brief(found)}")
+        return found
+
+
+def keyword_arguments(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a function that have defaults, with these."""
+    known = inspect.signature(function).parameters
+    return {name: each.default for name, each in known.items() if each.default is not each.empty}
+
+
+def method_of(given: Any) -> AnyMethod:
+    """Return a method as it is, or that of a class of agents, or of a function of a `Setup`; raises BadInput else."""
+    if inspect.isclass(given) and issubclass(given, Agent):
+        return Method(given)
+    if isinstance(given, AnyMethod) and not inspect.isclass(given):
+        return given
+    if callable(given) and not inspect.isclass(given):
+        return Made(given)
+    raise check.refuse("methods", given, "a Method, a class of agents, or a function of a Setup")
+
+
+def product(method: Any, **several: Mapping[str, Any]) -> dict[str, Any]:
+    """Return variants of a method: every combination of named values of its parameters.
+
+    ``product(Method(COKE, rho=0.1), coder={"float64": Exact(), "4-bit": Uniform(4)})``. A variant is named by its
+    values' names, without empty ones; each parameter is a column of the results.
+
+    Raises
+    ------
+    BadInput
+        If a parameter is unknown, or two variants have one name.
+    """
+    base, found = method_of(method), {}
+    for names in itertools.product(*several.values()):
+        chosen, label = base, dict(base.label)
+        for parameter, name in zip(several, names, strict=True):
+            chosen = chosen.with_parameter(parameter, several[parameter][name])  # type: ignore[attr-defined]
+            label[parameter] = name
+        variant = " ".join(filter(None, names))
+        if variant in found:
+            raise BadInput(f"product: must have one variant {variant!r}, not several")
+        found[variant] = _labelled(chosen, label)
+    return found
+
+
+def _labelled(method: Any, label: Mapping[str, str]) -> Any:
+    if isinstance(method, Method):
+        return type(method)(method.kind, label=label, **method.given)
+    return dataclasses.replace(method, label=label)

@@ -1,0 +1,181 @@
+"""The networks of an experiment: links on a graph, a site of motes, or a function that makes a network."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import networkx as nx
+
+from netsim.deployment import Deployment
+from netsim.errors import BadInput
+from netsim.faults import Fault
+from netsim.links.link import Link
+from netsim.links.measured import Measured
+from netsim.network import Compute, Medium, Network
+from netsim.studies.experiment.methods import keyword_arguments
+from netsim.studies.experiment.paths import brief
+from netsim.studies.experiment.setup import Ends, Setup
+from netsim.util import check
+
+
+@runtime_checkable
+class AnyNetwork(Protocol):
+    """What makes the network of a run."""
+
+    def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
+        """Return the network's graph, or None if it takes the problem's."""
+        ...
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """A network of links on a graph.
+
+    Parameters
+    ----------
+    link : Link or callable
+        The settings of every link, or a function of `Ends` that returns those of each directed link.
+    graph : networkx.Graph or callable, optional
+        The graph, or a function of the graph's seed that returns one. Default: the problem's.
+    medium, round_period, compute, faults
+        As of `netsim.Network`.
+    """
+
+    link: Link | Callable[[Ends], Link] = field(default_factory=Link)
+    graph: "nx.Graph[Any] | Callable[[int], nx.Graph[Any]] | None" = None
+    medium: Medium = "wires"
+    round_period: float = 1.0
+    compute: Compute | None = None
+    faults: Sequence[Fault] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.link, Link) and (not callable(self.link) or inspect.isclass(self.link)):
+            raise check.refuse("link", self.link, "a netsim.Link, or a function of Ends")
+        if self.graph is not None and not isinstance(self.graph, nx.Graph) and not callable(self.graph):
+            raise check.refuse("graph", self.graph, "a networkx.Graph, or a function of the seed")
+
+    @property
+    def ideal(self) -> bool:
+        """Whether every frame arrives at once."""
+        return self.link == Link() and self.medium in ("wires", "radio") and not self.faults
+
+    def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
+        """Return the graph, or None if it is the problem's."""
+        return self.graph(setup.seeds.graph) if callable(self.graph) else self.graph
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run; raises BadInput if the function of ends returns no link."""
+        assert setup.graph is not None
+        graph, own = setup.graph, {}
+        link = self.link if isinstance(self.link, Link) else Link()
+        if not isinstance(self.link, Link):
+            arcs = graph.edges if graph.is_directed() else graph.to_directed().edges
+            own = {(sender, receiver): self._of(Ends(sender, receiver, setup)) for sender, receiver in arcs}
+            # The transmitter's settings (rate, queue) must be those of the network's link on a shared medium.
+            link = next(iter(own.values()), link)
+        return Network(
+            graph,
+            link,
+            links=own,
+            round_period=self.round_period,
+            medium=self.medium,
+            seed=setup.seeds.network,
+            faults=self.faults,
+            compute=self.compute,
+        )
+
+    def _of(self, ends: Ends) -> Link:
+        assert not isinstance(self.link, Link)
+        found = self.link(ends)
+        if not isinstance(found, Link):
+            raise BadInput(f"{brief(self.link)}: must return a netsim.Link for {ends.sender!r} → {ends.receiver!r}")
+        return found
+
+
+@dataclass(frozen=True)
+class FromMeasured:
+    """A network of measured links."""
+
+    measured: Measured
+
+    def topology(self, setup: Setup) -> "nx.Graph[Any]":
+        """Return the graph of the linked pairs."""
+        return self.measured.graph
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run."""
+        return Network(self.measured.graph, links=self.measured.links, seed=setup.seeds.network)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A network of motes at their places."""
+
+    deployment: Deployment
+
+    def topology(self, setup: Setup) -> "nx.Graph[Any]":
+        """Return the graph of the neighbours."""
+        return self.deployment.graph
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run."""
+        return self.deployment.network(seed=setup.seeds.network)
+
+
+@dataclass(frozen=True)
+class MadeNetwork:
+    """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
+
+    It may return a `Deployment` in place of the network.
+    """
+
+    function: Callable[..., Network | Deployment]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the function's keyword arguments with their values."""
+        return keyword_arguments(self.function) | dict(self.given)
+
+    def with_parameter(self, name: str, value: Any) -> "MadeNetwork":
+        """Return the network with another value of a keyword argument."""
+        return dataclasses.replace(self, given={**self.given, name: value})
+
+    def topology(self, setup: Setup) -> "nx.Graph[Any]":
+        """Return the graph of the network that the function makes."""
+        return self.network(setup).graph
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run; raises BadInput if the function returns something else."""
+        found = self.function(setup, **self.given)
+        if isinstance(found, Deployment):
+            found = found.network(seed=setup.seeds.network)
+        if not isinstance(found, Network):
+            raise BadInput(f"{brief(self.function)}(setup): must return a netsim.Network, not {brief(found)}")
+        return found
+
+
+def network_of(given: Any) -> AnyNetwork:
+    """Return a network as it is, or that of a `Link`, a graph, measured links, a `Deployment`, or a function.
+
+    Raises BadInput for others.
+    """
+    if isinstance(given, Link):
+        return Links(link=given)
+    if isinstance(given, nx.Graph):
+        return Links(graph=given)
+    if isinstance(given, Measured):
+        return FromMeasured(given)
+    if isinstance(given, Deployment):
+        return Site(given)
+    if isinstance(given, AnyNetwork) and not inspect.isclass(given):
+        return given
+    if callable(given) and not inspect.isclass(given):
+        return MadeNetwork(given)
+    allowed = "Links, a Link, a graph, measured links, a Deployment, or a function of a Setup that returns a Network"
+    raise check.refuse("networks", given, allowed)

@@ -1,0 +1,154 @@
+"""The problems of an experiment: what the agents of a run learn, and how far they are from it."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim import topology
+from netsim.errors import BadInput
+from netsim.studies.experiment.paths import brief
+from netsim.studies.experiment.setup import Setup
+from netsim.util import check
+
+
+class Task:
+    """What the agents of one run learn.
+
+    Parameters
+    ----------
+    costs : sequence
+        The cost of each node, in the order of the graph's nodes. One with a method ``fresh()`` is made anew for each
+        method, because it draws.
+    graph : networkx.Graph
+        The network's graph.
+    measure : callable
+        ``measure(models) -> {column: number}``; the models are an array, shape (N, …), of the agents' ``theta``. The
+        first column is the error that results are about.
+
+    Attributes
+    ----------
+    error : str
+        The column that results are about; set by the first measurement.
+
+    Raises
+    ------
+    BadInput
+        Unless there is a cost for each node.
+    """
+
+    def __init__(
+        self, costs: Sequence[Any], graph: "nx.Graph[Any]", measure: Callable[..., Mapping[str, float]]
+    ) -> None:
+        if len(graph) != len(costs):
+            raise BadInput(f"problem: must have a cost for each of the network's {len(graph)} nodes, not {len(costs)}")
+        self.graph, self.costs = graph, dict(zip(graph, costs, strict=True))
+        self._measure = measure
+        self.error = ""
+
+    def cost(self, node: Any) -> Any:
+        """Return the cost of a node."""
+        cost = self.costs[node]
+        return cost.fresh() if hasattr(cost, "fresh") else cost
+
+    @cached_property
+    def _rows(self) -> dict[Any, dict[Any, float]]:
+        nodes = list(self.graph)
+        rows = topology.metropolis_weights(self.graph)
+        return {node: dict(zip(nodes, row.tolist(), strict=True)) for node, row in zip(nodes, rows, strict=True)}
+
+    def weights(self, node: Any) -> Mapping[Any, float]:
+        """Return a node's Metropolis weights: a row of a symmetric, doubly stochastic matrix."""
+        return self._rows[node]
+
+    def measure(self, agents: Mapping[Any, Any]) -> Mapping[str, float]:
+        """Return a round's columns; a probe of `netsim.Network.run`."""
+        models = [getattr(agent, "theta", None) for agent in agents.values()]
+        if any(model is None for model in models):
+            raise BadInput("methods: must have agents whose model is their attribute theta, which the problem measures")
+        found = self._measure(np.array(models))
+        if not isinstance(found, Mapping) or not found:
+            raise BadInput(f"measure: must return numbers by column name, not {brief(found)}")
+        self.error = self.error or str(next(iter(found)))
+        return found
+
+    def optimum(self) -> dict[str, float]:
+        """Return the least value that each column can have, where it is known."""
+        return {}
+
+
+class Problem:
+    """Base class of problems with parameters: a dataclass of what describes it.
+
+    `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure``
+    (a probe), ``error`` and ``optimum()``.
+    """
+
+    def whole(self) -> "Problem":
+        """Return the problem with the values of all parameters that were left open."""
+        return self
+
+    def make(self, setup: Setup) -> Any:
+        """Return the task of a run; ``setup.graph`` is the network's graph if it has its own, else None."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Drawn(Problem):
+    """A problem that a function draws: ``function(seed, **parameters) -> costs, graph or None, measure``.
+
+    Attributes
+    ----------
+    function : callable
+        Takes the seed of the data. If it has an argument ``graph``, it gets the network's graph.
+    given : mapping
+        The values of its keyword arguments.
+    edges : int, optional
+        Edges of the random graph that is drawn if neither the function nor the network has one; default: two for each
+        agent.
+    """
+
+    function: Callable[..., Any]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    edges: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the function's keyword arguments with their values, and the edges."""
+        known = list(inspect.signature(self.function).parameters.items())[1:]
+        usual = {name: each.default for name, each in known if name != "graph"}
+        return usual | dict(self.given) | {"edges": self.edges}
+
+    def with_parameter(self, name: str, value: Any) -> "Drawn":
+        """Return the problem with another value of a parameter."""
+        if name == "edges":
+            return dataclasses.replace(self, edges=value)
+        return dataclasses.replace(self, given={**self.given, name: value})
+
+    def make(self, setup: Setup) -> Task:
+        """Return the task of a run; raises BadInput if the function returns something else."""
+        name, takes = self.function.__name__, inspect.signature(self.function).parameters
+        graph = setup.graph
+        made = self.function(setup.seeds.data, **self.given, **({"graph": graph} if "graph" in takes else {}))
+        if not isinstance(made, tuple) or len(made) != 3 or not callable(made[2]) or not isinstance(made[0], Iterable):
+            raise BadInput(f"{name}(seed): must return costs, a graph or None, and a measure, not {brief(made)}")
+        costs, own, measure = list(made[0]), made[1], made[2]
+        graph = own if graph is None else graph
+        if graph is None:
+            most = len(costs) * (len(costs) - 1) // 2
+            edges = min(most, 2 * len(costs)) if self.edges is None else self.edges
+            graph = topology.erdos_renyi(len(costs), edges=edges, seed=setup.seeds.graph)
+        return Task(costs, graph, measure)
+
+
+def problem_of(given: Any) -> Problem | None:
+    """Return a problem as it is, or that of a function of the seed; None for None. Raises BadInput for others."""
+    if given is None or isinstance(given, Problem):
+        return given
+    if inspect.isfunction(given):
+        return Drawn(given)
+    raise check.refuse("problem", given, "a Problem, or a function of the seed")

@@ -1,0 +1,335 @@
+"""The results of an experiment: tables of runs and rounds, summaries that count those that died, and comparisons."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import beta, binomtest
+
+from netsim.errors import BadInput
+from netsim.studies import columns
+from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
+from netsim.studies.outcome import CONVERGED, DEAD, STALLED, UNFINISHED, worst_of_dead
+from netsim.studies.paired import holm
+from netsim.studies.results import bands
+from netsim.util import check
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHOD, SEED = "method", "seed"
+_LEVEL = 0.05
+_MOST_LINES = 8  # of a panel, so that they can be told apart
+BEST, TIED = "best", "tied"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment gave.
+
+    Attributes
+    ----------
+    cells : list of (Cell, Measured)
+        Every run, in the experiment's order.
+    labels : tuple of str
+        Columns that tell variants of a method apart.
+    folder : Path or None
+        Where the runs are kept.
+    ran : int
+        How many of the cells ran now; the others were there.
+    notes : list of str
+        What a reader must know: cells of several versions, data that was not copied.
+    """
+
+    cells: list[tuple[Cell, Measured]]
+    labels: tuple[str, ...] = ()
+    folder: Path | None = None
+    ran: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run: its columns, how it ended, and the last value of each measure."""
+        return pd.DataFrame([{**free(cell.columns, found.row), **found.row} for cell, found in self.cells])
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A row for each round of each run."""
+        parts = [found.rounds.assign(**free(cell.columns, found.rounds)) for cell, found in self.cells]
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return pd.DataFrame(columns=self.keys)
+        table = pd.concat(parts, ignore_index=True)
+        first = [name for name in self.keys if name in table]
+        return table[[*first, *table.columns.drop(first)]]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that tell runs apart."""
+        return list(dict.fromkeys(name for cell, found in self.cells for name in free(cell.columns, found.row)))
+
+    @property
+    def by(self) -> list[str]:
+        """The columns of a summary by default: the method, and those with several values, without seeds and labels."""
+        several = [name for name in self.keys if name not in (SEED, METHOD, *self.labels) and self._varies(name)]
+        return [*several, METHOD]
+
+    def _varies(self, name: str) -> bool:
+        return int(self.runs[name].nunique(dropna=False)) > 1
+
+    @property
+    def metric(self) -> str:
+        """The error that the problem is about; raises BadInput if there is none, or several."""
+        known = [each for each in self.runs.get("judged_by", pd.Series(dtype=object)).dropna().unique() if each]
+        if len(known) != 1:
+            names = ", ".join(map(str, known)) or "none"
+            raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
+        return str(known[0])
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a problem's error says how the runs ended."""
+        return "judged_by" in self.runs and bool(self.runs["judged_by"].astype(bool).any())
+
+    def medians(self, by: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the number of runs that survived, and the median of every measure over all runs, by groups of runs.
+
+        A run that failed has no measures; it counts as the worst value of each.
+
+        Parameters
+        ----------
+        by : sequence of str, optional
+            As of `summary`.
+        """
+        by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
+        numeric = map(str, self.runs.select_dtypes("number"))
+        measures = [name for name in numeric if name not in (*self.keys, "outcome_round")]
+        rows = []
+        for key, part in _groups(self.runs, by):
+            alive = int((~part["outcome"].isin(DEAD)).sum())
+            found = {name: statistic(worst_of_dead(part, name)[0][name], of="median") for name in measures}
+            rows.append(dict(zip(by, key, strict=True)) | {"survived": f"{alive}/{len(part)}"} | found)
+        return pd.DataFrame(rows)
+
+    def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a row for each group of runs: how many survived, and the median of all of them.
+
+        A run that diverged or failed counts as the worst value, so where more than half died the median is ∞.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of `runs`; default: the error that the problem is about.
+        by : sequence of str, optional
+            The columns by which groups differ; default: `by`.
+
+        Returns
+        -------
+        DataFrame
+            ``by``; ``survived``, as "5/6", and ``survival_low``, ``survival_high``, Clopper and Pearson's 95 %
+            interval of the share; how many ``converged``, ``stalled`` and are ``unfinished``; ``median_…``, with
+            ``median_low`` and ``median_high``, its 95 % interval (order statistics, of 6 runs or more); ``worst_…``;
+            ``mean_…`` where all survived; ``verdict``: "best" for the least median among the methods with most
+            survivors, "tied" for those that the sign test cannot tell from it (p after Holm of 0.05 or more). The text
+            ``attrs["note"]`` says if there are too few seeds to tell any two methods apart.
+
+        Raises
+        ------
+        BadInput
+            For an unknown column.
+        """
+        metric = self._metric(metric)
+        by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
+        rows = [dict(zip(by, key, strict=True)) | _summary(part, metric) for key, part in _groups(self.runs, by)]
+        table = pd.DataFrame(rows)
+        if METHOD in by and len(table):
+            others = [name for name in by if name != METHOD]
+            table["verdict"] = ""
+            runs = dict(_groups(self.runs, others))
+            for key, part in _groups(table, others):
+                for name, verdict in _verdicts(part, runs[key], metric).items():
+                    table.loc[part.index[part[METHOD] == name], "verdict"] = verdict
+        table = table.drop(columns="_alive")
+        table.attrs["note"] = self._too_few()
+        return table
+
+    def _too_few(self) -> str:
+        """Return that the seeds are too few for the sign test, if they are; else an empty text."""
+        seeds, methods = self.runs[SEED].nunique(), self.runs[METHOD].nunique()
+        least = min(1.0, 2.0 ** (1 - seeds) * (methods - 1))
+        if methods < 2 or least < _LEVEL:
+            return ""
+        return (
+            f"With {seeds} seeds and {methods} methods the sign test can tell none from the best: its least p after "
+            f"Holm is {least:.3g}."
+        )
+
+    def versus(self, reference: str, metric: str | None = None) -> pd.DataFrame:
+        """Return, for each other method, on how many seeds it was better and worse than a reference.
+
+        Runs are paired by seed and all columns of `by`. A run that died loses against one that survived; two that
+        died are a tie.
+
+        Parameters
+        ----------
+        reference : str
+            The method with which the others are compared.
+        metric : str, optional
+            As of `summary`.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `by`; ``better``, ``worse``, ``equal``: numbers of seeds; ``p`` of the sign test, and
+            ``p_holm``, corrected for all rows.
+
+        Raises
+        ------
+        BadInput
+            For an unknown method or column.
+        """
+        metric = self._metric(metric)
+        check.one_of("reference", reference, [str(each) for each in self.runs[METHOD].unique()])
+        by = [name for name in self.by if name != METHOD]
+        rows = []
+        for key, part in _groups(self.runs, by):
+            wide = _by_seed(part, metric)
+            for name in wide.columns:
+                if name != reference and reference in wide:
+                    found = _signs(wide[name], wide[reference], metric)
+                    rows.append(dict(zip(by, key, strict=True)) | {METHOD: name} | found)
+        table = pd.DataFrame(rows, columns=[*by, METHOD, "better", "worse", "equal", "p"])
+        table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
+        return table
+
+    def tidy(self, *, rounds: bool = False) -> pd.DataFrame:
+        """Return the table of runs (or of rounds) as `netsim.results.load` does: settings, ``algorithm``, measures.
+
+        So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX.
+        """
+        table = self.rounds if rounds else self.runs
+        settings = [name for name in self.keys if name in table and name not in (METHOD, *self.labels)]
+        rest = [name for name in table.columns if name not in (*settings, METHOD, *self.labels)]
+        if rounds:
+            how = self.runs[[*settings, METHOD, "outcome", "outcome_round"]]
+            table = table.merge(how, on=[*settings, METHOD], how="left")
+            rest += ["outcome", "outcome_round"]
+        return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
+
+    def figure(
+        self, y: str | None = None, x: str = "round", *, of: str = "median", log: bool = True, title: str = ""
+    ) -> "Figure":
+        """Draw a measure of each method against the rounds, or against a setting, with its interval over the seeds.
+
+        There is a panel for each combination of the other settings, and no panel has more than eight lines.
+
+        Parameters
+        ----------
+        y : str, optional
+            The measure; default: the error that the problem is about.
+        x : str
+            A column of `rounds`, or one of the settings.
+        of : {"mean", "median"}
+            What is drawn (`netsim.results.bands`).
+        log : bool
+            Whether the axis of the measure is logarithmic.
+        title : str
+            The figure's title.
+
+        Raises
+        ------
+        BadInput
+            For an unknown column.
+        """
+        table = self.tidy(rounds=x not in self.keys)
+        y = self.metric if y is None else y
+        for name in (x, y):
+            check.one_of("column", name, [str(each) for each in table.columns])
+        settings = [name for name in self.by if name not in (METHOD, x)]
+        methods = list(dict.fromkeys(table[ALGORITHM]))
+        groups = [methods[start : start + _MOST_LINES] for start in range(0, len(methods), _MOST_LINES)]
+        number = {name: f"{place} of {len(groups)}" for place, group in enumerate(groups, 1) for name in group}
+        if len(groups) > 1:
+            table, settings = table.assign(methods=table[ALGORITHM].map(number)), [*settings, "methods"]
+        return bands(table, x, y, by=ALGORITHM, of=of, log=log, title=title, facets=settings)
+
+    def _metric(self, metric: str | None) -> str:
+        name = self.metric if metric is None else check.one_of("metric", metric, [str(each) for each in self.runs])
+        check_numbers(self.runs, name)
+        return name
+
+    def __repr__(self) -> str:
+        ends = ", ".join(f"{count} {name}" for name, count in self.runs["outcome"].value_counts().items())
+        return f"Results({len(self.cells)} runs, {self.ran} of them new: {ends})"
+
+
+def free(given: Mapping[str, Any], measured: Any) -> dict[str, Any]:
+    """Return columns of settings, with ``given_`` before the names that are measures, too."""
+    return {f"given_{name}" if name in measured else name: value for name, value in given.items()}
+
+
+def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float]:
+    """Return the ends of Clopper and Pearson's interval of the share of runs that survive.
+
+    Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26:404-413, 1934.
+    """
+    low = float(beta.ppf((1 - share) / 2, alive, count - alive + 1)) if alive else 0.0
+    high = float(beta.ppf((1 + share) / 2, alive + 1, count - alive)) if alive < count else 1.0
+    return low, high
+
+
+def _groups(table: pd.DataFrame, by: Sequence[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
+    if not by:
+        return [((), table)]
+    return list(table.groupby(list(by), sort=False, dropna=False))
+
+
+def _summary(part: pd.DataFrame, metric: str) -> dict[str, Any]:
+    """Return the summary of runs alike."""
+    dead = part["outcome"].isin(DEAD)
+    alive, count = int((~dead).sum()), len(part)
+    low, high = survival(alive, count)
+    found: dict[str, Any] = {"survived": f"{alive}/{count}", "survival_low": low, "survival_high": high}
+    found |= {name: int((part["outcome"] == name).sum()) for name in (CONVERGED, STALLED, UNFINISHED)}
+    values = worst_of_dead(part, metric)[0][metric].to_numpy(dtype=np.float64)
+    worst = columns.worst(metric)
+    ends = confidence(values, of="median")
+    found |= {f"median_{metric}": statistic(values, of="median"), "median_low": ends[0], "median_high": ends[1]}
+    found[f"worst_{metric}"] = (max if worst > 0 else min)(values, default=math.nan)
+    return found | {f"mean_{metric}": statistic(values) if alive == count else math.nan, "_alive": alive / count}
+
+
+def _verdicts(part: pd.DataFrame, runs: pd.DataFrame, metric: str) -> dict[str, str]:
+    """Return which method is the best, and which cannot be told from it."""
+    able = part[part["_alive"] == part["_alive"].max()]
+    sign = 1.0 if columns.worst(metric) > 0 else -1.0
+    scores = sign * able[f"median_{metric}"]
+    if not np.isfinite(scores.min()):
+        return {}
+    best = str(able.loc[scores.idxmin(), METHOD])
+    wide = _by_seed(runs, metric)
+    others = [name for name in wide.columns if name != best]
+    p = holm([_signs(wide[name], wide[best], metric)["p"] for name in others])
+    return {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
+
+
+def _by_seed(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return a row for each seed and a column for each method; a run that died has the worst value."""
+    counted = worst_of_dead(runs, metric)[0]
+    return counted.pivot_table(index=SEED, columns=METHOD, values=metric, aggfunc="first", sort=False)
+
+
+def _signs(values: "pd.Series[float]", reference: "pd.Series[float]", metric: str) -> dict[str, Any]:
+    """Return on how many seeds values are better and worse than a reference's, and p of the sign test."""
+    both = values.notna() & reference.notna()
+    less, more = int((values[both] < reference[both]).sum()), int((values[both] > reference[both]).sum())
+    better, worse = (less, more) if columns.worst(metric) > 0 else (more, less)
+    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return {"better": better, "worse": worse, "equal": int(both.sum()) - better - worse, "p": p}

@@ -1,0 +1,84 @@
+"""What the parts of an experiment may ask of the run for which they are made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from netsim.network import Network
+from netsim.studies.seeds import Seeds
+from netsim.util.draws import generator
+
+if TYPE_CHECKING:
+    from netsim.studies.experiment.problems import Task
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is known of a run while its parts are made, in this order: graph, task, network, agents.
+
+    Attributes
+    ----------
+    seeds : Seeds
+        Seeds of the data, the graph and the links.
+    rounds : int
+        Length of the run in rounds.
+    graph : networkx.Graph or None
+        The network's graph; None before it is known.
+    task : Task or None
+        What the agents learn; None before it is made, and without a problem.
+    network : Network or None
+        The network; None before it is made.
+    ideal : bool
+        Whether every frame arrives at once, so that all copies of a state are the same.
+    """
+
+    seeds: Seeds
+    rounds: int
+    graph: "nx.Graph[Any] | None" = None
+    task: "Task | None" = None
+    network: Network | None = None
+    ideal: bool = False
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.seeds.seed
+
+    @cached_property
+    def positions(self) -> Mapping[Any, Any]:
+        """The place of each node, in metres or in the unit square; empty if the graph has none."""
+        site = None if self.network is None else self.network.deployment
+        if site is not None:
+            return site.positions
+        return {} if self.graph is None else nx.get_node_attributes(self.graph, "pos")
+
+    def rng(self, *name: Any) -> np.random.Generator:
+        """Return the random numbers of a name: the same in all runs of this seed, whatever else draws."""
+        return generator(self.seeds.network[1], name, "experiment")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The ends of a directed link, for a function that returns the link's settings.
+
+    Attributes
+    ----------
+    sender, receiver : hashable
+        The nodes' names.
+    setup : Setup
+        The run.
+    """
+
+    sender: Any
+    receiver: Any
+    setup: Setup
+
+    @property
+    def distance(self) -> float:
+        """The distance between the ends, in the unit of `Setup.positions`."""
+        places = self.setup.positions
+        return float(np.linalg.norm(np.subtract(places[self.sender], places[self.receiver])))

@@ -1,0 +1,350 @@
+"""Tuning of an experiment: any path of its methods, by successive halving, with a choice on seeds of its own.
+
+Under each condition (method, problem, network, setting) candidate 0 is the method as it is; the others take every level
+of each range once (a Latin hypercube). A rung adds seeds for the better half (`netsim.studies.selection`). The
+finalists run on validation seeds, on which nothing was searched: the one with most survivors is chosen, of these the
+one with the least median. Tuned experiments refuse all these seeds.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from netsim.errors import BadInput
+from netsim.studies import columns
+from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.experiment import Experiment, condition
+from netsim.studies.experiment.grid import value_of
+from netsim.studies.experiment.methods import AnyMethod
+from netsim.studies.experiment.results import METHOD, survival
+from netsim.studies.intervals import statistic
+from netsim.studies.outcome import DEAD
+from netsim.studies.selection import rungs
+from netsim.studies.terminal import Reporter
+from netsim.util import check
+from netsim.util.draws import name_key
+from netsim.util.files import write_whole
+
+Key = tuple[str, ...]
+"""A condition: what tuning tells apart."""
+
+SEARCH, VALIDATION = "search", "validation"
+
+
+@dataclass(frozen=True)
+class Between:
+    """The range of a number.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends, both among the values tried; of two whole numbers all values are whole.
+    log : bool
+        Whether the values are spaced by factors.
+
+    Raises
+    ------
+    BadInput
+        Unless low < high, and with ``log`` low > 0.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        low = check.finite("low", self.low)
+        check.finite("high", self.high, above=low)
+        if check.flag("log", self.log) and low <= 0:
+            raise check.refuse("low", self.low, "above 0 with log")
+
+    def levels(self, count: int) -> list[Any]:
+        """Return so many values."""
+        if count == 1:
+            found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
+        else:
+            found = (np.geomspace if self.log else np.linspace)(self.low, self.high, count).tolist()
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return [round(each) for each in found]
+        return [float(f"{each:.6g}") for each in found]
+
+    def is_end(self, value: Any) -> bool:
+        """Return whether a value is one of the ends."""
+        return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Any objects to choose from: coders, censors, duals, numbers.
+
+    Raises BadInput if there are none.
+    """
+
+    values: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        if not list(self.values):
+            raise check.refuse("values", self.values, "one at least")
+
+    def levels(self, count: int) -> list[Any]:
+        """Return so many of the objects, each as often as the others."""
+        return [self.values[number % len(self.values)] for number in range(count)]
+
+    def is_end(self, value: Any) -> bool:
+        """Return False: a choice has no ends."""
+        return False
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        With the chosen values; it refuses the seeds on which they were chosen.
+    chosen : DataFrame
+        A row for each method under each condition: the chosen candidate, its values, its score in search and
+        validation, and how many validation runs survived.
+    table : DataFrame
+        A row for each trial: condition, candidate, stage, seed, outcome, score.
+    notes : list of str
+        What a reader must know: values at an end of a range, methods of which no candidate survives.
+    """
+
+    experiment: Experiment
+    chosen: pd.DataFrame
+    table: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+    def save(self, file: str | Path) -> None:
+        """Write the chosen values, the spent seeds and the notes as JSON."""
+        best = [
+            {"condition": list(key), "values": {path: paths.brief(value) for path, value in values.items()}}
+            for key, values in self.experiment.settings.items()
+        ]
+        kept = {"best": best, "spent": sorted(self.experiment.spent), "notes": self.notes}
+        with write_whole(file) as out:
+            out.write(json.dumps(kept, indent=1).encode())
+
+
+def tune(
+    experiment: Experiment,
+    over: Mapping[str, Between | Choice],
+    *,
+    out: str | Path | None = None,
+    seeds: Sequence[int] = range(100, 103),
+    validation: Sequence[int] = range(200, 206),
+    candidates: int = 8,
+    finalists: int = 3,
+    metric: str | None = None,
+    jobs: int = 1,
+    reporter: Reporter | None = None,
+) -> Tuned:
+    """Search better values for each method under each condition, with the same number of trials for each.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    over : mapping
+        Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for each a
+        `Between` or a `Choice`.
+    out : str or Path, optional
+        The folder of the runs: what is there is not run again.
+    seeds : sequence of int
+        The seeds of the search.
+    validation : sequence of int
+        The seeds on which the finalists are compared.
+    candidates : int
+        How many values of each method are tried, the method as it is among them.
+    finalists : int
+        How many of them are validated.
+    metric : str, optional
+        The column whose last value is to be small; default: the error that the problem is about.
+    jobs : int
+        Number of processes.
+    reporter : Reporter, optional
+        Shows progress.
+
+    Raises
+    ------
+    BadInput
+        For a path that no method has, a range that is none, or seeds that are also the experiment's, or both search and
+        validation.
+    """
+    return _Search(experiment, over, metric, out, jobs, reporter).found(
+        list(seeds),
+        list(validation),
+        check.integer("candidates", candidates, low=2),
+        check.integer("finalists", finalists, low=1),
+    )
+
+
+@dataclass
+class _Search:
+    experiment: Experiment
+    over: Mapping[str, Between | Choice]
+    metric: str | None
+    out: str | Path | None
+    jobs: int
+    reporter: Reporter | None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
+    methods: dict[Key, AnyMethod] = field(default_factory=dict)
+
+    def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
+        """Search, validate, and return what was chosen."""
+        self._check_seeds(seeds, validation)
+        plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset())
+        ranges = _ranges(plain, self.over)
+        names: dict[Key, str] = {}
+        for cell in plain.cells(seeds[:1]):
+            key = condition(cell.columns)
+            names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
+        tries = {
+            key: [{}, *_candidates(key, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
+        }
+        left = {key: list(range(len(each))) for key, each in tries.items()}
+        for number, step in enumerate(rungs(candidates, seeds)):
+            if number:
+                left = {k: self._ranked(k, each, SEARCH)[: max(step.count, finalists)] for k, each in left.items()}
+            self._run(plain, tries, left, step.seeds, SEARCH)
+        last = {key: self._ranked(key, each, SEARCH)[:finalists] for key, each in left.items()}
+        self._run(plain, tries, last, validation, VALIDATION)
+        notes = [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
+        chosen, best = [], {}
+        for key, order in last.items():
+            winner = self._ranked(key, order, VALIDATION)[0]
+            best[key] = tries[key][winner]
+            values = self._values(key, ranges[names[key]], tries[key][winner])
+            chosen.append(self._row(key, winner, values))
+            notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
+        tuned = dataclasses.replace(self.experiment, settings=best, spent=frozenset([*seeds, *validation]))
+        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), list(dict.fromkeys(notes)))
+
+    def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
+        used = {each.seed for each in self.experiment._all_seeds}
+        for name, several, others in (("seeds", seeds, used), ("validation", validation, used | set(seeds))):
+            if not several:
+                raise check.refuse(name, several, "one seed at least")
+            if clash := sorted(set(several) & others):
+                raise BadInput(f"{name} = {clash}: must be seeds on which nothing else runs")
+
+    def _run(
+        self,
+        plain: Experiment,
+        tries: Mapping[Key, list[Any]],
+        left: Mapping[Key, list[int]],
+        seeds: Sequence[int],
+        stage: str,
+    ) -> None:
+        """Run candidates of every condition in one go, so that no worker waits."""
+        wanted: list[tuple[Key, int, Cell]] = []
+        for cell in plain.cells(seeds):
+            key = condition(cell.columns)
+            for number in left.get(key, ()):
+                method = cell.method
+                for path, value in tries[key][number].items():
+                    method = paths.changed(method, path, value_of(value))
+                wanted.append((key, number, dataclasses.replace(cell, method=method)))
+        results = plain.run_cells([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
+        metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
+        self.metric = metric
+        for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
+            dead = measured.row["outcome"] in DEAD
+            value = float(measured.row.get(metric, math.nan))
+            score = math.inf if dead or math.isnan(value) else value if columns.worst(metric) > 0 else -value
+            self.scores.setdefault((key, number, stage), []).append(score)
+            about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
+            values = {path: paths.brief(each) for path, each in tries[key][number].items()}
+            self.rows.append({**cell.columns, **about, **values})
+
+    def _values(self, key: Key, ranges: Mapping[str, Any], tried: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a candidate at all paths that are searched; candidate 0 has the method's own."""
+        method = self.methods[key]
+        return {path: tried[path] if path in tried else paths.values_at(method, path)[0] for path in ranges}
+
+    def _ranked(self, key: Key, numbers: Sequence[int], stage: str) -> list[int]:
+        """Return candidates: those with most survivors first, then those of the least median."""
+
+        def rank(number: int) -> tuple[float, float, int]:
+            scores = self.scores[key, number, stage]
+            return float(np.mean(np.isinf(scores))), statistic(scores, of="median"), number
+
+        return sorted(numbers, key=rank)
+
+    def _row(self, key: Key, winner: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        about = dict(each.split("=", 1) for each in key)
+        ends = self.scores[key, winner, VALIDATION]
+        return {
+            **about,
+            "candidate": winner,
+            **{path: paths.brief(value) for path, value in values.items()},
+            SEARCH: statistic(self.scores[key, winner, SEARCH], of="median"),
+            VALIDATION: statistic(ends, of="median"),
+            "survived": f"{int(np.isfinite(ends).sum())}/{len(ends)}",
+        }
+
+    def _doubts(
+        self, key: Key, winner: int, first: int, values: Mapping[str, Any], ranges: Mapping[str, Between | Choice]
+    ) -> list[str]:
+        """Return notes on what was chosen."""
+        what, ends = ", ".join(key), self.scores[key, winner, VALIDATION]
+        alive, count = int(np.isfinite(ends).sum()), len(ends)
+        notes = []
+        if alive < count:
+            low, high = survival(alive, count)
+            notes.append(
+                f"{what}: no candidate survives all {count} validation seeds; the chosen one survives {alive} "
+                f"(95 % interval of the share: {low:.0%} to {high:.0%})."
+            )
+        if first != winner:
+            lived = int(np.isfinite(self.scores[key, first, VALIDATION]).sum())
+            if lived < alive:
+                notes.append(
+                    f"{what}: the best of the search survives {lived} of {count} validation seeds, and is not chosen."
+                )
+        notes += [
+            f"{what}: {path} = {paths.brief(value)} is an end of its range."
+            for path, value in values.items()
+            if ranges[path].is_end(value)
+        ]
+        return notes
+
+
+def _ranges(experiment: Experiment, over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
+    """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
+    found: dict[str, dict[str, Between | Choice]] = {name: {} for name in experiment.methods}
+    longs = [(long, each) for name, each in over.items() for long in map(experiment._long, experiment._of(name))]
+    for long, range_ in sorted(longs, key=lambda each: paths.ANY not in each[0]):
+        if not isinstance(range_, Between | Choice):
+            raise check.refuse(f"over: {long}", range_, "a Between or a Choice")
+        first, _, rest = long.partition(".")
+        if first != "methods":
+            raise check.refuse("over", long, "a path of methods, as method.eta or methods.COKE.rho")
+        paths.values_at({"methods": experiment.methods}, long)
+        for name, method in experiment.methods.items():
+            own = next(
+                (rest.removeprefix(each) for each in (f"{paths.ANY}.", f"{name}.") if rest.startswith(each)), None
+            )
+            if own is not None and list(paths._values(method, own)):
+                found[name][own] = range_
+    return found
+
+
+def _candidates(key: Key, ranges: Mapping[str, Between | Choice], count: int) -> list[dict[str, Any]]:
+    """Return so many candidates: every level of each range once, combined in an order that depends on the condition."""
+    found = {}
+    for path, each in ranges.items():
+        levels = each.levels(count)
+        order = sorted(range(count), key=lambda level: name_key(("tune", *key, path, level)))
+        found[path] = [levels[number] for number in order] if len(ranges) > 1 else levels
+    return [{path: column[number] for path, column in found.items()} for number in range(count)]

@@ -1,0 +1,48 @@
+"""Small parts of experiments for the tests."""
+
+import numpy as np
+
+import netsim
+from netsim import Experiment, Links, Method, topology
+from netsim.agents import DKLA, DPSGD, LocalProblem, Squared, centralised
+
+
+def least_squares(seed, agents=4, noise=0.1):
+    rng = np.random.default_rng(seed)
+    truth, costs = rng.normal(size=3), []
+    for _ in range(agents):
+        x = rng.normal(size=(8, 3))
+        costs.append(LocalProblem(x, x @ truth + noise * rng.normal(size=8), loss=Squared(), regularizer=1e-3))
+    best = centralised(costs, 1e-3 * agents)
+    return costs, topology.ring(agents), lambda models: {"gap": float(((models - best) ** 2).mean())}
+
+
+def small(**more):
+    methods = {"DKLA": Method(DKLA, rho=0.1), "D-PSGD": Method(DPSGD, eta=0.1)}
+    return Experiment(**{"problem": least_squares, "methods": methods, "rounds": 20, "seeds": range(2), **more})
+
+
+class Counts(netsim.Agent):
+    """Counts to its number of rounds."""
+
+    def __init__(self, rounds, step=1):
+        self.number, self.step, self.total = rounds, step, 0
+
+    async def run(self):
+        async for _ in self.rounds(self.number):
+            self.total += self.step
+
+
+def total(agents):
+    return {"total": sum(agent.total for agent in agents.values())}
+
+
+def counting(**more):
+    given = {
+        "methods": Counts,
+        "networks": Links(graph=topology.ring(3)),
+        "measure": [total],
+        "rounds": 3,
+        "seeds": [0],
+    }
+    return Experiment(**{**given, **more})
