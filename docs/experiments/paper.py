@@ -70,10 +70,9 @@ OVER = {"method.eta": Between(0.01, 0.5, log=True), "method.rho": Between(0.001,
 if __name__ == "__main__":
     tuned = experiment.tune(OVER, out="runs/paper-tuning", seeds=range(100, 102), candidates=6, finalists=2)
     found = tuned.experiment.run("runs/paper")
-    pairs = results.paired(found.runs, "gap", "CTA", within="method", by=["network"], test="ratio")
+    pairs = results.paired(found.tidy(), "gap", "CTA", test="ratio")
     for table in (tuned.chosen, found.summary(), found.versus("CTA"), pairs):
         print(results.markdown(table, digits=3))
-    Path("runs/table.tex").write_text(results.latex(pairs, cells="ratio", rows="method", columns="network"))
+    Path("runs/table.tex").write_text(results.latex(pairs, cells="ratio", columns="network"))
     with results.style("paper"):
-        drawn = results.bands(found.rounds, "round", "gap", by="method", of="median", facets="network")
-        drawn.savefig("runs/figure.pdf")
+        found.figure("gap").savefig("runs/figure.pdf")

@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
+from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
@@ -23,10 +24,11 @@ from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
+from netsim.studies.formats import read_table
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
 from netsim.studies.seeds import Seeds
-from netsim.util.datafiles import recording
+from netsim.util.datafiles import changed_files, record, recording
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class Measured:
 
     Attributes
     ----------
-    rounds : DataFrame
-        A row for each round (or sample).
+    table : DataFrame or Path
+        A row for each round (or sample), or the file that holds them.
     row : dict
         ``outcome``, ``outcome_round``, ``why``, ``judged_by`` (the column that the problem is about), ``optimum``, and
         the last value of each column of the rounds.
@@ -46,10 +48,17 @@ class Measured:
         Versions of netsim and of what the last digits depend on.
     """
 
-    rounds: pd.DataFrame
+    table: pd.DataFrame | Path
     row: dict[str, Any]
     read: dict[str, str]
     about: dict[str, Any]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """The table; it is read when it is asked for, because an experiment may have thousands."""
+        if isinstance(self.table, pd.DataFrame):
+            return self.table
+        return read_table(self.table) if self.table.stat().st_size > 1 else pd.DataFrame()
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class Cell:
         Probes of the agents, and measures of the whole run.
     ending : Ending
         The rule by which the error says how the run ended.
+    error : str or None
+        The column that is the error; default: the first that the problem measures.
     """
 
     columns: Mapping[str, Any]
@@ -84,13 +95,13 @@ class Cell:
     measure: tuple[Callable[..., Any], ...] = ()
     after: tuple[Callable[..., Any], ...] = ()
     ending: Ending = field(default_factory=Ending)
+    error: str | None = None
 
     @cached_property
     def content(self) -> dict[str, Any]:
         """What the result depends on, except netsim's source."""
-        parts = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "columns"}
-        parts["method"] = _without_label(self.method)
-        return {name: _content_of(part) for name, part in parts.items()}
+        names = [each.name for each in dataclasses.fields(self) if each.name != "columns"]
+        return {name: _content_of(getattr(self, name)) for name in names}
 
     @cached_property
     def key(self) -> str:
@@ -145,7 +156,7 @@ class Cell:
         run: Run | None = None
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with recording() as read, recorded(), threadpool_limits(limits=1), np.errstate(over="ignore", invalid="ignore"):
+        with recording() as read, recorded(), limited_blas(1), np.errstate(over="ignore", invalid="ignore"):
             try:
                 setup = self.setup()
                 task = setup.task
@@ -157,10 +168,11 @@ class Cell:
                     FAILED, why=_line(error)
                 )
             rounds = pd.DataFrame() if run is None else run.rounds
-            error_column = "" if task is None else str(task.error)
+            error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                optimum = float(_optimum(task).get(error_column, math.nan))
+                known = {} if task is None else _optimum(task)
+                optimum = float(known.get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
         last: dict[Any, Any] = {} if rounds.empty else rounds.iloc[-1].to_dict()
@@ -169,9 +181,9 @@ class Cell:
             "outcome_round": math.nan if found.round is None else found.round,
             "why": found.why,
         }
-        row |= {"judged_by": error_column, "optimum": optimum} if task is not None else {}
+        row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **after}.items()}
-        return Measured(rounds, row, dict(read), {**about(), **environment()})
+        return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
 
     def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:
         if column not in rounds:
@@ -184,15 +196,10 @@ def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
-def _without_label(method: Any) -> Any:
-    """Return what a method is: its columns in tables change no result."""
-    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
-
-
 # --- parts that cells share -------------------------------------------------------------------------------------------
 
 _contents: dict[int, tuple[Any, Any]] = {}
-_tasks: list[tuple[Any, Any]] = []
+_tasks: list[tuple[Any, Any, Mapping[str, str]]] = []
 _optima: list[tuple[Any, dict[str, float]]] = []
 
 
@@ -203,17 +210,26 @@ def _content_of(part: Any) -> Any:
         if len(_contents) > 10_000:
             _contents.clear()
         # The part is kept: another object could get its number.
-        known = _contents[id(part)] = part, content(part)
+        known = _contents[id(part)] = part, content(_without_label(part) if isinstance(part, AnyMethod) else part)
     return known[1]
 
 
+def _without_label(method: Any) -> Any:
+    """Return what a method is: its columns in tables change no result."""
+    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
+
+
 def _task(problem: Problem, setup: Setup) -> Any:
-    """Return the task of a run: methods that run one after the other on the same problem share it."""
-    key = [content(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
-    if not _tasks or _tasks[0][0] != key:
+    """Return the task of a run: methods that run one after the other on the same problem and data share it."""
+    key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
+    if not _tasks or _tasks[0][0] != key or changed_files(_tasks[0][2]):
         # Two at once may not fit into the memory.
         _tasks.clear()
-        _tasks.append((key, problem.make(setup)))
+        with recording(inside=True) as files, recorded():
+            task = problem.make(setup)
+        _tasks.append((key, task, files))
+    else:
+        record(_tasks[0][2])
     return _tasks[0][1]
 
 

@@ -157,7 +157,9 @@ def settled(experiment: Experiment, file: str | Path) -> Experiment:
         key = condition(cell.columns)
         if f"{METHOD}={cell.columns[METHOD]}" in tuned and key not in settings:
             raise BadInput(f"settings = {str(file)!r}: must have been tuned for {', '.join(key)}, too")
-    return dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent)
+    # With a copy among the inputs, the folder alone repeats the runs.
+    files = [*experiment.files, file]
+    return dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
 
 
 def tune(
@@ -279,7 +281,7 @@ class _Search:
                 for path, value in tries[key][number].items():
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
-        results = plain._run([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
+        results = plain.run_cells([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
         metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
         self.metric = metric
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
