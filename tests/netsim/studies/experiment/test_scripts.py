@@ -16,9 +16,14 @@ SCRIPTS = ROOT / "docs" / "experiments"
 TUTORIAL = ROOT / "docs" / "tutorials" / "paper.md"
 SMALL = """
 from netsim import Experiment
-from tests.netsim.studies.experiment.parts import small
+from tests.netsim.studies.experiment.parts import least_squares, small
 
-experiment: Experiment = small(names={"noise": "problem.noise"}, rounds=5)
+
+def problem(seed, noise=0.1):
+    return least_squares(seed, noise=noise)
+
+
+experiment: Experiment = small(problem=problem, names={"noise": "problem.noise"}, rounds=5)
 """
 
 
@@ -45,7 +50,7 @@ def test_script_runs_by_its_name_and_prints_a_table(
     name: str, flags: list[str], runs: int, columns: list[str], tmp_path: Path
 ) -> None:
     done = run(SCRIPTS / f"{name}.py", *flags, out=tmp_path / "out")
-    (header,) = (line.split() for line in done.stdout.splitlines() if " method " in line)
+    (header,) = (words for line in done.stdout.splitlines() if "method" in (words := line.split()))
     assert [each for each in columns if each not in header] == []
     assert f"Results({runs} runs, {runs} of them new: " in done.stdout
     table = pd.read_csv(tmp_path / "out" / "runs.csv")
@@ -84,8 +89,9 @@ def test_paper_script_tunes_compares_and_draws(
     monkeypatch.chdir(tmp_path)
     runpy.run_path("paper.py", run_name="__main__")
     printed = capsys.readouterr().out
-    heads = [line for line in printed.splitlines() if line.startswith("| network | method |")]
-    assert [name for name, line in zip(("candidate", "verdict", "better", "ratio"), heads, strict=True) if name in line]
+    heads = [line for line in printed.splitlines() if line.startswith("| network |")]
+    for column, head in zip(("candidate", "verdict", "better", "ratio"), heads, strict=True):
+        assert f"| {column} |" in head
     assert len(keys(tmp_path / "runs" / "paper")) == 12
     assert (tmp_path / "runs" / "table.tex").read_text().count("mine & $") == 1
     assert (tmp_path / "runs" / "figure.pdf").read_bytes().startswith(b"%PDF")
@@ -130,6 +136,8 @@ def test_run_takes_the_values_that_tune_wrote(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "with" / "experiment.json").read_text())
     assert about["settings"] == {"method=D-PSGD": {"eta": f"{best['values']['eta']:g}"}}
     assert about["spent"] == [100, 200]
+    repeated = call("verify", "with", "--trust", cwd=tmp_path)
+    assert "4 cells are the same, 0 differ, 0 cannot be repeated" in repeated.stdout
     for flags, why in (
         (["--seeds", "200"], "seeds = [200]: must be others"),
         (["--noise", "0.1,0.2"], "must have been tuned for noise=0.1, method=D-PSGD, too"),
