@@ -121,6 +121,15 @@ def test_inputs_of_a_folder_repeat_its_cells(tmp_path: Path) -> None:
     assert not keys(tmp_path / "first") & keys(tmp_path / "third")
 
 
+@pytest.mark.slow
+def test_workers_get_the_same_from_a_dataclass_of_the_file(tmp_path: Path) -> None:
+    flags = ["--seeds", "0", "--rounds", "5"]
+    run(SCRIPTS / "paper.py", *flags, out=tmp_path / "here")
+    run(SCRIPTS / "paper.py", *flags, "--jobs", "2", out=tmp_path / "there")
+    here, there = (tmp_path / name / "runs.csv" for name in ("here", "there"))
+    assert here.read_bytes() == there.read_bytes()
+
+
 def test_run_takes_the_values_that_tune_wrote(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(SMALL)
     over = ["--over", "method.eta=0.05:0.4:log", "--seeds", "100", "--validation", "200"]
