@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from netsim import Experiment
 from tests.command import ROOT, Done, call
 from tests.test_docs import BLOCK
 
@@ -169,3 +170,27 @@ def test_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         refused = call("run", "small.py", "--settings", name, cwd=tmp_path)
         assert refused.returncode == 2
         assert refused.stderr == f"netsim: settings = {name!r}: {why}\n"
+
+
+def test_an_interrupted_command_says_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "small.py").write_text(SMALL)
+    monkeypatch.setattr(Experiment, "run_cells", interrupted)
+    over = ["--over", "method.eta=0.1:0.2"]
+    for words in (["run", "small.py"], ["sweep", "small.py"], ["tune", "small.py", *over]):
+        done = call(*words, "--out", "there", cwd=tmp_path)
+        assert done.returncode == 130
+        assert (
+            done.stderr.lstrip()
+            == "netsim: interrupted; what is done in there is whole, and the same command goes on\n"
+        )
+
+
+@pytest.mark.parametrize("flags", [["--per", "method,loss"], ["--budget", "9"], ["--redo"]])
+def test_tuning_refuses_flags_that_would_do_nothing(flags: list[str], tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text(SMALL)
+    done = call("tune", "small.py", "--over", "method.eta=0.1:0.2", "--out", "there", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{flags[0][2:]}: must be left out for an experiment" in done.stderr
