@@ -374,10 +374,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
             raise BadInput(
                 f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content"
             )
-    try:
-        cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], metric=None, dask=more["dask"])
-    except KeyboardInterrupt:
-        _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
+    cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], metric=None, dask=more["dask"])
 
 
 @app.command(
@@ -431,8 +428,11 @@ def tune_it(
     if (experiment := _experiment_in(scenario)) is not None:
         from netsim.studies.experiment import cli
 
-        asked = click.get_current_context().get_parameter_source("metric") is not ParameterSource.DEFAULT
-        metric = str(more["metric"]) if asked else None
+        context = click.get_current_context()
+        asked = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+        if useless := asked - {"metric", "jobs"} | ({"per"} if per != "method" else set()):
+            raise BadInput(f"{min(useless)}: must be left out for an experiment, which is tuned under each condition")
+        metric = str(more["metric"]) if "metric" in asked else None
         cli.tune(
             experiment,
             flags,

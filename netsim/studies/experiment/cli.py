@@ -1,6 +1,7 @@
 """The commands of an experiment's file: netsim run, sweep, tune and show FILE.py."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,21 @@ def run(
 ) -> None:
     """Run an experiment, and print its summary."""
     reporter, folder = Reporter(), out or _folder_of(found)
-    with found.known():
+    with found.known(), _resumable(folder):
         made = found.with_flags(given)
         results = made.run_cells(list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given)
     show(results, metric, reporter)
     reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
+
+
+@contextmanager
+def _resumable(folder: str) -> Iterator[None]:
+    """Tell of an interruption inside the context that the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        message = f"interrupted; what is done in {folder} is whole, and the same command goes on"
+        raise KeyboardInterrupt(message) from None
 
 
 def show(results: Results, metric: str | None, reporter: Reporter) -> None:
@@ -78,7 +89,7 @@ def tune(
     """Tune an experiment's methods, and print what was chosen."""
     reporter = Reporter()
     chosen: dict[str, Any] = {} if validation is None else {"validation": numbers("validation", validation)}
-    with found.known():
+    with found.known(), _resumable(out):
         made = found.with_flags(words(flags))
         tuned = made.tune(
             ranges_of(over),

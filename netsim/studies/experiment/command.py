@@ -22,11 +22,11 @@ from netsim.studies import plain, script
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.tuning import Between
+from netsim.studies.experiment.tuning import Between, settled
 from netsim.util import check
 
 _KINDS: tuple[type, ...] = (bool, int, float, str)
-SEEDS, ROUNDS, SET = "seeds", "rounds", "set"
+SEEDS, ROUNDS, SET, SETTINGS = "seeds", "rounds", "set", "settings"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class ExperimentFile:
         seeds = ",".join(str(each.seed) for each in made._all_seeds)
         found.append(Flag(SEEDS, str, seeds, "The runs of each combination: 0,1,2 or 0:10."))
         found.append(Flag(SET, str, "", "PATH=VALUE for any path of netsim show; several times."))
+        found.append(Flag(SETTINGS, str, "", "The tuned.json of netsim tune, whose values the methods take."))
         return found
 
     def with_flags(self, given: Sequence[tuple[str, str]]) -> Experiment:
@@ -115,11 +116,13 @@ class ExperimentFile:
         own = inspect.signature(self.make).parameters
         arguments: dict[str, Any] = {}
         chosen: dict[str, list[Any]] = {}
-        seeds, rounds, sets = None, None, []
+        seeds, rounds, settings, sets = None, None, None, []
         for name, text in given:
             flag = flags[check.one_of("flag", name, flags)]
             if name == SET:
                 sets.append(text)
+            elif name == SETTINGS:
+                settings = text
             elif name == SEEDS:
                 seeds = numbers(SEEDS, text)
             elif name == ROUNDS:
@@ -147,7 +150,8 @@ class ExperimentFile:
                 kept = [each for number, each in enumerate(without) if each not in without[:number]]
                 made = dataclasses.replace(made, grid=Grid(kept))
         more: dict[str, Any] = ({} if seeds is None else {SEEDS: seeds}) | ({} if rounds is None else {ROUNDS: rounds})
-        return dataclasses.replace(made, **more)
+        made = dataclasses.replace(made, **more)
+        return made if settings is None else settled(made, settings)
 
 
 def experiment_in(file: str) -> ExperimentFile | None:

@@ -144,7 +144,7 @@ class _Content:
             plain = {
                 name: value
                 for name, value in vars(what).items()
-                if not name.startswith("__") and isinstance(value, float | _PLAIN)
+                if not name.startswith("__") and isinstance(value, (float, *_PLAIN))
             }
             return [[name, self._bytecode(value)] for name, value in own.items()] + [self.of(plain)]
         return _bytes_of(what.__code__)

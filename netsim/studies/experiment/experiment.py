@@ -406,6 +406,11 @@ class Experiment:
             "cells": {
                 cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
             },
+            "settings": {
+                ", ".join(key): {path: paths.brief(value_of(value)) for path, value in values.items()}
+                for key, values in self.settings.items()
+            },
+            "spent": sorted(self.spent),
             "file": own[0].name if own else None,
             "flags": list(flags),
             "files": read_files,

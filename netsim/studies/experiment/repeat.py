@@ -13,7 +13,7 @@ from typing import Any
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.cells import Cell, Measured
-from netsim.studies.experiment.command import experiment_in
+from netsim.studies.experiment.command import SETTINGS, experiment_in
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.folder import EXPERIMENT, INPUTS, RUNS, columns_of, keys_in, read
 from netsim.studies.terminal import Reporter
@@ -137,7 +137,8 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"
                 )
             with found.known(), _data_in(copy):
-                made = found.with_flags([(str(a), str(b)) for a, b in about.get("flags", [])])
+                flags = [(str(name), str(text)) for name, text in about.get("flags", [])]
+                made = found.with_flags([(a, Path(b).name if a == SETTINGS else b) for a, b in flags])
                 return _compared(made, folder, show)
 
 

@@ -128,12 +128,38 @@ class Tuned:
     def save(self, file: str | Path) -> None:
         """Write the chosen values, the spent seeds and the notes as JSON."""
         best = [
-            {"condition": list(key), "values": {path: paths.brief(value) for path, value in values.items()}}
+            {"condition": list(key), "values": {path: _kept(value) for path, value in values.items()}}
             for key, values in self.experiment.settings.items()
         ]
         kept = {"best": best, "spent": sorted(self.experiment.spent), "notes": self.notes}
         with write_whole(file) as out:
             out.write(json.dumps(kept, indent=1).encode())
+
+
+def settled(experiment: Experiment, file: str | Path) -> Experiment:
+    """Return an experiment with the values of a file that `Tuned.save` wrote; it refuses the seeds spent on them.
+
+    Raises
+    ------
+    BadInput
+        If the file is none, has a value that is no number or text, or lacks a condition of a method that was tuned.
+    """
+    try:
+        kept = json.loads(Path(file).read_text(encoding="utf-8"))
+        settings = {tuple(each["condition"]): dict(each["values"]) for each in kept["best"]}
+        spent = frozenset(map(int, kept["spent"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
+    if objects := [path for values in settings.values() for path, value in values.items() if isinstance(value, dict)]:
+        raise BadInput(f"settings = {str(file)!r}: must have numbers and texts; {objects[0]} was tuned as an object")
+    tuned = {part for key in settings for part in key if part.startswith(f"{METHOD}=")}
+    for cell in experiment.cells(experiment.seeds[:1]):
+        key = condition(cell.columns)
+        if f"{METHOD}={cell.columns[METHOD]}" in tuned and key not in settings:
+            raise BadInput(f"settings = {str(file)!r}: must have been tuned for {', '.join(key)}, too")
+    # With a copy among the inputs, the folder alone repeats the runs.
+    files = [*experiment.files, file]
+    return dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
 
 
 def tune(
@@ -318,6 +344,12 @@ class _Search:
             if ranges[path].is_end(value)
         ]
         return notes
+
+
+def _kept(value: Any) -> Any:
+    """Return a value as tuned.json has it; an object, which a text cannot give back, as a mapping."""
+    given = value_of(value)
+    return given if isinstance(given, int | float | str | None) else {"object": paths.brief(given)}
 
 
 def _ranges(experiment: Experiment, over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
