@@ -207,6 +207,11 @@ def _content_of(part: Any) -> Any:
     return known[1]
 
 
+def forget_contents() -> None:
+    """Forget the contents of all parts: what their code uses may have changed, as a table or a helper in a notebook."""
+    _contents.clear()
+
+
 def _task(problem: Problem, setup: Setup) -> Any:
     """Return the task of a run: methods that run one after the other on the same problem share it."""
     key = [content(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]

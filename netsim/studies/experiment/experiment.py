@@ -16,7 +16,7 @@ import pandas as pd
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, Measured, check_fits
+from netsim.studies.experiment.cells import Cell, Measured, check_fits, forget_contents
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -236,6 +236,7 @@ class Experiment:
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
+        forget_contents()
         for values in self.grid:
             here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
             shown = {name: _shown(value) for name, value in values.items()}

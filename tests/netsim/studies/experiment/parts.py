@@ -38,5 +38,11 @@ def total(agents):
 
 
 def counting(**more):
-    given = {"methods": Counts, "networks": Links(graph=topology.ring(3)), "measure": [total], "rounds": 3, "seeds": [0]}
+    given = {
+        "methods": Counts,
+        "networks": Links(graph=topology.ring(3)),
+        "measure": [total],
+        "rounds": 3,
+        "seeds": [0],
+    }
     return Experiment(**{**given, **more})
