@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +21,13 @@ from netsim.run import Run
 from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
-from netsim.studies.experiment.opened import recorded
+from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
 from netsim.studies.seeds import Seeds
-from netsim.util.datafiles import recording
+from netsim.util.datafiles import digest_of, path_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ class Cell:
         """The cell in words, for messages."""
         return ", ".join(f"{name} = {value}" for name, value in self.columns.items())
 
+    @property
+    def reader(self) -> str:
+        """What reads data, for all cells that may share what was read: the problem's function or class."""
+        function = getattr(self.problem, "function", None)
+        made_by = function if inspect.isfunction(function) else type(self.problem)
+        return f"{made_by.__module__}.{made_by.__qualname__}"
+
     def setup(self) -> Setup:
         """Return the setup of the run, with its graph, task and network.
 
@@ -114,7 +122,7 @@ class Cell:
         setup = Setup(self.seeds, self.rounds, ideal=getattr(self.network, "ideal", False))
         setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
-            task = _task(self.problem, setup)
+            task = _task(self.problem, setup, self.reader)
             setup = dataclasses.replace(setup, graph=task.graph, task=task)
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
@@ -145,7 +153,8 @@ class Cell:
         run: Run | None = None
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with recording() as read, recorded(), threadpool_limits(limits=1), np.errstate(over="ignore", invalid="ignore"):
+        quiet = np.errstate(over="ignore", invalid="ignore")
+        with recorded(self.reader) as read, threadpool_limits(limits=1), quiet:
             try:
                 setup = self.setup()
                 task = setup.task
@@ -212,10 +221,10 @@ def forget_contents() -> None:
     _contents.clear()
 
 
-def _task(problem: Problem, setup: Setup) -> Any:
+def _task(problem: Problem, setup: Setup, reader: str) -> Any:
     """Return the task of a run: methods that run one after the other on the same problem share it."""
     key = [content(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
-    if not _tasks or _tasks[0][0] != key:
+    if not _tasks or _tasks[0][0] != key or changed_files(known(reader)):
         # Two at once may not fit into the memory.
         _tasks.clear()
         _tasks.append((key, problem.make(setup)))
@@ -226,6 +235,11 @@ def _optimum(task: Any) -> dict[str, float]:
     if not _optima or _optima[0][0] is not task:
         _optima[:] = [(task, dict(task.optimum()))]
     return _optima[0][1]
+
+
+def changed_files(read_files: Mapping[str, str]) -> list[str]:
+    """Return the names of files that changed, or went, since they were read."""
+    return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
 def check_fits(cells: Sequence[Cell]) -> None:
@@ -240,8 +254,9 @@ def check_fits(cells: Sequence[Cell]) -> None:
             continue
         tried.add(combination)
         try:
-            setup = cell.setup()
-            agents = cell.method.agents(setup)
+            with recorded(cell.reader):
+                setup = cell.setup()
+                agents = cell.method.agents(setup)
             assert setup.network is not None
             if set(agents) != set(setup.network.graph):
                 raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")

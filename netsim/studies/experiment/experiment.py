@@ -16,7 +16,7 @@ import pandas as pd
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, Measured, check_fits, forget_contents
+from netsim.studies.experiment.cells import Cell, Measured, changed_files, check_fits, forget_contents
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -42,7 +42,6 @@ from netsim.studies.sweeps.point import KILLED, Limits
 from netsim.studies.sweeps.workers import run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.datafiles import digest_of, path_of
 from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
@@ -364,6 +363,8 @@ class Experiment:
                     lost |= {key: why} if why == KILLED else {}
             for key, cell in missing.items():
                 done[key] = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+            if late := sorted({name for key in missing if done[key] for name in changed_files(done[key].read)}):
+                notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
@@ -464,11 +465,6 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
-
-
-def changed_files(read_files: Mapping[str, str]) -> list[str]:
-    """Return the names of files that changed, or went, since they were read."""
-    return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
 def _failed(why: str) -> Measured:
