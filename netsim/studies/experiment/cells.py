@@ -22,7 +22,7 @@ from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import known, recorded
-from netsim.studies.experiment.problems import Problem
+from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
@@ -228,7 +228,8 @@ def _task(problem: Problem, setup: Setup, reader: str) -> Any:
         # Two at once may not fit into the memory.
         _tasks.clear()
         _tasks.append((key, problem.make(setup)))
-    return _tasks[0][1]
+    task = _tasks[0][1]
+    return task.fresh() if isinstance(task, Task) else task
 
 
 def _optimum(task: Any) -> dict[str, float]:
