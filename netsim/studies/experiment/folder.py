@@ -71,12 +71,17 @@ def read(folder: Path, key: str) -> Measured | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
         data = (place / "rounds.csv").read_bytes()
-        if digest(data) == kept["rounds_sha256"]:
+        if kept.pop("sha256") == _sum(key, kept, data):
             empty = len(data) < 2
             rounds = pd.DataFrame() if empty else pd.read_csv(place / "rounds.csv", float_precision="round_trip")
             row = {name: _number(value) for name, value in kept["row"].items()}
             return Measured(rounds, row, kept["read"], kept["about"])
     return None
+
+
+def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
+    """Return the digest of a cell's results, which stand under its key."""
+    return digest(json.dumps([key, kept]).encode() + data)
 
 
 def _number(value: Any) -> Any:
@@ -106,8 +111,8 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
             "read": found.read,
             "about": found.about,
             "content": cell.content,
-            "rounds_sha256": digest(data),
         }
+        kept["sha256"] = _sum(cell.key, json.loads(json.dumps(kept)), data)
         (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
         target = folder / RUNS / cell.key
         # What stands there is damaged, or of another process that ran the same cell.
