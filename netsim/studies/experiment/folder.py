@@ -119,10 +119,14 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
         shutil.rmtree(target, ignore_errors=True)
         os.rename(place, target)
     except OSError as error:
-        reason = error.strerror or one_line(error)
-        raise Unsaved(
-            f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
-        ) from None
+        raise _unsaved(folder, error) from None
+
+
+def _unsaved(folder: Path, error: OSError) -> Unsaved:
+    reason = error.strerror or one_line(error)
+    return Unsaved(
+        f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -180,7 +184,10 @@ class CellRun:
     def run(self, job: Job) -> str | None:
         """Run a cell and write its results; return why it failed, or None."""
         mark = self.running / f"{job.name}~"
-        mark.touch()
+        try:
+            mark.touch()
+        except OSError as error:
+            raise _unsaved(self.folder, error) from None
         try:
             with self.limits.kept():
                 found = job.cell.measured()
