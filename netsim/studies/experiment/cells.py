@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -243,25 +243,32 @@ def changed_files(read_files: Mapping[str, str]) -> list[str]:
     return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
-def check_fits(cells: Sequence[Cell]) -> None:
+def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
     """Raise BadInput, which names the method, unless each method's agents can be made for a network and a problem.
 
-    One cell of each combination is tried.
+    A combination fits if a cell of it has run, or can be made: of one seed, a problem may have nothing to learn. The
+    keys of the cells that have not run are ``missing``.
     """
-    tried = set()
+    alike: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        combination = (id(cell.method), id(cell.network), id(cell.problem))
-        if combination in tried:
-            continue
-        tried.add(combination)
-        try:
-            with recorded(cell.reader):
-                setup = cell.setup()
-                agents = cell.method.agents(setup)
-            assert setup.network is not None
-            if set(agents) != set(setup.network.graph):
-                raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
-        except BadInput as error:
-            raise BadInput(f"methods: {cell.columns['method']}: {error}") from error
-        except Exception as error:
-            raise BadInput(f"methods: {cell.columns['method']}: {type(error).__name__}: {one_line(error)}") from error
+        alike.setdefault((id(cell.method), id(cell.network), id(cell.problem)), []).append(cell)
+    for several in alike.values():
+        if all(cell.key in missing for cell in several):
+            first, *others = several
+            error = _misfit(first)
+            if error is not None and all(_misfit(cell) for cell in others):
+                why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
+                raise BadInput(f"methods: {first.columns['method']}: {why}") from error
+
+
+def _misfit(cell: Cell) -> Exception | None:
+    try:
+        with recorded(cell.reader):
+            setup = cell.setup()
+            agents = cell.method.agents(setup)
+        assert setup.network is not None
+        if set(agents) != set(setup.network.graph):
+            raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
+    except Exception as error:
+        return error
+    return None

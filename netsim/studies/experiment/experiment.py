@@ -348,8 +348,11 @@ class Experiment:
                 if found is not None and (changed := changed_files(found.read)):
                     notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
                     done[key] = None
+                elif found is not None and found.row["outcome"] == FAILED:
+                    # For want of a file or a package, perhaps, that is there now.
+                    done[key] = None
             missing = {cell.key: cell for cell in cells if done[cell.key] is None}
-            check_fits(list(missing.values()))
+            check_fits(cells, missing)
             work = CellRun(folder.absolute(), running.absolute(), limits)
             lost: dict[str, str] = {}
             with show.tally("cells", len(done)) as tally:
@@ -362,7 +365,8 @@ class Experiment:
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
             for key, cell in missing.items():
-                done[key] = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                found = None if key in lost else read(folder, key)
+                done[key] = found or _failed(lost.get(key, f"{cell.name}: its results are not there"))
             if late := sorted({name for key in missing if done[key] for name in changed_files(done[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
