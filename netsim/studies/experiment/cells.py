@@ -27,7 +27,13 @@ from netsim.studies.experiment.setup import Setup
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
 from netsim.studies.seeds import Seeds
+from netsim.util import check
 from netsim.util.datafiles import digest_of, path_of
+
+_OF_CELLS = ("method", "seed", "problem", "network")
+_TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
+RESERVED = _TAKEN | {"round", "time_s"}
+"""Columns of every table of results; no short name, no label and no measure may be one of them."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +166,14 @@ class Cell:
                 task = setup.task
                 run = self.play(setup)
                 after = {key: value for each in self.after for key, value in each(run).items()}
+                if taken := _TAKEN.intersection([*run.rounds, *after]):
+                    raise check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
             except Exception as error:
                 run = getattr(error, "run", run)
                 found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
                     FAILED, why=_line(error)
                 )
-            rounds = pd.DataFrame() if run is None else run.rounds
+            rounds = pd.DataFrame() if run is None else run.rounds.drop(columns=_TAKEN.intersection(run.rounds))
             error_column = "" if task is None else str(task.error)
             optimum = math.nan
             if error_column and found is None:
@@ -179,7 +187,7 @@ class Cell:
             "why": found.why,
         }
         row |= {"judged_by": error_column, "optimum": optimum} if task is not None else {}
-        row |= {str(name): value for name, value in {**last, **after}.items()}
+        row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
         return Measured(rounds, row, dict(read), {**about(), **environment()})
 
     def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:

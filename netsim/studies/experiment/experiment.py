@@ -16,7 +16,7 @@ import pandas as pd
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, Measured, changed_files, check_fits, forget_contents
+from netsim.studies.experiment.cells import RESERVED, Cell, Measured, changed_files, check_fits, forget_contents
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -48,23 +48,6 @@ if TYPE_CHECKING:
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
 
 PROBLEM, NETWORK = "problem", "network"
-RESERVED = frozenset(
-    (
-        METHOD,
-        SEED,
-        PROBLEM,
-        NETWORK,
-        "round",
-        "time_s",
-        "outcome",
-        "outcome_round",
-        "why",
-        "judged_by",
-        "optimum",
-        "verdict",
-    )
-)
-"""Columns of every table of results; no short name and no label may be one of them."""
 
 _MAX_MEGABYTES = 2**40
 
@@ -162,7 +145,7 @@ class Experiment:
         numbers = [each.seed for each in seeds]
         if not numbers:
             raise check.refuse("seeds", self.seeds, "one seed at least")
-        if twice := [each for number, each in enumerate(seeds) if each in seeds[:number]]:
+        if twice := [each for number, each in enumerate(seeds) if each.seed in numbers[:number]]:
             raise BadInput(f"seeds: must be there once each; {twice[0].text} adds nothing")
         if clash := sorted(self.spent.intersection(numbers)):
             raise BadInput(f"seeds = {clash}: must be others; settings were chosen on them")

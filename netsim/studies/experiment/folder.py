@@ -18,6 +18,7 @@ from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest
 from netsim.studies.folder import Unsaved, json_value
+from netsim.studies.formats import read_table
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, locked, refusals
 from netsim.studies.sweeps.point import KILLED, Limits, reason_of
@@ -73,7 +74,7 @@ def read(folder: Path, key: str) -> Measured | None:
         data = (place / "rounds.csv").read_bytes()
         if kept.pop("sha256") == _sum(key, kept, data):
             empty = len(data) < 2
-            rounds = pd.DataFrame() if empty else pd.read_csv(place / "rounds.csv", float_precision="round_trip")
+            rounds = pd.DataFrame() if empty else read_table(place / "rounds.csv")
             row = {name: _number(value) for name, value in kept["row"].items()}
             return Measured(rounds, row, kept["read"], kept["about"])
     return None

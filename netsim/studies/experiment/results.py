@@ -51,12 +51,14 @@ class Results:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """A row for each run: its columns, how it ended, and the last value of each measure."""
-        return pd.DataFrame([{**free(cell.columns, found.row), **found.row} for cell, found in self.cells])
+        measures = self._measures
+        return pd.DataFrame([{**free(cell.columns, measures), **found.row} for cell, found in self.cells])
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """A row for each round of each run."""
-        parts = [found.rounds.assign(**free(cell.columns, found.rounds)) for cell, found in self.cells]
+        measures = self._measures
+        parts = [found.rounds.assign(**free(cell.columns, measures)) for cell, found in self.cells]
         parts = [part for part in parts if len(part)]
         if not parts:
             return pd.DataFrame(columns=self.keys)
@@ -67,7 +69,13 @@ class Results:
     @property
     def keys(self) -> list[str]:
         """The columns that tell runs apart."""
-        return list(dict.fromkeys(name for cell, found in self.cells for name in free(cell.columns, found.row)))
+        measures = self._measures
+        return list(dict.fromkeys(name for cell, _ in self.cells for name in free(cell.columns, measures)))
+
+    @cached_property
+    def _measures(self) -> frozenset[str]:
+        """What any run measured: one that failed has no measures, but the same columns."""
+        return frozenset(name for _, found in self.cells for name in (*found.row, *found.rounds))
 
     @property
     def by(self) -> list[str]:
