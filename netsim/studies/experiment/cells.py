@@ -180,7 +180,7 @@ class Cell:
                 optimum = float(_optimum(task).get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
-        last: dict[Any, Any] = {} if rounds.empty else rounds.iloc[-1].to_dict()
+        last: dict[Any, Any] = {} if rounds.empty else rounds.tail(1).to_dict("records")[0]
         row: dict[str, Any] = {
             "outcome": found.state,
             "outcome_round": math.nan if found.round is None else found.round,

@@ -117,7 +117,10 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
         (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
         target = folder / RUNS / cell.key
         # What stands there is damaged, or of another process that ran the same cell.
-        shutil.rmtree(target, ignore_errors=True)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
         os.rename(place, target)
     except OSError as error:
         raise _unsaved(folder, error) from None
