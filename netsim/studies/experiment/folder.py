@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,6 +55,10 @@ def held(folder: Path) -> Iterator[Path]:
             (folder / RUNS).mkdir(exist_ok=True)
             for left in folder.glob(f"{_RUNNING}*"):
                 shutil.rmtree(left, ignore_errors=True)
+            for left in (*folder.glob(".*"), *folder.glob(f"{INPUTS}/.*")):
+                # Of a process that was killed while it wrote the file.
+                if re.fullmatch(r"\..+\.\d+-\d+", left.name) and left.is_file():
+                    left.unlink()
             running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
         try:
             yield running
