@@ -4,31 +4,39 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 
 from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
-from netsim.studies.experiment.content import content
+from netsim.studies.experiment.content import content, is_users
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
-from netsim.studies.experiment.opened import recorded
-from netsim.studies.experiment.problems import Problem
+from netsim.studies.experiment.opened import known, recorded
+from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.formats import read_table
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
 from netsim.studies.seeds import Seeds
-from netsim.util.datafiles import changed_files, record, recording
+from netsim.util import check
+from netsim.util.datafiles import changed_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OF_CELLS = ("method", "seed", "problem", "network")
+_TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
+RESERVED = _TAKEN | {"round", "time_s"}
+"""Columns of every table of results; no short name, no label and no measure may be one of them."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +56,26 @@ class Measured:
         Versions of netsim and of what the last digits depend on.
     """
 
-    table: pd.DataFrame | Path
+    table: "pd.DataFrame | Path"
     row: dict[str, Any]
     read: dict[str, str]
     about: dict[str, Any]
 
     @property
-    def rounds(self) -> pd.DataFrame:
+    def rounds(self) -> "pd.DataFrame":
         """The table; it is read when it is asked for, because an experiment may have thousands."""
-        if isinstance(self.table, pd.DataFrame):
+        import pandas as pd
+
+        if not isinstance(self.table, Path):
             return self.table
         return read_table(self.table) if self.table.stat().st_size > 1 else pd.DataFrame()
+
+    @classmethod
+    def failed(cls, why: str) -> "Measured":
+        """Return the results of a cell that gave none."""
+        import pandas as pd
+
+        return cls(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,21 @@ class Cell:
         """The cell in words, for messages."""
         return ", ".join(f"{name} = {value}" for name, value in self.columns.items())
 
+    @property
+    def condition(self) -> tuple[str, ...]:
+        """What tuning tells apart: the method, and under which setting it runs."""
+        return condition_of(self.columns)
+
+    @property
+    def readers(self) -> list[str]:
+        """The code that may have read data for several cells: that of the problem, and the user's own parts."""
+        found = []
+        for part in (self.problem, self.network, self.method):
+            code = getattr(part, "function", None) or getattr(part, "kind", None) or type(part)
+            if part is not None and (part is self.problem or is_users(code)):
+                found.append(f"{code.__module__}.{getattr(code, '__qualname__', type(code).__qualname__)}")
+        return found
+
     def setup(self) -> Setup:
         """Return the setup of the run, with its graph, task and network.
 
@@ -125,7 +157,7 @@ class Cell:
         setup = Setup(self.seeds, self.rounds, ideal=getattr(self.network, "ideal", False))
         setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
-            task = _task(self.problem, setup)
+            task = _task(self.problem, setup, self.readers)
             setup = dataclasses.replace(setup, graph=task.graph, task=task)
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
@@ -153,39 +185,44 @@ class Cell:
 
     def measured(self) -> Measured:
         """Run the cell and return what it gave; an error of the run is an outcome, not raised."""
+        import pandas as pd
+
         run: Run | None = None
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with recording() as read, recorded(), limited_blas(1), np.errstate(over="ignore", invalid="ignore"):
+        quiet = np.errstate(over="ignore", invalid="ignore")
+        with recorded(self.readers) as read, limited_blas(1), quiet:
             try:
                 setup = self.setup()
                 task = setup.task
                 run = self.play(setup)
                 after = {key: value for each in self.after for key, value in each(run).items()}
+                if taken := _TAKEN.intersection([*run.rounds, *after]):
+                    raise check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
             except Exception as error:
                 run = getattr(error, "run", run)
                 found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
                     FAILED, why=_line(error)
                 )
-            rounds = pd.DataFrame() if run is None else run.rounds
+            rounds = pd.DataFrame() if run is None else run.rounds.drop(columns=_TAKEN.intersection(run.rounds))
             error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                known = {} if task is None else _optimum(task)
-                optimum = float(known.get(error_column, math.nan))
+                least = {} if task is None else _optimum(task)
+                optimum = float(least.get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
-        last: dict[Any, Any] = {} if rounds.empty else rounds.iloc[-1].to_dict()
+        last: dict[Any, Any] = {} if rounds.empty else rounds.tail(1).to_dict("records")[0]
         row: dict[str, Any] = {
             "outcome": found.state,
             "outcome_round": math.nan if found.round is None else found.round,
             "why": found.why,
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
-        row |= {str(name): value for name, value in {**last, **after}.items()}
+        row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
         return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
 
-    def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:
+    def _judged(self, rounds: "pd.DataFrame", column: str, optimum: float) -> Outcome:
         if column not in rounds:
             return Outcome(DIVERGED)
         least = None if math.isnan(optimum) else optimum
@@ -196,10 +233,15 @@ def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
+def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what tuning tells apart, of a cell's columns: all but the seed."""
+    return tuple(f"{name}={value}" for name, value in columns.items() if name != "seed")
+
+
 # --- parts that cells share -------------------------------------------------------------------------------------------
 
 _contents: dict[int, tuple[Any, Any]] = {}
-_tasks: list[tuple[Any, Any, Mapping[str, str]]] = []
+_tasks: list[tuple[Any, Any]] = []
 _optima: list[tuple[Any, dict[str, float]]] = []
 
 
@@ -219,18 +261,20 @@ def _without_label(method: Any) -> Any:
     return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
 
 
-def _task(problem: Problem, setup: Setup) -> Any:
-    """Return the task of a run: methods that run one after the other on the same problem and data share it."""
+def forget_contents() -> None:
+    """Forget the contents of all parts: what their code uses may have changed, as a table or a helper in a notebook."""
+    _contents.clear()
+
+
+def _task(problem: Problem, setup: Setup, readers: Sequence[str]) -> Any:
+    """Return the task of a run: methods that run one after the other on the same problem share it."""
     key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
-    if not _tasks or _tasks[0][0] != key or changed_files(_tasks[0][2]):
+    if not _tasks or _tasks[0][0] != key or changed_files(known(readers)):
         # Two at once may not fit into the memory.
         _tasks.clear()
-        with recording(inside=True) as files, recorded():
-            task = problem.make(setup)
-        _tasks.append((key, task, files))
-    else:
-        record(_tasks[0][2])
-    return _tasks[0][1]
+        _tasks.append((key, problem.make(setup)))
+    task = _tasks[0][1]
+    return task.fresh() if isinstance(task, Task) else task
 
 
 def _optimum(task: Any) -> dict[str, float]:
@@ -239,24 +283,32 @@ def _optimum(task: Any) -> dict[str, float]:
     return _optima[0][1]
 
 
-def check_fits(cells: Sequence[Cell]) -> None:
+def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
     """Raise BadInput, which names the method, unless each method's agents can be made for a network and a problem.
 
-    One cell of each combination is tried.
+    A combination fits if a cell of it has run, or can be made: of one seed, a problem may have nothing to learn. The
+    keys of the cells that have not run are ``missing``.
     """
-    tried = set()
+    alike: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        combination = (id(cell.method), id(cell.network), id(cell.problem))
-        if combination in tried:
-            continue
-        tried.add(combination)
-        try:
+        alike.setdefault((id(cell.method), id(cell.network), id(cell.problem)), []).append(cell)
+    for several in alike.values():
+        if all(cell.key in missing for cell in several):
+            first, *others = several
+            error = _misfit(first)
+            if error is not None and all(_misfit(cell) for cell in others):
+                why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
+                raise BadInput(f"methods: {first.columns['method']}: {why}") from error
+
+
+def _misfit(cell: Cell) -> Exception | None:
+    try:
+        with recorded(cell.readers):
             setup = cell.setup()
             agents = cell.method.agents(setup)
-            assert setup.network is not None
-            if set(agents) != set(setup.network.graph):
-                raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
-        except BadInput as error:
-            raise BadInput(f"methods: {cell.columns['method']}: {error}") from error
-        except Exception as error:
-            raise BadInput(f"methods: {cell.columns['method']}: {type(error).__name__}: {one_line(error)}") from error
+        assert setup.network is not None
+        if set(agents) != set(setup.network.graph):
+            raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
+    except Exception as error:
+        return error
+    return None

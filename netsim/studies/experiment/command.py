@@ -164,7 +164,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
     """
     path = Path(file)
     # A file is executed once only: a script may print.
-    if path.suffix != ".py" or not path.is_file() or "Experiment" not in path.read_text(errors="replace"):
+    if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
     module = script.new_module(file)
     with script.known(module):

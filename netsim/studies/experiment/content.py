@@ -6,10 +6,10 @@ The code of netsim and of installed packages has only its name here: a cell's ke
 cell records the versions of the packages.
 """
 
-import ast
-import builtins
 import dataclasses
+import dis
 import hashlib
+import importlib.util
 import inspect
 import linecache
 import sys
@@ -18,7 +18,7 @@ import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from netsim.studies.experiment.paths import brief
 from netsim.wire.coded import Coder
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
+_HELD = (*_PLAIN, float, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
+_FROM_HEAP = 1 << 9  # the flag of a type that a class statement made, not C
 
 
 def content(part: Any) -> Any:
@@ -42,19 +44,23 @@ class _Content:
 
     def __init__(self) -> None:
         self._inside: list[Any] = []
+        self._code: list[Any] = []
 
     def of(self, part: Any) -> Any:
         if any(each is part for each in self._inside):
             return {"again": type(part).__qualname__}
         self._inside.append(part)
         try:
-            return self._of(part)
+            found = self._of(part)
+            # What a user's kind of list or mapping does is not in its elements.
+            own = isinstance(part, Mapping | list | tuple | set | frozenset | np.ndarray | nx.Graph | float)
+            return {"part": [self.of(type(part)), found]} if own and is_users(type(part)) else found
         finally:
             self._inside.pop()
 
     def _of(self, part: Any) -> Any:
         if isinstance(part, float):
-            return repr(float(part))
+            return float(part)
         if type(part) in _PLAIN:
             return part if isinstance(part, int | str | None) else [type(part).__name__, repr(part)]
         if isinstance(part, np.generic):
@@ -66,23 +72,26 @@ class _Content:
         if isinstance(part, nx.Graph):
             nodes = [[self.of(node), self.of(data)] for node, data in part.nodes(data=True)]
             edges = [[self.of(a), self.of(b), self.of(data)] for a, b, data in part.edges(data=True)]
-            return {"graph": [type(part).__name__, self.of(part.graph), _digest_of([nodes, edges])]}
+            # Agents add up what they hear in the order of their neighbours.
+            near = [[self.of(each) for each in part[node]] for node in part]
+            return {"graph": [type(part).__name__, self.of(part.graph), _digest_of([nodes, edges, near])]}
         if isinstance(part, Mapping):
-            items = [[self.of(name), self.of(value)] for name, value in part.items()]
-            return {"mapping": sorted(items, key=repr) if all(isinstance(name, str) for name in part) else items}
+            names = sorted(part) if all(isinstance(name, str) for name in part) else list(part)
+            return {"mapping": [[self.of(name), self.of(part[name])] for name in names]}
         if isinstance(part, set | frozenset):
-            return {"set": sorted((self.of(each) for each in part), key=repr)}
+            return {"set": sorted((_Content().of(each) for each in part), key=repr)}
         if isinstance(part, list | tuple | range):
             return [type(part).__name__, *map(self.of, part)]
         if isinstance(part, types.ModuleType):
             return {"module": [part.__name__, *self._of_module(part)]}
         if isinstance(part, types.MethodType):
             return {"method": [self.of(part.__self__), self.of(part.__func__)]}
+        if isinstance(part, types.BuiltinFunctionType) and not isinstance(part.__self__, types.ModuleType | None):
+            return {"method": [self.of(part.__self__), part.__name__]}
         if isinstance(part, type | types.FunctionType | types.BuiltinFunctionType):
             return {"code": self._of_code(part)}
-        if callable(part) and hasattr(part, "__wrapped__"):
-            # A function with a cache, say.
-            return {"wrapped": [type(part).__name__, self.of(part.__wrapped__)]}
+        if hasattr(part, "cache_info") and hasattr(part, "__wrapped__"):
+            return {"cached": self.of(part.__wrapped__)}
         if isinstance(part, partial):
             return {"partial": [self.of(part.func), self.of(part.args), self.of(part.keywords)]}
         return {"part": [self.of(type(part)), self._of_object(part)]}
@@ -96,10 +105,16 @@ class _Content:
         if isinstance(part, Coder):
             return self.of(part.arguments)
         if dataclasses.is_dataclass(part):
-            return self.of({each.name: getattr(part, each.name) for each in dataclasses.fields(part) if each.init})
+            names = [each.name for each in dataclasses.fields(part) if each.init]
+            if is_users(type(part)):
+                # A subclass that is none itself, or what follows from an InitVar.
+                own = getattr(part, "__dict__", {})
+                names += [each for each in own if not isinstance(getattr(type(part), each, None), cached_property)]
+            return self.of({name: getattr(part, name) for name in names})
         if hasattr(part, "to_csv"):
-            # A table of pandas.
-            return digest(part.to_csv().encode())
+            # A table of pandas, in which 1 and "1" look alike.
+            kinds = getattr(part, "dtypes", None)
+            return digest(f"{part.to_csv()}{kinds}".encode())
         try:
             reduced = part.__reduce_ex__(2)
         except Exception as error:
@@ -112,95 +127,156 @@ class _Content:
 
     def _of_code(self, what: Any) -> Any:
         name = getattr(what, "__qualname__", what.__name__)
-        module = sys.modules.get(what.__module__ or "")
         if isinstance(what, types.BuiltinFunctionType) or not is_users(what):
             return [what.__module__, name]
-        used = sorted(_names_of(what, getattr(module, "__dict__", {})).items())
-        closed = [cell.cell_contents for cell in getattr(what, "__closure__", None) or () if _is_filled(cell)]
-        defaults = [getattr(what, "__defaults__", None), getattr(what, "__kwdefaults__", None)]
+        if (known := next((number for number, each in enumerate(self._code) if each is what), None)) is not None:
+            return {"again": known}
+        self._code.append(what)
+        functions, text = _functions_of(what), _text_of(what)
+        if isinstance(what, type):
+            # A class made in a function, or by `type`, may have bases and values that its text does not have.
+            held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, _HELD)}
+            more = [[self.of(each) for each in what.__bases__], self.of(held)]
+        else:
+            more = [self.of({key: each for key, each in vars(what).items() if key != "__wrapped__"})]
         return [
             name,  # without the module's name: a file that is run as a script has another one
-            _text_of(what) or self._bytecode(what),
-            self.of(closed),
-            self.of(defaults),
-            [[each, self._of_used(value, what)] for each, value in used],
+            text,
+            # Two lambdas may stand in one line, and two classes of one name in one file.
+            [[each.__name__, _own_text(each) or _bytes_of(each.__code__)] for each in functions],
+            [self._around(each) for each in functions],
+            more,
+            [[each, self._of_used(value, what)] for each, value in sorted(_names_of(what, functions, text).items())],
+            [self.of(module) for module in _imported_in(functions)],
         ]
+
+    def _around(self, function: Any) -> Any:
+        """Return the values that a function closes over, and its defaults."""
+        cells = [each for each in function.__closure__ or () if _is_filled(each)]
+        closed = [each.cell_contents for each in cells]
+        return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
         """Return the content of a global name's value; of what another of the user's files defines, the whole file."""
         home = _home_of(value)
-        if isinstance(value, type | types.FunctionType) and home is not _home_of(by) and is_users(value):
+        if isinstance(value, type | types.FunctionType) and home not in (None, _home_of(by)) and is_users(value):
             return self.of(home)
         return self.of(value)
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
-        """Return the digests of a user's file, and of the user's other files that it uses."""
-        return [digest(_lines(str(file)).encode()) for file in _files(module, set())]
-
-    def _bytecode(self, what: Any) -> Any:
-        """Return the bytecode of code without a text, as in a REPL."""
-        if isinstance(what, type):
-            own = {name: value for name, value in vars(what).items() if isinstance(value, types.FunctionType)}
-            plain = {
-                name: value
-                for name, value in vars(what).items()
-                if not name.startswith("__") and isinstance(value, (float, *_PLAIN))
-            }
-            return [[name, self._bytecode(value)] for name, value in own.items()] + [self.of(plain)]
-        return _bytes_of(what.__code__)
+        """Return the digests of a user's file, and of the user's other files that it uses; and the file's values."""
+        files = [digest(_lines(str(file)).encode()) for file in _files(module, set())]
+        # Another file may have set them.
+        held = {
+            key: each
+            for key, each in vars(module).items()
+            if key[:2] != "__" and isinstance(each, float | bool | int | str)
+        }
+        return [*files, self.of(held)] if files else []
 
 
 def _bytes_of(code: types.CodeType) -> list[Any]:
-    consts = [_bytes_of(each) if isinstance(each, types.CodeType) else repr(each) for each in code.co_consts]
-    return [digest(code.co_code), list(code.co_names), list(code.co_varnames), consts]
+    return [
+        digest(code.co_code),
+        list(code.co_names),
+        list(code.co_varnames),
+        [_of_const(each) for each in code.co_consts],
+    ]
+
+
+def _of_const(value: Any) -> Any:
+    if isinstance(value, types.CodeType):
+        return _bytes_of(value)
+    # The order of a set of texts differs from process to process.
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _is_filled(cell: Any) -> bool:
     try:
-        return cell.cell_contents is not None
+        return cell.cell_contents is not cell
     except ValueError:
         return False
 
 
-def _names_of(what: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+def _functions_of(what: Any) -> list[types.FunctionType]:
+    """Return a function, or the functions of a class, without those that `dataclass` made."""
+    if isinstance(what, types.FunctionType):
+        return [what]
+    found: list[types.FunctionType] = []
+    for name, value in vars(what).items():
+        inside = [getattr(value, each, None) for each in ("__func__", "fget", "fset", "fdel", "func", "__wrapped__")]
+        for each in [value, *inside]:
+            if isinstance(each, types.FunctionType):
+                file = each.__code__.co_filename
+                if not (dataclasses.is_dataclass(what) and name[:2] == "__" and not _is_users_file(file)):
+                    found.append(each)
+    return found
+
+
+def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict[str, Any]:
     """Return the global names that a class or function uses, with their values."""
-    text = _text_of(what)
-    try:
-        tree = ast.parse(text) if text else None
-    except SyntaxError:
-        # The text of a lambda is a part of a line.
-        tree = None
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree else set(_in_bytecode(what))
-    own = what.__name__
-    found = {name: known[name] for name in names if name in known and name != own and not hasattr(builtins, name)}
+    if isinstance(what, type):
+        known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
+    else:
+        known = what.__globals__
+    codes = [each.__code__ for each in functions]
+    with suppress(SyntaxError):
+        # The text has decorators, bases and defaults besides; that of a lambda is a part of a line.
+        codes.append(compile(text, "", "exec"))
+    closed = {name for each in functions for name in each.__code__.co_freevars}
+    names = {name for code in codes for name in _globals_in(code)} - closed
+    found = {name: known[name] for name in names if name in known and name[:2] != "__"}
     # `experiment` itself, and what else holds the part that is asked for, is no part of it.
     return {name: value for name, value in found.items() if not hasattr(value, "with_values")}
 
 
-def _in_bytecode(what: Any) -> Iterator[str]:
-    functions = vars(what).values() if isinstance(what, type) else [what]
-    for each in functions:
-        if (code := getattr(each, "__code__", None)) is not None:
-            yield from _in_code(code)
-    for base in getattr(what, "__bases__", ()):
-        yield base.__name__
+@cache
+def _globals_in(code: types.CodeType) -> frozenset[str]:
+    """Return the names that code looks for in its module: none of attributes and local variables."""
+    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return frozenset(own.union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
 
 
-def _in_code(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _in_code(each)
+@cache
+def _imports_in(code: types.CodeType) -> frozenset[str]:
+    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
+    return frozenset(own.union(*(_imports_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
+
+
+def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
+    """Return the user's modules that functions import when they are called."""
+    found = []
+    for name in sorted({name for each in functions for name in _imports_in(each.__code__)}):
+        with suppress(ImportError, ValueError, AttributeError):
+            spec = importlib.util.find_spec(name)
+            if spec is not None and _is_users_file(spec.origin):
+                found.append(importlib.import_module(name))
+    return found
+
+
+def _own_text(function: types.FunctionType) -> str:
+    return "" if function.__name__ == "<lambda>" else _text_of(function)
 
 
 def _text_of(what: Any) -> str:
     """Return the text of a class or function; empty if it has none, as in a REPL."""
     with suppress(OSError, TypeError):
-        return textwrap.dedent(inspect.getsource(inspect.unwrap(what)))
+        code = getattr(what, "__code__", None)
+        if code is None:
+            return textwrap.dedent(inspect.getsource(what))
+        # Of a function that a decorator made, its own text, not that of the function within.
+        linecache.checkcache(code.co_filename)
+        return textwrap.dedent(
+            "".join(inspect.getblock(linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]))
+        )
     return ""
 
 
 # --- the user's files -------------------------------------------------------------------------------------------------
+
+
+# The module, and its spec, that had executed a file as its text was kept.
+_executed: dict[str, tuple[types.ModuleType, Any]] = {}
 
 
 @cache
@@ -226,15 +302,23 @@ def _home_of(value: Any) -> types.ModuleType | None:
     """Return the module that a value is, or that defines it."""
     if isinstance(value, types.ModuleType):
         return value
-    name = getattr(value, "__module__", None)
-    return sys.modules.get(name) if isinstance(name, str) else None
+    # A decorated function may bear the name of another's module.
+    own = value.__globals__ if isinstance(value, types.FunctionType) else None
+    name = getattr(value, "__module__", None) if own is None else own.get("__name__")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return module if own is None or own is getattr(module, "__dict__", None) else None
 
 
 def is_users(what: Any) -> bool:
     """Return whether a class or function is the user's: of no installed package, and not of netsim."""
     module = _home_of(what)
+    if isinstance(what, types.FunctionType):
+        file = what.__globals__.get("__file__")
+        return _is_users_file(file) if file is not None else not what.__code__.co_filename.startswith("<frozen")
     if module is None:
         return True  # of a file that is no module any more
+    if isinstance(what, type) and module.__name__ == "builtins":
+        return bool(what.__flags__ & _FROM_HEAP)  # made by `exec`
     file = getattr(module, "__file__", None)
     # In a REPL and a notebook there is no file.
     return _is_users_file(file) if file is not None else module.__name__ == "__main__"
@@ -255,6 +339,11 @@ def _files(module: Any, seen: set[str]) -> Iterator[Path]:
     if file is None or not _is_users_file(file) or module.__name__ in seen:
         return
     seen.add(module.__name__)
+    before = _executed.setdefault(file, (module, module.__spec__))
+    if before[0] is not module or before[1] is not module.__spec__:
+        # Reloaded, or executed once more: the text that was kept is that of former code.
+        _executed[file] = module, module.__spec__
+        linecache.cache.pop(file, None)
     yield Path(file)
     for value in list(vars(module).values()):
         yield from _files(_home_of(value), seen)

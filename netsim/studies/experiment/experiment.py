@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -11,12 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, Measured, check_fits
+from netsim.studies.experiment.cells import RESERVED, Cell, Measured, check_fits, condition_of, forget_contents
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -45,26 +42,11 @@ from netsim.util.datafiles import changed_files
 from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
 
 PROBLEM, NETWORK = "problem", "network"
-RESERVED = frozenset(
-    (
-        METHOD,
-        SEED,
-        PROBLEM,
-        NETWORK,
-        "round",
-        "time_s",
-        "outcome",
-        "outcome_round",
-        "why",
-        "judged_by",
-        "optimum",
-        "verdict",
-    )
-)
-"""Columns of every table of results; no short name and no label may be one of them."""
 
 _MAX_MEGABYTES = 2**40
 
@@ -166,7 +148,7 @@ class Experiment:
         numbers = [each.seed for each in seeds]
         if not numbers:
             raise check.refuse("seeds", self.seeds, "one seed at least")
-        if twice := [each for number, each in enumerate(seeds) if each in seeds[:number]]:
+        if twice := [each for number, each in enumerate(seeds) if each.seed in numbers[:number]]:
             raise BadInput(f"seeds: must be there once each; {twice[0].text} adds nothing")
         if clash := sorted(self.spent.intersection(numbers)):
             raise BadInput(f"seeds = {clash}: must be others; settings were chosen on them")
@@ -186,7 +168,7 @@ class Experiment:
         networks = self.networks if set(self.networks) != {""} else self.networks[""]
         return {"methods": self.methods, "networks": networks, PROBLEM: problem, "rounds": self.rounds}
 
-    def paths(self) -> pd.DataFrame:
+    def paths(self) -> "pd.DataFrame":
         """Return every path of the parts with its present value, and its short name if it has one."""
         short: dict[str, str] = {}
         for name, several in self.names.items():
@@ -198,6 +180,8 @@ class Experiment:
                 continue
             known = [name for given, name in short.items() if _matches(self._long(given), path)]
             rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
+        import pandas as pd
+
         return pd.DataFrame(rows, columns=["name", "path", "value"])
 
     def _long(self, path: str) -> str:
@@ -240,6 +224,7 @@ class Experiment:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
         measure, after = tuple(self.measure), tuple(self.after)
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
+        forget_contents()
         for values in self.grid:
             here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
             shown = {name: _shown(value) for name, value in values.items()}
@@ -266,7 +251,7 @@ class Experiment:
                     )
 
     def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
-        for path, value in self.settings.get(condition(columns), {}).items():
+        for path, value in self.settings.get(condition_of(columns), {}).items():
             method = paths.changed(method, path, value_of(value))
         return method
 
@@ -355,8 +340,11 @@ class Experiment:
                 if found is not None and (changed := changed_files(found.read)):
                     notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
                     done[key] = None
+                elif found is not None and found.row["outcome"] == FAILED:
+                    # For want of a file or a package, perhaps, that is there now.
+                    done[key] = None
             missing = {cell.key: cell for cell in cells if done[cell.key] is None}
-            check_fits(list(missing.values()))
+            check_fits(cells, missing)
             work = CellRun(folder.absolute(), running.absolute(), limits)
             lost: dict[str, str] = {}
             with show.tally("cells", len(done)) as tally:
@@ -369,9 +357,13 @@ class Experiment:
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
             for key, cell in missing.items():
-                found = read(folder, key) or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                found = None if key in lost else read(folder, key)
+                found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
                 # The temporary folder of results in memory is removed.
                 done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
+            ran = [found for key in missing if (found := done[key]) is not None]
+            if late := sorted({name for found in ran for name in changed_files(found.read)}):
+                notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
@@ -424,12 +416,14 @@ class Experiment:
                 with write_whole(folder / name) as file:
                     file.write(data.encode(errors="backslashreplace"))
 
-    def old(self, out: str | Path) -> pd.DataFrame:
+    def old(self, out: str | Path) -> "pd.DataFrame":
         """Return the cells of a folder that are none of this experiment any more: key and columns.
 
         They are of code, data or values that have changed. `remove_old` removes them.
         """
         now = {cell.key for cell in self.cells()}
+        import pandas as pd
+
         return pd.DataFrame(
             [{"key": key, **columns_of(Path(out), key)[0]} for key in keys_in(Path(out)) if key not in now]
         )
@@ -464,11 +458,6 @@ class Experiment:
         return tune(self, over, out=out, seeds=seeds, validation=validation, reporter=reporter, **how)
 
 
-def condition(columns: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tuning tells apart: the method, and under which setting it runs."""
-    return tuple(f"{name}={value}" for name, value in columns.items() if name != SEED)
-
-
 def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None) -> Iterator[tuple[str, str | None]]:
     if dask is not None:
         from netsim.studies.experiment.cluster import run_there
@@ -479,10 +468,6 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
-
-
-def _failed(why: str) -> Measured:
-    return Measured(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
 
 
 def _limits(timeout: float | None, memory: int | None) -> Limits:

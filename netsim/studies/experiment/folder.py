@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.cells import Cell, Measured
@@ -53,6 +53,10 @@ def held(folder: Path) -> Iterator[Path]:
             (folder / RUNS).mkdir(exist_ok=True)
             for left in folder.glob(f"{_RUNNING}*"):
                 shutil.rmtree(left, ignore_errors=True)
+            for left in (*folder.glob(".*"), *folder.glob(f"{INPUTS}/.*")):
+                # Of a process that was killed while it wrote the file.
+                if re.fullmatch(r"\..+\.\d+-\d+", left.name) and left.is_file():
+                    left.unlink()
             running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
         try:
             yield running
@@ -71,10 +75,15 @@ def read(folder: Path, key: str) -> Measured | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
         data = (place / "rounds.csv").read_bytes()
-        if digest(data) == kept["rounds_sha256"]:
+        if kept.pop("sha256") == _sum(key, kept, data):
             row = {name: _number(value) for name, value in kept["row"].items()}
             return Measured(place / "rounds.csv", row, kept["read"], kept["about"])
     return None
+
+
+def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
+    """Return the digest of a cell's results, which stand under its key."""
+    return digest(json.dumps([key, kept]).encode() + data)
 
 
 def _number(value: Any) -> Any:
@@ -99,24 +108,31 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
         data = found.rounds.to_csv(index=False).encode() if len(found.rounds.columns) else b"\n"
         (place / "rounds.csv").write_bytes(data)
         row = {name: _plain(value) for name, value in found.row.items()}
-        kept = {
+        kept: dict[str, Any] = {
             "columns": {name: _plain(value) for name, value in cell.columns.items()},
             "row": row,
             "read": found.read,
             "about": found.about,
             "content": cell.content,
-            "rounds_sha256": digest(data),
         }
+        kept["sha256"] = _sum(cell.key, json.loads(json.dumps(kept)), data)
         (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
         target = folder / RUNS / cell.key
         # What stands there is damaged, or of another process that ran the same cell.
-        shutil.rmtree(target, ignore_errors=True)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
         os.rename(place, target)
     except OSError as error:
-        reason = error.strerror or one_line(error)
-        raise Unsaved(
-            f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
-        ) from None
+        raise _unsaved(folder, error) from None
+
+
+def _unsaved(folder: Path, error: OSError) -> Unsaved:
+    reason = error.strerror or one_line(error)
+    return Unsaved(
+        f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -178,7 +194,10 @@ class CellRun:
     def run(self, job: Job) -> str | None:
         """Run a cell and write its results; return why it failed, or None."""
         mark = self.running / f"{job.name}~"
-        mark.touch()
+        try:
+            mark.touch()
+        except OSError as error:
+            raise _unsaved(self.folder, error) from None
         try:
             with self.limits.kept():
                 found = job.cell.measured()
@@ -186,7 +205,7 @@ class CellRun:
             why = reason_of(error, self.limits)
             if not why.startswith("took"):
                 raise
-            found = Measured(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
+            found = Measured.failed(why)
         write(self.folder, self.running, job.cell, found)
         mark.unlink(missing_ok=True)
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -10,26 +10,37 @@ from pathlib import Path
 from typing import Any
 
 from netsim.studies.experiment.content import is_library
-from netsim.util.datafiles import used
+from netsim.util.datafiles import recording, used
 
 _CODE = {".py", ".pyc", ".pyi", ".so", ".pyd", ".dll", ".pth", ".ttf", ".mplstyle"}
-_opened: ContextVar[dict[str, None] | None] = ContextVar("opened", default=None)
+_WRITES = os.O_WRONLY | os.O_RDWR
+_opened: ContextVar[dict[str, str] | None] = ContextVar("opened", default=None)
+_known: dict[str, dict[str, str]] = {}
 
 
 @contextmanager
-def recorded() -> Iterator[None]:
-    """Record the files that are opened for reading inside the context, as `netsim.util.datafiles.used` does."""
+def recorded(readers: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield a dict that gets the files opened for reading inside the context: SHA-256 by name, as of the opening.
+
+    A problem, or a function with a cache, reads a file once for many cells. So the files of all former contexts of the
+    same ``readers`` in this process are there, too, as they were read.
+    """
     _listen()
-    found: dict[str, None] = {}
+    found = known(readers)
     token = _opened.set(found)
     try:
-        yield
+        with recording() as named:
+            yield found
     finally:
         _opened.reset(token)
-        for name in found:
-            path = Path(name)
-            if path.suffix not in _CODE and path.is_file() and not is_library(path):
-                used(path)
+        found |= named
+        for reader in readers:
+            _known.setdefault(reader, {}).update(found)
+
+
+def known(readers: Sequence[str]) -> dict[str, str]:
+    """Return the files that this process has recorded for some readers."""
+    return {name: digest for reader in readers for name, digest in _known.get(reader, {}).items()}
 
 
 @cache
@@ -41,6 +52,19 @@ def _listen() -> None:
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event != "open" or (found := _opened.get()) is None:
         return
-    name, mode = arguments[0], arguments[1]
-    if isinstance(name, str | bytes | os.PathLike) and (mode is None or not {*"wax+"} & {*str(mode)}):
-        found[os.fsdecode(name)] = None
+    name, mode, flags = arguments
+    if not isinstance(name, str | bytes | os.PathLike):
+        return
+    if {*"wax+"} & {*str(mode)} if mode is not None else isinstance(flags, int) and flags & _WRITES:
+        return
+    path = Path(os.fsdecode(name))
+    if path.suffix in _CODE or not path.is_file() or is_library(path):
+        return
+    # Its digest is taken now, before it can change, and that opens it once more.
+    token = _opened.set(None)
+    try:
+        with recording() as now:
+            used(path, by_name=True)
+        found |= now
+    finally:
+        _opened.reset(token)

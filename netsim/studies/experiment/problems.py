@@ -1,5 +1,6 @@
 """The problems of an experiment: what the agents of a run learn, and how far they are from it."""
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,12 @@ class Task:
         self.graph, self.costs = graph, dict(zip(graph, costs, strict=True))
         self._measure = measure
         self.error = ""
+
+    def fresh(self) -> "Task":
+        """Return the task for another method: one that changes its costs, or draws from them, changes no other's."""
+        made = copy.copy(self)
+        made.costs = copy.deepcopy(self.costs)
+        return made
 
     def cost(self, node: Any) -> Any:
         """Return the cost of a node."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import beta, binomtest
 
 from netsim.errors import BadInput
@@ -21,6 +20,7 @@ from netsim.studies.results import bands
 from netsim.util import check
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 METHOD, SEED = "method", "seed"
@@ -54,14 +54,20 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
     @cached_property
-    def runs(self) -> pd.DataFrame:
+    def runs(self) -> "pd.DataFrame":
         """A row for each run: its columns, how it ended, and the last value of each measure."""
-        return pd.DataFrame([{**free(cell.columns, found.row), **found.row} for cell, found in self.cells])
+        import pandas as pd
+
+        measures = self._measures
+        return pd.DataFrame([{**free(cell.columns, measures), **found.row} for cell, found in self.cells])
 
     @cached_property
-    def rounds(self) -> pd.DataFrame:
+    def rounds(self) -> "pd.DataFrame":
         """A row for each round of each run."""
-        parts = [found.rounds.assign(**free(cell.columns, found.rounds)) for cell, found in self.cells]
+        import pandas as pd
+
+        measures = self._measures
+        parts = [found.rounds.assign(**free(cell.columns, measures)) for cell, found in self.cells]
         parts = [part for part in parts if len(part)]
         if not parts:
             return pd.DataFrame(columns=self.keys)
@@ -72,7 +78,13 @@ class Results:
     @property
     def keys(self) -> list[str]:
         """The columns that tell runs apart."""
-        return list(dict.fromkeys(name for cell, found in self.cells for name in free(cell.columns, found.row)))
+        measures = self._measures
+        return list(dict.fromkeys(name for cell, _ in self.cells for name in free(cell.columns, measures)))
+
+    @cached_property
+    def _measures(self) -> frozenset[str]:
+        """What any run measured: one that failed has no measures, but the same columns."""
+        return frozenset(name for _, found in self.cells for name in (*found.row, *found.rounds))
 
     @property
     def by(self) -> list[str]:
@@ -86,7 +98,8 @@ class Results:
     @property
     def metric(self) -> str:
         """The error that the problem is about; raises BadInput if there is none, or several."""
-        known = [each for each in self.runs.get("judged_by", pd.Series(dtype=object)).dropna().unique() if each]
+        judged: Any = self.runs["judged_by"].dropna().unique() if "judged_by" in self.runs else []
+        known = [each for each in judged if each]
         if len(known) != 1:
             names = ", ".join(map(str, known)) or "none"
             raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
@@ -97,7 +110,7 @@ class Results:
         """Whether a problem's error says how the runs ended."""
         return "judged_by" in self.runs and bool(self.runs["judged_by"].astype(bool).any())
 
-    def medians(self, by: Sequence[str] | None = None) -> pd.DataFrame:
+    def medians(self, by: Sequence[str] | None = None) -> "pd.DataFrame":
         """Return the number of runs that survived, and the median of every measure over all runs, by groups of runs.
 
         A run that failed has no measures; it counts as the worst value of each.
@@ -107,6 +120,8 @@ class Results:
         by : sequence of str, optional
             As of `summary`.
         """
+        import pandas as pd
+
         by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
         numeric = map(str, self.runs.select_dtypes("number"))
         measures = [name for name in numeric if name not in (*self.keys, "outcome_round")]
@@ -117,7 +132,7 @@ class Results:
             rows.append(dict(zip(by, key, strict=True)) | {"survived": f"{alive}/{len(part)}"} | found)
         return pd.DataFrame(rows)
 
-    def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> pd.DataFrame:
+    def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> "pd.DataFrame":
         """Return a row for each group of runs: how many survived, and the median of all of them.
 
         A run that diverged or failed counts as the worst value, so where more than half died the median is ∞.
@@ -144,6 +159,8 @@ class Results:
         BadInput
             For an unknown column.
         """
+        import pandas as pd
+
         metric = self._metric(metric)
         by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
         rows = [dict(zip(by, key, strict=True)) | _summary(part, metric) for key, part in _groups(self.runs, by)]
@@ -170,7 +187,7 @@ class Results:
             f"Holm is {least:.3g}."
         )
 
-    def versus(self, reference: str, metric: str | None = None) -> pd.DataFrame:
+    def versus(self, reference: str, metric: str | None = None) -> "pd.DataFrame":
         """Return, for each other method, on how many seeds it was better and worse than a reference.
 
         Runs are paired by seed and all columns of `by`. A run that died loses against one that survived; two that
@@ -194,6 +211,8 @@ class Results:
         BadInput
             For an unknown method or column.
         """
+        import pandas as pd
+
         metric = self._metric(metric)
         check.one_of("reference", reference, [str(each) for each in self.runs[METHOD].unique()])
         by = [name for name in self.by if name != METHOD]
@@ -208,7 +227,7 @@ class Results:
         table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
         return table
 
-    def tidy(self, *, rounds: bool = False) -> pd.DataFrame:
+    def tidy(self, *, rounds: bool = False) -> "pd.DataFrame":
         """Return the table of runs (or of rounds) as `netsim.results.load` does: settings, ``algorithm``, measures.
 
         So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX.
@@ -285,13 +304,13 @@ def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float
     return low, high
 
 
-def _groups(table: pd.DataFrame, by: Sequence[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
+def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
     if not by:
         return [((), table)]
     return list(table.groupby(list(by), sort=False, dropna=False))
 
 
-def _summary(part: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
     """Return the summary of runs alike."""
     dead = part["outcome"].isin(DEAD)
     alive, count = int((~dead).sum()), len(part)
@@ -306,7 +325,7 @@ def _summary(part: pd.DataFrame, metric: str) -> dict[str, Any]:
     return found | {f"mean_{metric}": statistic(values) if alive == count else math.nan, "_alive": alive / count}
 
 
-def _verdicts(part: pd.DataFrame, runs: pd.DataFrame, metric: str) -> dict[str, str]:
+def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[str, str]:
     """Return which method is the best, and which cannot be told from it."""
     able = part[part["_alive"] == part["_alive"].max()]
     sign = 1.0 if columns.worst(metric) > 0 else -1.0
@@ -320,7 +339,7 @@ def _verdicts(part: pd.DataFrame, runs: pd.DataFrame, metric: str) -> dict[str, 
     return {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
 
 
-def _by_seed(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":
     """Return a row for each seed and a column for each method; a run that died has the worst value."""
     counted = worst_of_dead(runs, metric)[0]
     return counted.pivot_table(index=SEED, columns=METHOD, values=metric, aggfunc="first", sort=False)

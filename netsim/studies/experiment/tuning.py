@@ -12,16 +12,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell
-from netsim.studies.experiment.experiment import Experiment, condition
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.results import METHOD, survival
@@ -32,6 +30,11 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.draws import name_key
 from netsim.util.files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from netsim.studies.experiment.experiment import Experiment
 
 Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
@@ -120,9 +123,9 @@ class Tuned:
         What a reader must know: values at an end of a range, methods of which no candidate survives.
     """
 
-    experiment: Experiment
-    chosen: pd.DataFrame
-    table: pd.DataFrame
+    experiment: "Experiment"
+    chosen: "pd.DataFrame"
+    table: "pd.DataFrame"
     notes: list[str] = field(default_factory=list)
 
     def save(self, file: str | Path) -> None:
@@ -136,7 +139,7 @@ class Tuned:
             out.write(json.dumps(kept, indent=1).encode())
 
 
-def settled(experiment: Experiment, file: str | Path) -> Experiment:
+def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
     """Return an experiment with the values of a file that `Tuned.save` wrote; it refuses the seeds spent on them.
 
     Raises
@@ -154,7 +157,7 @@ def settled(experiment: Experiment, file: str | Path) -> Experiment:
         raise BadInput(f"settings = {str(file)!r}: must have numbers and texts; {objects[0]} was tuned as an object")
     tuned = {part for key in settings for part in key if part.startswith(f"{METHOD}=")}
     for cell in experiment.cells(experiment.seeds[:1]):
-        key = condition(cell.columns)
+        key = cell.condition
         if f"{METHOD}={cell.columns[METHOD]}" in tuned and key not in settings:
             raise BadInput(f"settings = {str(file)!r}: must have been tuned for {', '.join(key)}, too")
     # With a copy among the inputs, the folder alone repeats the runs.
@@ -163,7 +166,7 @@ def settled(experiment: Experiment, file: str | Path) -> Experiment:
 
 
 def tune(
-    experiment: Experiment,
+    experiment: "Experiment",
     over: Mapping[str, Between | Choice],
     *,
     out: str | Path | None = None,
@@ -216,7 +219,7 @@ def tune(
 
 @dataclass
 class _Search:
-    experiment: Experiment
+    experiment: "Experiment"
     over: Mapping[str, Between | Choice]
     metric: str | None
     out: str | Path | None
@@ -233,7 +236,7 @@ class _Search:
         ranges = _ranges(plain, self.over)
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
-            key = condition(cell.columns)
+            key = cell.condition
             names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
         tries = {
             key: [{}, *_candidates(key, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
@@ -254,6 +257,8 @@ class _Search:
             chosen.append(self._row(key, winner, values))
             notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
         tuned = dataclasses.replace(self.experiment, settings=best, spent=frozenset([*seeds, *validation]))
+        import pandas as pd
+
         return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), list(dict.fromkeys(notes)))
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
@@ -266,7 +271,7 @@ class _Search:
 
     def _run(
         self,
-        plain: Experiment,
+        plain: "Experiment",
         tries: Mapping[Key, list[Any]],
         left: Mapping[Key, list[int]],
         seeds: Sequence[int],
@@ -275,7 +280,7 @@ class _Search:
         """Run candidates of every condition in one go, so that no worker waits."""
         wanted: list[tuple[Key, int, Cell]] = []
         for cell in plain.cells(seeds):
-            key = condition(cell.columns)
+            key = cell.condition
             for number in left.get(key, ()):
                 method = cell.method
                 for path, value in tries[key][number].items():
@@ -352,7 +357,7 @@ def _kept(value: Any) -> Any:
     return given if isinstance(given, int | float | str | None) else {"object": paths.brief(given)}
 
 
-def _ranges(experiment: Experiment, over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
+def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
     """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
     found: dict[str, dict[str, Between | Choice]] = {name: {} for name in experiment.methods}
     longs = [(long, each) for name, each in over.items() for long in map(experiment._long, experiment._of(name))]

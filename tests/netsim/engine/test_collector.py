@@ -37,6 +37,7 @@ def test_agents_of_former_runs_are_collected() -> None:
         Network(ring).run(agents)
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_no_collection_during_a_run_looks_at_what_was_built() -> None:
     looked_at: list[bool] = []
 
