@@ -486,7 +486,7 @@ class Move(_OfAgent):
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:
-        """Yield the time (s) and position (m) of each step from ``start`` to the destination, the last step."""
+        """Yield the time (s) and position (m) of each step on the way from ``start``; the last is the destination."""
         end = (*self.position, *start[len(self.position) :])
         if self.until is not None:
             length = self.until - self.at
@@ -605,7 +605,10 @@ class ClockSkew(_OfAgent):
         return LocalClock(self.offset, self.drift)
 
     def must_keep(self, round_period: float) -> None:
-        """Raise BadInput unless rounds of ``round_period`` (s) by this clock have a valid length and distinct times."""
+        """Raise BadInput unless rounds of ``round_period`` (s) by this clock have a valid length.
+
+        They must also be much longer than the rounding errors of times, which grow with ``offset``.
+        """
         length = round_period * self.clock.rate
         if not SHORTEST_ROUND <= length <= LATEST:
             allowed = f"such that rounds by this clock last from {SHORTEST_ROUND:g} s to {LATEST:g} s, not {length:g} s"

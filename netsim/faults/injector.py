@@ -50,9 +50,9 @@ class FaultInjector:
         self._ways: dict[Hashable, tuple[Way, float, Place]] = {}
         # The latest `Rewire` that has begun; None before the first.
         self._rewiring: Rewire | None = None
-        # The links that the latest rewiring has removed, as keys in order.
+        # The links that the latest rewiring has removed: the keys of a dict, because a set has no order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # The record, for the trace, of the run's faults and of links cut by the user's program.
+        # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries.
         self.record = FaultRecord(run.agents)
         # The time (s) of each beginning and end of a fault, and the function to call then.
         self.actions: list[tuple[float, Callable[[], None]]] = []
@@ -190,7 +190,10 @@ class FaultInjector:
             self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
-        """Yield the sender's outbox, and the link's index in it, for each of ``links`` (for all links if empty)."""
+        """For each of ``links``, yield the sender's outbox and the link's index in this outbox.
+
+        Empty ``links`` mean all links of the graph.
+        """
         for sender, receiver in links or links_of(self.graph):
             # A sender that runs in another process has no outbox here.
             if (outbox := self._run.outboxes.get(sender)) is not None:

@@ -14,13 +14,17 @@ __all__ = ["FaultRecord"]
 
 
 class FaultRecord:
-    """The faults that have begun in a run: ``spans``, in the form of ``RunMetadata.faults`` (`netsim.accounting`)."""
+    """Records the faults that begin in a run.
+
+    ``spans`` is the list of these faults, each as a dict in the form of ``RunMetadata.faults`` (`netsim.accounting`).
+    """
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # {key: span} of the spans that have not ended. The key is a fault's number in the script, or ("link", link) for
-        # a link that the program has cut, or ("empty", agent) for an empty battery.
+        # {key: span}, where a span is the element of ``spans`` for a fault that has not ended. The key is the fault's
+        # number in the script, or ("link", link) for a link that the program has cut, or ("empty", agent) for an empty
+        # battery.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:

@@ -239,7 +239,7 @@ class FaultSampler:
         return bool(self.rng.random() < 0.5)
 
     def keeps_state(self) -> bool:
-        """Return whether a node keeps its state: the argument of `Faults.draw` or, if it is None, a coin decides."""
+        """Return whether a node keeps its state, as given to `Faults.draw` or, if None was given, by a coin toss."""
         # Toss the coin even if the argument decides, so that later draws do not depend on the argument.
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state

@@ -49,8 +49,11 @@ class Order:
     ----------
     text : str
         The text of the order, with single blanks between words.
-    at, by, until : float or None
-        The time of the order, the delay after "by" and the time after "until", in seconds.
+    at : float
+        The time of the order in seconds.
+    by, until : float or None
+        The delay that follows the word "by", and the time that follows the word "until", in seconds. None if the order
+        lacks the word.
     what : str
         The verb, such as "crash".
     target : str
@@ -279,7 +282,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     ----------
     texts : str or iterable of str
         Orders of the `FORMS`; one text may hold several, separated by semicolons. ``restart`` ends a `Crash`, and
-        ``heal`` a `LinkDown` or `Partition`, which may be one of the network's own.
+        ``heal`` ends a `LinkDown` or a `Partition`; the fault that is ended may be one of the network's own.
     graph : networkx Graph
         The network's graph; nodes are found by the text of their names.
     own : iterable of Fault
@@ -369,7 +372,7 @@ class _ContextOrders:
         return faults
 
     def must_have_fit(self) -> None:
-        """Raise BadInput if an order could be applied in no run, with the reason in the first run."""
+        """Raise BadInput if there is an order that fitted none of the runs; the error is that of the first run."""
         for order, why in self._why.items():
             if order not in self._fit:
                 raise why

@@ -205,8 +205,8 @@ class _IntervalLosses(Clocked):
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last element of ``starts`` is the end of the last interval, and so the period. A memoryview's elements are
-        # Python's floats; those of an array would be numpy's scalars, which are slow.
+        # The last element of ``starts`` is the end of the last interval, which is also the length of the period. An
+        # array's memoryview, ``data``, has Python's floats as elements, which are faster than numpy's scalars.
         self._starts, self._losses = starts.data, losses.data
 
     def __call__(self, u: float) -> bool:
@@ -246,8 +246,8 @@ def gilbert_elliott(
     """Lose frames in bursts (see `GilbertElliott`).
 
     Draws are nested: on one link, with the same seed and the same ``burst``, each frame that is lost at one ``mean`` is
-    also lost at every higher ``mean``. This requires that ``burst`` is at least 1/(1 − mean), the mean burst of
-    independent losses, at both values.
+    also lost at every higher ``mean``. The condition is that ``burst`` is at least 1/(1 − mean) for both values of
+    ``mean``. (1/(1 − mean) is the mean burst of independent losses.)
 
     Parameters
     ----------
@@ -265,8 +265,8 @@ def gilbert_elliott(
     Raises
     ------
     BadInput
-        If an argument is outside its range, or ``burst`` is less than mean/(1 − mean), for which the good state would
-        have to last for less than one frame.
+        If an argument is outside its range, or ``burst`` is less than mean/(1 − mean): the good state would then have
+        to last for less than one frame or slot.
     """
     name, burst_name = names
     mean = check.probability(name, mean)

@@ -173,7 +173,7 @@ def _network(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
 ) -> Measured:
-    """Return the network of the pairs that ``good`` contains in one direction or, if ``both``, in both directions."""
+    """Return the network that links two nodes if ``good`` contains one direction or, with ``both``, both directions."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
     edges: dict[Pair, None] = {}
@@ -307,7 +307,7 @@ def grenoble(
     Raises
     ------
     BadInput
-        As for `from_table`, or if ``channel`` is another number, or ``coherence`` is given with ``step``.
+        As for `from_table`, or if ``channel`` is not from 11 to 26, or ``coherence`` is given with ``step``.
     """
     import pandas as pd
 
@@ -393,7 +393,7 @@ def rutgers(
     Raises
     ------
     BadInput
-        As for `from_table`, or if ``noise`` is another power.
+        As for `from_table`, or if the table has no rows for the power ``noise``.
     """
     place = _data_path(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
@@ -439,7 +439,10 @@ def _node_pair(key: Any) -> tuple[int, int]:
 
 
 def _data_path(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
-    """Return the path ``given``; if it is a folder (None: NETSIM_DATA), return the path of ``name + suffix`` there."""
+    """Return the path of a data file: ``given`` or, if ``given`` is a folder, the file ``name + suffix`` in it.
+
+    None for ``given`` means the folder NETSIM_DATA.
+    """
     if given is None:
         return find(name, suffix, source)
     path = Path(given)

@@ -1,6 +1,7 @@
-"""Time-varying rates: when the last bit of a fragment leaves the sender.
+"""Time-varying rates, which decide when the last bit of a fragment leaves the sender.
 
-Several links may share a model; the function that `Rate.on_port` returns keeps the state of one link's sender.
+Several links may share a model, because the model has no state: the function that `Rate.on_port` returns keeps the
+state of one link's sender.
 """
 
 import bisect

@@ -95,7 +95,7 @@ cdef class EventQueue:
     """The medium's events in order of time; see `netsim.radio.events.EventQueue`."""
 
     cdef object loop, clock, context
-    # The clock, if it is compiled.
+    # The same object as `clock` if that is the compiled clock; else None.
     cdef FastClock fast
     cdef MediumTimer timer
     # A binary heap, ordered by `before`.
@@ -143,7 +143,10 @@ cdef class EventQueue:
         return 0
 
     cdef int start(self, MediumTimer timer) except -1:
-        """Run the due events: at once if nothing else is due at this instant, else after the loop's ready callbacks."""
+        """Run the due events, at once if nothing else is due at this instant.
+
+        Otherwise the loop first runs the callbacks that are ready.
+        """
         if timer is not self.timer:
             return 0
         if not (self.clock.is_alone() if self.fast is None else self.fast.is_alone()):
@@ -341,7 +344,7 @@ cdef class Receiver:
             self.carrier_end = end
 
     def senses_until(self, double end):
-        """Set the end (s) of the sensed carriers after a carrier was cut short or the channel was changed."""
+        """After a carrier was cut short or the channel changed, set the time (s) at which all carriers have ended."""
         self.carrier_end = end
         self.earlier_until = min(self.earlier_until, end)
 
@@ -450,7 +453,10 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef bint joins(self, Signal other, Signal signal) except -1:
-        """Return whether two signals' powers add up: copies of one fragment that began within `Phy.concurrent_s`."""
+        """Return whether the powers of two signals add up.
+
+        They do if the signals are copies of one fragment and begin at most `Phy.concurrent_s` apart.
+        """
         if signal.content is None or other.content != signal.content:
             return False
         return abs(other.start - signal.start) <= self.concurrent
@@ -466,7 +472,7 @@ cdef class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     cdef double success(self, Signal signal, double width) except? -1.0:
-        """Return the probability that all bits of a signal are right, and store its mean interference."""
+        """Return the probability that all bits of a signal are right; store its mean interference in the signal."""
         cdef Signal each
         cdef int64_t i
         cdef list others = None
@@ -660,7 +666,8 @@ cdef class NeighbourLink(RadioLink):
 
     # The neighbour's queue for the frames that arrive over this link.
     cdef ArrivalQueue arrivals
-    # If `Mac.draw` does not support the link's models, two `Path` objects decide instead of the draws; else None.
+    # The `Path` objects that decide losses and delays of frames and of acknowledgements, if `Mac.draw` does not support
+    # the link's models; else None, and the draws below decide.
     cdef object path, ack_path
     # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
     cdef Draws draws, ack_draws
@@ -895,7 +902,8 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    # What each hearing reads comes first, in one line of the cache.
+    # The attributes that are read for each signal that reaches this node come first, to share one line of the CPU's
+    # cache.
     cdef readonly Receiver receiver
     cdef readonly FastMeter meter
     cdef readonly FastSchedule schedule
@@ -994,7 +1002,10 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that transmissions reach: the neighbour on link ``index``, or (−1) a node they only disturb."""
+        """Add a node that this node's transmissions reach.
+
+        ``index`` is the index of the link to this neighbour; −1 if the transmissions only interfere at the node.
+        """
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
         if self.reached is not None:
@@ -1477,9 +1488,11 @@ cdef class Mac:
         return joules
 
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
-        """Drop a signal if this node is off, asleep or on another channel; else meter the energy to hear a neighbour.
+        """Drop a signal that this node cannot receive, or meter the energy that the node spends to hear it.
 
-        With ``awaits``, the signal is an acknowledgement for this node, which receives it even while asleep.
+        A node that is off, asleep or on another channel drops the signal. With ``awaits``, the signal is an
+        acknowledgement for this node, which receives it even while asleep. Hearing costs energy only if the signal is a
+        neighbour's, it is not too weak, and this node is not sending.
         """
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)

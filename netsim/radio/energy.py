@@ -5,9 +5,9 @@ run going. A meter sums the durations of each state up to the latest change of a
 until any later time on request, without changing its sums.
 
 No timer waits for an empty battery either, because it would keep a deadlocked run going for years of simulated time.
-Instead `BatteryWatch` looks at a node when half of the node's remaining energy may have been spent, so about forty
-looks precede an empty battery. If the remaining energy will be spent by the frames under way, or within a few
-nanoseconds, the watch computes the exact time at which the battery is empty.
+Instead `BatteryWatch` looks at a node whenever half of the energy left at the last look may have been spent; after
+about forty such halvings the battery is practically empty. If the energy left will be spent by the frames under way, or
+within a few nanoseconds, the watch computes the exact time at which the battery is empty.
 """
 
 import heapq
@@ -427,9 +427,10 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Divide two periods into spans in which the radio is awake or asleep; yield each span's end and power (W).
+        """Yield the spans of two successive periods in which the radio is awake or asleep, each as (end, power).
 
-        The end is in seconds from the beginning of the first period.
+        The end is in seconds from the beginning of the first period. The power (W) is ``awake`` in spans in which the
+        radio is awake, and ``asleep`` in the others.
         """
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
@@ -489,11 +490,11 @@ class Meter:
         self._on = True
         # Whether the agent has switched the receiver on.
         self._listening = True
-        # The current state of each other part of the node.
+        # The current state of each part of the node other than the radio.
         self._states: dict[str, str] = {}
-        # The seconds that these parts spent in each state until the last change of a state.
+        # The seconds that each part other than the radio spent in each state until the last change of a state.
         self._part_seconds = {(part, state): 0.0 for part, each in energy.states.items() for state in each}
-        # The total power (W) that these parts draw in their current states.
+        # The total power (W) that the parts other than the radio draw in their current states.
         self._part_watts = 0.0
         # The joules spent by `spend`, {name of the expense: joules}.
         self._at_once: dict[str, float] = {}
@@ -528,9 +529,9 @@ class Meter:
         The node hears no other frame from ``start`` to ``end``.
         """
         # A node that begins to send does not hear a frame that begins at the same instant, even if that frame was
-        # counted first. Here, two times are the same instant if they differ by at most twice `time_tolerance`. If
-        # only one `time_tolerance` were allowed, rounding would decide a case: the time-out of an acknowledgement is
-        # late by one `time_tolerance`, a node may retransmit then, and a frame may begin at the exact time-out.
+        # counted first. Here, two times are the same instant if they differ by at most twice `time_tolerance`. One
+        # `time_tolerance` would be too little: a node may retransmit at a time-out, which comes one `time_tolerance`
+        # late, and another frame may begin at the exact time-out. Rounding would then decide whether the node hears it.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -673,12 +674,15 @@ class Meter:
         return time if left <= spare else self.idle_until(time, left)
 
     def _hear_only(self, heard: list[Reception]) -> None:
-        """Replace the list of frames that the node is hearing, and update the end of the last one."""
+        """Replace the list of frames that the node is hearing, and compute the time at which all of them have ended."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
 
     def _watts(self, start: float, end: float, joules: float) -> float:
-        """Return the ``joules`` of a frame's bits as a power (W); count them at once if the frame has no duration."""
+        """Return the energy ``joules`` of a frame's bits as a power (W) over the frame's duration.
+
+        If the frame has no duration, count the energy at once and return 0.
+        """
         if end > start:
             return joules / (end - start)
         self._bit_energy += joules
@@ -829,7 +833,8 @@ class BatteryWatch:
         half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
         when = meter.idle_until(begin, half)
         if half <= 0 or when - begin <= time_tolerance(begin):
-            # The battery is so nearly empty that each further frame may empty it earlier, so plan again at each frame.
+            # The battery will soon be empty, so compute the exact time. Each further frame may make this time earlier:
+            # the allowance of −infinity makes each frame plan again.
             when = meter.dies_at = meter.empty_at(now)
             meter.allowance = -math.inf
         else:

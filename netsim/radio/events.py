@@ -60,7 +60,10 @@ class EventQueue:
         self._clock.set_timer(time, timer, partial(self._start, timer), first=True)
 
     def _start(self, timer: FirstTimer) -> None:
-        """Run the due events: at once if nothing else is due at this instant, else after the loop's ready callbacks."""
+        """Run the due events, at once if nothing else is due at this instant.
+
+        Otherwise the loop first runs the callbacks that are ready.
+        """
         if timer is not self._timer:
             return
         if not self._clock.is_alone():
@@ -77,8 +80,8 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # While events run, `_timer` stays the timer that has fired. An event that is scheduled meanwhile is due at this
-        # timer's time or later, so `at` sets no new timer for the event.
+        # While events run, `_timer` stays the timer that has fired. New events are not due before this timer's time, so
+        # `at` sets no timer for them. The end of this method sets a timer for the events that are left.
         events, now = self._events, self._clock.now()
         try:
             while True:

@@ -127,9 +127,9 @@ class PatternNoise:
         resolution = check.finite("resolution", resolution, above=0)
         self._steps = max(round(check.at_least("restart", restart, self._interval) / self._interval), 1)
         patterns = _patterns(np.round(samples / resolution), history)
-        # ``order`` holds the trace's indices, sorted so that indices with equal patterns before them are adjacent. So
-        # the indices that may follow index i are adjacent: `_counts`[i] elements of ``order`` from position
-        # `_firsts`[i] on.
+        # ``order`` holds the trace's indices, sorted by the pattern that precedes each index. After index i the chain
+        # may move to each index that is preceded by the same pattern as index i + 1. These indices are adjacent in
+        # ``order``: they are its `_counts`[i] elements from position `_firsts`[i] on.
         order = np.argsort(patterns, kind="stable")
         counts = np.bincount(patterns)
         firsts = np.cumsum(counts) - counts
@@ -160,7 +160,7 @@ class PatternNoise:
         return float(self._samples[place])
 
     def _walk(self, key: int, at: int, place: int, number: int) -> int:
-        """Return the trace index of sample ``number``, by steps from ``place``, the trace index of sample ``at``."""
+        """Step from sample ``at``, whose trace index is ``place``, to sample ``number``; return its trace index."""
         if number - at <= _FEW:
             drawn = [draws.uniform(key, each) for each in range(at + 1, number + 1)]
         else:
@@ -202,12 +202,12 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     received : array, shape (n,)
         True or 1 for each frame that was received, in the order in which they were sent at equal intervals.
     least : int
-        A mean distance includes each n for which at least this many frames followed n equal outcomes in a row.
+        The mean distances leave out each value of f that is a share of fewer than this many frames.
 
     Returns
     -------
     float
-        β; NaN if the mean distance includes no n, if all frames were received, or if all frames were lost.
+        β; NaN if the mean distances leave out all values of f, if all frames were received, or if all were lost.
     """
     values = np.asarray(received)
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():

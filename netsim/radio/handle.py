@@ -50,8 +50,8 @@ class RadioHandle:
         """The current state of the radio.
 
         "off": the agent has switched the radio off. "sleep": the duty cycle has put the radio to sleep. "transmit": the
-        radio is sending, perhaps to the end of a frame that it began before it went off or asleep. "receive": the radio
-        is receiving a frame that may still succeed. "listen": the radio is on, but neither sends nor receives.
+        radio is sending, even if it was switched off or fell asleep after the frame began. "receive": the radio is
+        receiving a frame that may still succeed. "listen": the radio is on, but neither sends nor receives.
         """
         mac, now = self._mac, self._loop.now()
         if mac.receiver.sends_until > now:

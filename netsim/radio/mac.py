@@ -159,7 +159,7 @@ class PendingFrame:
     backoffs: int = 0
     # The cause of the last failure to deliver the frame on a link (0: none).
     ended: int = 0
-    # The frame's transmit power over the transmit power for which `Radio.powers` hold; fixed when the frame is queued.
+    # The ratio of the frame's transmit power to that for which `Radio.powers` hold; fixed when the frame is queued.
     gain: float = 1.0
     # The power (W) that the node draws while it sends the frame, fixed when the frame is queued.
     watts: float = 0.0
@@ -236,24 +236,26 @@ class Mac:
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # `gain` is the node's transmit power over the transmit power for which `Radio.powers` hold; `listening` says
+        # `gain` is the ratio of the node's transmit power to that for which `Radio.powers` hold. `listening` says
         # whether the agent has the receiver switched on.
         self.gain, self.listening = 1.0, True
-        # The channel set by the agent; the radio tunes to it after all frames that were queued before.
+        # The channel that the agent set last. The radio tunes to it when all frames that were queued at that time have
+        # ended.
         self.channel = 0
         # Whether each received frame tells its receiver the received power.
         self._tells_power = phy is not None or self._radio.powers is not None
         # Whether the current frame waits until the agent switches the receiver on.
         self._waits = False
         self.counts = Counts()
-        # The minimum power (mW), without fading, at which hearing a neighbour's signal costs energy. The signals of a
-        # neighbour that has moved away may be weaker.
+        # The minimum received power (mW), without fading, at which hearing a neighbour's signal costs energy. If a
+        # neighbour has moved far away, its signals may be weaker, and cost nothing.
         self._heard_from = 10.0 ** (self._radio.weakest_dbm / 10.0)
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # `down`, `subscribers` and `bursts` are replaced by objects of the node's outbox, which changes them during the
-        # run. `down` holds the indices of cut links; the radio cannot detect a cut.
+        # Before the run begins, the objects in `down`, `subscribers` and `bursts` are replaced by those of the node's
+        # outbox. The outbox changes its objects during the run. `down` holds the indices of cut links; the radio cannot
+        # detect a cut.
         self.down: set[int] = set()
         # {link index: inbox to notify of arrivals}.
         self.subscribers: dict[int, Any] = {}
@@ -299,7 +301,10 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that transmissions reach: the neighbour on link ``index``, or (−1) a node they only disturb."""
+        """Add a node that this node's transmissions reach.
+
+        ``index`` is the index of the link to this neighbour; −1 if the transmissions only interfere at the node.
+        """
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
@@ -652,7 +657,7 @@ class Mac:
         return arrivals
 
     def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return a key that copies of one fragment share, as their powers may add up; None if powers never add up."""
+        """Return a key that all copies of one fragment have; None if the powers of copies never add up."""
         if self._phy is None or not self._phy.concurrent_s or is_ack:
             return None
         return without_sender(pending.frame.data), pending.index
@@ -689,9 +694,11 @@ class Mac:
         return joules
 
     def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
-        """Drop a signal if this node is off, asleep or on another channel; else meter the energy to hear a neighbour.
+        """Drop a signal that this node cannot receive, or meter the energy that the node spends to hear it.
 
-        With ``awaits``, the signal is an acknowledgement for this node, which receives it even while asleep.
+        A node that is off, asleep or on another channel drops the signal. With ``awaits``, the signal is an
+        acknowledgement for this node, which receives it even while asleep. Hearing costs energy only if the signal is a
+        neighbour's, it is not too weak, and this node is not sending.
         """
         meter = self.meter
         if not self.on or self.is_battery_empty(now):

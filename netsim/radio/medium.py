@@ -133,7 +133,7 @@ class Medium:
             mac.set_power(other, 10.0 ** (level / 10.0) if strong else 0.0)
 
     def set_distances(self, name: Hashable, places: Mapping[Hashable, tuple[float, ...]]) -> None:
-        """Set the distances (m), on which transmissions' energy depends, between a moved node and its neighbours."""
+        """Set the distances (m) between a moved node and its neighbours, on which the energy to send may depend."""
         mac = self._macs[name]
         for link_index, other in enumerate(mac.wiring.neighbors) if self._has_distances else ():
             distance, back = math.dist(places[name], places[other]), self._macs[other]

@@ -245,11 +245,14 @@ class LogDistance:
         return Powers(names, senders[order], receivers[order], np.concatenate(powers)[order])
 
     def _slack(self, level: float) -> float:
-        """Return a bound (dB) on the rounding difference between approximate and exact powers near ``level``."""
+        """Return a bound (dB) on the difference that math.log10, not numpy's, makes to a power near ``level``."""
         return 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
-        """Return the powers (dBm) between the places i and j in both directions, shape (2, pairs), as `powers` does."""
+        """Return the powers (dBm) of pairs of nodes in both directions, shape (2, pairs), rounded as in `powers`.
+
+        ``i`` and ``j`` hold the indices of each pair's nodes; ``at`` and ``points`` are the nodes' positions (m).
+        """
         distances = map(math.dist, map(at.__getitem__, i.tolist()), map(at.__getitem__, j.tolist()))
         powers = self.transmit_power - self._path_losses(list(distances)) - shadows
         return powers if self.walls is None else powers - self._behind_walls(points[i], points[j])
@@ -295,12 +298,13 @@ class LogDistance:
         return dict(zip(powers, received.tolist(), strict=True))
 
     def _weakest(self, least: float) -> float:
-        """Return a power (dBm) below which the reception probability is 0 or below ``least``."""
+        """Return a power (dBm) such that at each lower power the reception probability is 0, or less than ``least``."""
         if not self.fading:
             return self.sensitivity
         from scipy.special import ndtri
 
         # The quantile is infinite for 0 and 1. Limit it to −39 … 8: in float64, Φ is 0 below −39 and almost 1 above 8.
+        # The 0.01 is a margin for rounding errors.
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -373,9 +377,9 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # A block compares some points in order, its rows, with all points that may be within reach of a row, its
-        # columns. The first row needs ``near`` columns, and each further row may need more. The limit on the number of
-        # rows keeps a block to `_BLOCK` pairs as long as the rows need at most 2 · ``near`` columns.
+        # A block is a matrix of distances. Its rows are some consecutive points; its columns are all points that may be
+        # within reach of one of these. The first row needs ``near`` columns, and each further row may add columns. The
+        # number of rows is limited so that a block with at most 2 · ``near`` columns has at most `_BLOCK` elements.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]

@@ -144,8 +144,8 @@ class Phy:
         only when a signal begins, and at the end of the assessment.
     chunks : {"any", "ns3"}
         At which times the interference with a frame may change. "any": whenever another signal begins or ends. "ns3":
-        as in ns-3's lr-wpan, only when another signal begins; between two such beginnings, and from the last one to the
-        frame's end, a signal counts only if it lasts throughout.
+        as in ns-3's lr-wpan, only when another signal begins. These times divide the frame into parts, and in each part
+        only signals that last throughout the part count as interference.
     interference_db : float
         By how many dB interference is more harmful than noise of equal power: above 0 if the interferer's spectrum is
         not noise-like.

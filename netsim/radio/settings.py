@@ -155,8 +155,8 @@ class Radio:
         graph or, with a ``phy``, no graph, because nodes then sense the received power.
     interference : networkx Graph or DiGraph, optional
         A graph with an edge from each sender to each further node at which the sender interferes. A sender always
-        interferes at its neighbours, with one exception: at a neighbour whose link loses every frame, the sender
-        interferes only if this graph has the edge, too.
+        interferes at its neighbours, with one exception: a neighbour to which the link loses every frame. There, the
+        sender interferes only if this graph has an edge to that neighbour.
     phy : Phy, optional
         The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
         time and ``capture`` decide reception.

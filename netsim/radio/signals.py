@@ -80,8 +80,8 @@ class Receiver:
         self._signals: list[Signal] = []
         self.channel = 0
         # `_carrier_start` is the time (s) at which the newest sensed carrier started. `_carrier_until` is the time (s)
-        # at which all sensed carriers have ended. `_earlier_until` is the time (s) at which all sensed carriers have
-        # ended that started before `_carrier_start`.
+        # at which all sensed carriers have ended. `_earlier_until` is the same time for only those carriers that
+        # started before `_carrier_start`.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
@@ -117,7 +117,7 @@ class Receiver:
         return any(each.start <= now < each.end and each.link_index >= 0 and not each.cause for each in self._signals)
 
     def turn(self, now: float, until: float) -> None:
-        """Do nothing: without a `Phy`, a turn between receiving and sending until ``until`` (s) loses no signal."""
+        """Do nothing: without a `Phy`, no signal is lost while the radio turns between receiving and sending."""
 
     def send(self, now: float, end: float) -> None:
         """Send from ``now`` to ``end`` (s): signals that arrive meanwhile are not received."""
@@ -153,7 +153,7 @@ class Receiver:
             self._carrier_until = end
 
     def senses_until(self, end: float) -> None:
-        """Set the end (s) of the sensed carriers after a carrier was cut short or the channel was changed."""
+        """After a carrier was cut short or the channel changed, set the time (s) at which all carriers have ended."""
         self._carrier_until = end
         self._earlier_until = min(self._earlier_until, end)
 

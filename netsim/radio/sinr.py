@@ -91,7 +91,7 @@ class SinrReceiver(Receiver):
                     others += each.power
         signal.floor = self._floor if self._phy.noise is None else self._noise_at(begin)
         if self._locked is not None:
-            # Where copies of one frame add up, the frame counts as received from the strongest neighbour.
+            # If copies of one fragment add up, only one copy counts as received: that of the strongest neighbour.
             if self._joins(self._locked, signal) and self._rank(signal) > self._rank(self._locked):
                 self._locked.missed, self._locked = COLLIDED, signal
             else:
@@ -102,7 +102,10 @@ class SinrReceiver(Receiver):
             signal.missed = COLLIDED if power > self._lock_above * signal.floor else LOST
 
     def _joins(self, other: Signal, signal: Signal) -> bool:
-        """Return whether two signals' powers add up: copies of one fragment that began within `Phy.concurrent_s`."""
+        """Return whether the powers of two signals add up.
+
+        They do if the signals are copies of one fragment and begin at most `Phy.concurrent_s` apart.
+        """
         is_same = signal.content is not None and other.content == signal.content
         return is_same and abs(other.start - signal.start) <= self._concurrent
 
@@ -132,7 +135,7 @@ class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     def _success(self, signal: Signal, width: float) -> float:
-        """Return the probability that all bits of a signal are right, and store its mean interference."""
+        """Return the probability that all bits of a signal are right; store its mean interference in the signal."""
         others = [each for each in self._signals if self._disturbs(each, signal, width)]
         if not others:
             return math.exp(signal.bits * self._phy.log_success(signal.power / signal.floor))

@@ -75,7 +75,8 @@ class Walls:
         a = np.where(swapped[:, None], second[:, :2], first[:, :2])
         b = np.where(swapped[:, None], first[:, :2], second[:, :2])
         lost = np.zeros(len(a))
-        # With the lines sorted by their left ends, those that may cross a wall form one range.
+        # Sort the lines by the x of their left ends. The lines that may cross a wall then form one range: none of them
+        # begins to the right of the wall, or more than ``longest`` to the left of it.
         order = np.argsort(a[:, 0], kind="stable")
         left, longest = a[order, 0], float((b[:, 0] - a[:, 0]).max(initial=0.0))
         for x1, y1, x2, y2, loss in self.segments:
