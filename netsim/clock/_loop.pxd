@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 
 cdef class Due:
-    # The sort key: the time (s) at which this is due, and the place among all that are due at the same time.
+    # Entries are sorted by `time` (s), at which they are due. `place` orders the entries of the same time.
     cdef double time
     cdef int64_t place
     cdef bint dropped(self) except -1
@@ -21,8 +21,9 @@ cdef class Timer(Due):
     cdef readonly object _loop, _callback, _context
     cdef readonly tuple _args
     cdef readonly bint _cancelled
+    # Whether the callback ends a sleep: if nothing else happens now, the timer then calls it at once.
     cdef bint wakes
-    # The time (s) given, minus infinity if the callback is called soon.
+    # The time (s) for which the timer was set; minus infinity for a handle of `call_soon`.
     cdef double _when
     cdef object __weakref__
     cdef int run(self) except -1

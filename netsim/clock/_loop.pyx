@@ -2,8 +2,9 @@
 # cython: embedsignature=False, always_allow_keywords=True, auto_pickle=False
 """The compiled twin of virtual time: its timers, and the methods of the event loop that run for each sleep.
 
-`netsim.clock.virtual_clock` and `netsim.clock.clock` define and document the behaviour; a law test compares both. In
-debug mode, and while hooks note each call, the loop's methods pass to the Python twin.
+The Python twin, `netsim.clock.virtual_clock` and `netsim.clock.clock`, defines and documents the behaviour;
+tests/netsim/clock/test_clock_twins.py compares both. In debug mode, if agents have their own clocks, and while hooks
+note each call, the loop's methods that set timers call the methods of the Python twin instead.
 """
 
 import asyncio
@@ -29,14 +30,14 @@ cdef object SET_RESULT = asyncio.futures._set_result_unless_cancelled
 # --- a heap -----------------------------------------------------------------------------------------------------------
 
 cdef class Due:
-    """An entry of a queue in order of time."""
+    """An entry of a queue of timers; subclasses define what happens when it is due."""
 
     cdef bint dropped(self) except -1:
-        """Return whether it was cancelled."""
+        """Return whether the entry was cancelled."""
         return False
 
     cdef int start(self) except -1:
-        """Do what is due."""
+        """Run the entry, or make it ready to run: called at its time."""
         return 0
 
 
@@ -100,7 +101,7 @@ cdef class Timer(Due):
         return 0
 
     cdef int run(self) except -1:
-        """Call the callback in its context; pass its error on to the loop."""
+        """Call the callback in the timer's context; pass an exception to the loop's exception handler."""
         context, callback = self._context, self._callback
         try:
             PyContext_Enter(context)
@@ -146,7 +147,7 @@ cdef class Timer(Due):
 
 
 cdef class Start(Due):
-    """A call that is due, unless a handle of another type is cancelled before."""
+    """An entry that calls a function when it is due, unless ``handle``, which is no `Timer`, was cancelled."""
 
     cdef object handle, call
 
@@ -161,7 +162,7 @@ cdef class Start(Due):
 # --- the clock --------------------------------------------------------------------------------------------------------
 
 cdef class FastClock:
-    """The methods of `VirtualSelector` that run for each timer; `CompiledSelector` inherits the others."""
+    """Compiled methods that run for each timer; `CompiledSelector` inherits all others from `VirtualSelector`."""
 
     cpdef double now(self) noexcept:
         return self._now
@@ -249,13 +250,13 @@ class CompiledSelector(FastClock, VirtualSelector):
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
 cdef class FastLoop:
-    """The methods of `Loop` that run for each sleep; `CompiledLoop` inherits the others."""
+    """Compiled methods that run for each sleep; `CompiledLoop` inherits all others from `Loop`."""
 
     cdef public FastClock clock
     cdef public object _ready
     cdef public bint _closed, _debug, _stopping, skewed
     cdef public list on_call
-    # Whether `create_future` makes a future, which then asks for the debug mode.
+    # True while `create_future` makes a future, whose constructor calls `get_debug`: that call needs no further check.
     cdef bint makes
 
     def time(self):
@@ -315,7 +316,7 @@ cdef class FastLoop:
         events = self.clock.select(0 if self._stopping or ready else None)
         if events:
             self._process_events(events)
-        # Callbacks that these add run in the next pass.
+        # If one of these handles adds a callback, that callback runs in the next pass.
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:

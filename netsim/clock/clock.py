@@ -190,7 +190,7 @@ class Loop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_simulated`."""
-        # A numpy scalar would make the loop's time a numpy scalar, with numpy's rounding.
+        # Without the conversion, a numpy float32 would make the loop's time a float32, with larger rounding errors.
         when = float(when)
         if math.isnan(when):
             raise ValueError("when: must be a time in seconds; it is NaN")
@@ -228,7 +228,7 @@ class Loop(asyncio.SelectorEventLoop):
             # asyncio's loop, too, appends the handle of a due timer to its ready handles without calling `call_soon`.
             start = partial(self._ready.append, timer)  # type: ignore[attr-defined]
         else:
-            # Run the callback through `call_soon`, which calls the hooks with its context.
+            # Run the callback through `call_soon`, which passes the callback's context to the hooks.
             start = partial(self.call_soon, _run, timer, callback, args, context=context)
         self.clock.set_timer(time, timer, start, first)
         return timer
@@ -324,7 +324,7 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # Remove the task factory: closing the loop creates tasks, for which the factory would fail again.
+        # Remove the task factory: closing the loop creates tasks, too, and the factory would make them of a wrong type.
         self._set_factory_of(owner, None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(
@@ -538,4 +538,4 @@ def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:
 
 
 COMPILED = compiled("clock._loop")
-"""The compiled twin of virtual time; None if it is not built, or disabled."""
+"""The module `netsim.clock._loop`, the compiled twin; None if it was not built or is disabled."""

@@ -31,7 +31,7 @@ class ComputeTimes:
         names = np.array([draws.name_key(name) for name in self._models], dtype=np.uint64)
         keys = draws.stream_keys(seed, names, "compute")
         self._keys = dict(zip(self._models, np.split(keys, len(keys)), strict=True))
-        # For each node: the number of the block of steps that was drawn last, and the seconds of each of its steps.
+        # For each node: the number of the last block of steps drawn, and the time (s) of each step in this block.
         self._blocks: dict[Hashable, tuple[int, list[float]]] = {}
         # Element k of the list is the total time (s) that rounds 1 to k wait for their slowest node.
         self._sums = [0.0]

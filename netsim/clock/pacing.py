@@ -31,16 +31,16 @@ class PacedSelector(ClockSelector):
         self.speed = speed
         # How often the clock jumped to the real time, because a timer ran later than the slack allows.
         self.overruns = 0
-        # The longest delay (real s) of a timer.
+        # The longest time (real s) by which a timer ran late.
         self.longest_lag = 0.0
         self._epoch = epoch
         self._slack = slack
         now = self.wall()
         # If the process starts late by at most the slack, its time still begins at 0.
         self._now = 0.0 if 0 < now <= slack else now
-        # The time (simulated s) of the due timer that ran, or will run, after the last reading of sockets.
+        # Sockets are read before a due timer runs. `_due`: the time (simulated s) of the last timer for which this was
+        # done. `_read_until`: the real time (s) until which sockets may be read before that timer runs.
         self._due = float("-inf")
-        # The real time (s) until which sockets may be read before this timer runs.
         self._read_until = 0.0
 
     def wall(self) -> float:
@@ -71,7 +71,7 @@ class PacedSelector(ClockSelector):
         return []
 
     def _read_sockets(self, due: float) -> Ready:
-        """Return ready sockets; after a time limit none, because other processes could keep a socket ready for ever."""
+        """Return ready sockets; none after a time limit, so that the timer runs even if a socket is always ready."""
         real = time.monotonic()
         if due != self._due:
             self._due = due

@@ -128,8 +128,8 @@ class RoundClock:
         """
         if self.compute is None:
             return rounding((time - self.offset) / self.period)
-        # Find the last round that has closed by ``time``: first in steps of doubling length, then by bisection. At most
-        # as many rounds have closed as without compute times, because compute times only lengthen rounds.
+        # Find the last round that has closed by ``time``: first in steps of doubling length, then by bisection. Compute
+        # times only lengthen rounds, so at most as many rounds have closed as would have without compute times.
         low = self.closed if self.close_time(self.closed) <= time else 0
         high, step = max(math.floor((time - self.offset) / self.period), 0) + 1, 1
         while low + step < high and self.close_time(low + step) <= time:
@@ -190,7 +190,7 @@ class RoundClock:
 
     def next_number(self) -> int:
         """Return the number of the round that opens next."""
-        # Within the rounding errors of a boundary, the round that begins there may be open already.
+        # If now is a boundary, up to rounding errors, the round that begins at the boundary may be open already.
         return max(self._passed(math.ceil), self.open_round) + 1
 
     def _open_by(self, boundary: float) -> None:

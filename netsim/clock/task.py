@@ -150,9 +150,10 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], TaskOwn
 
 def refuse_unnumbered(maker: FrameType) -> None:
     """Raise BadInput if a stack frame creates a future or task of asyncio's own types, which have no number."""
-    # asyncio's constructors of futures and tasks call the loop's `get_debug`. They are written in C and have no stack
-    # frame, so ``maker`` is the frame of the constructor's caller. Unlike a frame that calls `get_debug` itself, this
-    # frame does not name `get_debug`. Frames of asyncio are allowed: asyncio makes futures and tasks through the loop.
+    # ``maker`` is the frame from which the loop's `get_debug` was called. If the code of this frame does not name
+    # `get_debug`, it called the constructor of a future or task: constructors call `get_debug`, but have no frame of
+    # their own, because they are written in C. Raise in this case, unless the code is asyncio's own, whose futures and
+    # tasks have numbers.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
         raise BadInput(
             "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "

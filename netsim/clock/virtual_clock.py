@@ -112,7 +112,7 @@ class ClockSelector(selectors.BaseSelector):
     beyond : bool
         Whether a timer was set to a time later than `LATEST`.
     jobs : int
-        Jobs in other threads that will wake the loop when they end; the loop waits for them without limit.
+        The number of jobs in other threads. Each wakes the loop when it ends; the loop waits for it without limit.
     ready : sized
         The loop's callbacks that are ready to run.
     speed : float
@@ -176,7 +176,7 @@ class ClockSelector(selectors.BaseSelector):
             self.beyond = self.beyond or time < math.inf
             return
         if len(self._timers) >= self._purge_size:
-            # In place: `_pass` may be going through the list.
+            # Change the list in place, because `_pass` may be going through it.
             self._timers[:] = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
             self._purge_size = max(1000, 2 * len(self._timers))

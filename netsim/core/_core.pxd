@@ -110,9 +110,9 @@ cdef class Tally:
 
 @cython.final
 cdef class Frame:
-    # What receivers read comes first, in few cache lines.
-    # The frame's bytes. None for a frame with a long vector: its bytes are `head`, `vector` and `trailer`, one after
-    # another, and `whole` joins them.
+    # The fields that receivers read come first, so that they lie in few cache lines.
+    # `written`: the frame's bytes; None for a frame with a long vector. The bytes of such a frame are `head`, `vector`
+    # and `trailer`, one after another, and `whole` joins them.
     cdef bytes written, vector
     # `start`: the offset in the frame's bytes at which a float64 or float32 vector begins, or 0 if the payload is no
     # such vector. `length`: the number of the vector's elements.
@@ -134,7 +134,7 @@ cdef class Frame:
     cdef double power, noise, interference
     cdef object value
     cdef bint read
-    # The frame whose payload this one shares, as one receiver's copy of a `plain` frame; else None.
+    # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
     cdef Frame sent
     # If the payload is a coded array, or an array that has no `start`: the offset of the payload's content in the
     # frame's bytes. The content begins after the type number. 0 for all other payloads.

@@ -101,9 +101,9 @@ cdef extern from *:
         return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11)), next);
     }
 
-    /* Write to `out` 16 bytes whose CRC-32 remainder is that of the `count` bytes (a multiple of 64) after `crc` is
-       added to the first of them. Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ
-       instruction", Intel 2009: the constants are x**n modulo the polynomial, reflected. */
+    /* Take the `count` bytes at `at`, with `crc` XORed into the first 4, and write to `out` 16 bytes that have the same
+       CRC-32 remainder. `count` is a multiple of 64. See Gopal et al., "Fast CRC computation for generic polynomials
+       using PCLMULQDQ instruction", Intel 2009: the constants are x**n modulo the polynomial, reflected. */
     __attribute__((target("pclmul,sse4.1")))
     static void fold(const char* at, int64_t count, uint32_t crc, char* out) {
         const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
@@ -549,7 +549,7 @@ cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
-    """Sort entries in place, by insertion if they are few, else by a heap; on a radio they are already in order."""
+    """Sort entries in place, by insertion if they are few, else by a heap. Entries that are in order need no sort."""
     cdef int64_t i = 1, j
     cdef Entry entry
     while i < size and before(&entries[i - 1], &entries[i]):
@@ -644,7 +644,7 @@ cdef class ArrivalQueue:
         return count
 
     cdef void fetch(self, int64_t count) noexcept:
-        """Prefetch what counting and reading the first ``count`` entries needs: it lies anywhere in memory."""
+        """Prefetch the scattered memory that is needed to count and read the first ``count`` entries."""
         cdef Entry* entry
         cdef const int64_t* delivered
         cdef int64_t i, link
@@ -659,7 +659,7 @@ cdef class ArrivalQueue:
             prefetch(<const char*>entry.frame + 64)
 
     cdef void drop(self, int64_t count) noexcept:
-        """Drop the first ``count`` entries; all others form the heap, because they are sorted."""
+        """Drop the first ``count`` entries. The other entries are sorted, and therefore a heap."""
         self.size -= count
         memmove(self.entries, self.entries + count, self.size * sizeof(Entry))
         self.heap = self.size
@@ -751,7 +751,8 @@ cdef tuple as_tuple(Entry* entry):
 
 # --- copies of the neighbours' states ---------------------------------------------------------------------------------
 
-# The last class found to be one that `Coded` itself decodes: looking it up took longer than copying a row.
+# The last class found to inherit `__array__` and `values` from `Coded`. The class is stored, because testing it again
+# for every frame took longer than copying a row.
 cdef object decoded_by_coded = None
 
 
@@ -869,7 +870,7 @@ cdef class Copies:
         return 0
 
     cpdef int receive(self, ArrivalQueue arrivals, double until, bint add=False) except -1:
-        """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
+        """Take in the frames that arrive before ``until`` (s), remove them from the queue, count them as delivered."""
         cdef Entry* entry
         cdef int64_t i, count
         if arrivals.heap != 0:
@@ -1450,8 +1451,8 @@ cdef class Waiter:
             return self
         if self.state != DONE:
             self.result()
-        # For speed: setting StopIteration with its value creates no exception object, and a bare `raise StopIteration`
-        # creates no traceback.
+        # For speed: the first line sets StopIteration and its value without an exception object, and the second line
+        # passes both on without a traceback.
         PyErr_SetObject(StopIteration, self.number)
         raise StopIteration
 

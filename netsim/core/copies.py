@@ -89,7 +89,7 @@ class Copies:
                 self.table[row] = value
 
     def receive(self, arrivals: ArrivalQueue, until: float, *, add: bool = False) -> None:
-        """Take in the frames of a queue that arrive before ``until`` (s), as `ArrivalQueue.deliver` returns them."""
+        """Take in the frames that arrive before ``until`` (s), remove them from the queue, count them as delivered."""
         self.take_in(arrivals.deliver(until), add=add)
 
     def sum(self) -> NDArray[np.float64]:

@@ -56,9 +56,9 @@ class LinkDraws:
     def _prepare(self) -> None:
         """Group the links by their settings.
 
-        This is done only at the first draw, because often there is none: the compiled core then draws by itself.
+        This is done only at the first draw here. Often there is none, because the compiled core draws by itself.
         """
-        # Group the links with the same settings, so that one call draws the delays of a whole group.
+        # One call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}
         for index, link in enumerate(self._links):
             groups.setdefault(id(link), []).append(index)

@@ -6,7 +6,8 @@ link·2ˢ + number. Here ``link`` is the index of the link, ``number`` counts th
 63 minus the bits needed for the number of links (`key_shift`). No record depends on what other agents do, so a
 network's records do not depend on the order in which its agents act.
 
-The Python core and the compiled one, the ledger, the trace and the tables take the list of counted columns from here.
+The outcome of a link message is one of the causes below, such as ``delivered`` or ``lost``. The Python core and the
+compiled one, the ledger, the trace and the tables take the list of counted columns from here.
 
 * To add a cause, add one line at the end of its group below. This shifts the numbers of later groups and therefore
   changes the trace hash, which includes each cause's number.
@@ -61,7 +62,7 @@ _groups: dict[str, list[str]] = {"everywhere": [], "radio": [], "sockets": []}
 
 
 def _cause(name: str, where: str = "everywhere") -> int:
-    """Register a cause and return its number."""
+    """Register a cause (the name of an outcome) and return its number."""
     _groups[where].append(name)
     return sum(map(len, _groups.values())) - 1
 

@@ -183,7 +183,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             _hand_over(context, mac, loop)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
-        # `set_sequence_handler` adds the inbox to its senders' outboxes, so it is called once all outboxes exist.
+        # `set_sequence_handler` adds the inbox to its senders' outboxes, so all outboxes must exist before the call.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
-"""The name of the agent of each task."""
+"""Maps each task to the name of its agent."""
 
 SHOWN = 5
 """Maximum number of agents that the error for a deadlock names."""
@@ -67,7 +67,7 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 
 
 def when(context: Context) -> str:
-    """Return a text with an agent's current round, or with the time (s) outside rounds."""
+    """Return a text with an agent's current round or, if the agent is in no round, with the present time (s)."""
     now = context.shared.loop.now()
     # An exception takes the agent out of its round before the error is reported. So if the agent left a round at the
     # present time, that round counts as its current round.

@@ -1,7 +1,7 @@
 """Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states, an inspection.
 
 Each observer is an onlooker (`netsim.clock.virtual_clock.Onlooker`), which the loop calls before time advances. So an
-observer needs no timer or task, does not keep a run going, and never runs between two steps of an agent at one time.
+observer needs no timer or task, does not keep a run going, and never runs between two steps of agents at one instant.
 """
 
 import dataclasses
@@ -103,8 +103,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # If a row is due at a round's end, but rounding makes its time differ from the end, `snap` sets the time to the
-        # end. If a row is due earlier, ``until`` is also before the round's end.
+        # If a row is due at a round's end, but its time differs from the end by rounding errors, `snap` returns the
+        # end. If a row is due before a round's end, the row's ``until``, too, is before the end.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -284,7 +284,8 @@ class Watcher:
         Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
         """
         self.call(self._agents)
-        # Check only if all agents run here: otherwise an agent in another process may have the attribute.
+        # Check that each watched attribute exists, but only if all agents run here: otherwise an agent in another
+        # process may have it.
         self._checks = self._early and len(self._agents) == self._watch.agents
         self._early = False
 

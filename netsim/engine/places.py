@@ -36,8 +36,8 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.positions)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # For each node: the other nodes within its reach. For a node and a node within its reach, the medium has the
-        # received powers in both directions.
+        # For each node: the other nodes within its reach. The medium has the received power from the node to each of
+        # them, and from each of them to the node.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None

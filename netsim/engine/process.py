@@ -109,7 +109,11 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """Numbers of threads: ``before``, of each BLAS library before the first run; ``wanted``, by the present runs."""
+    """Numbers of threads of BLAS libraries.
+
+    ``before`` has each library with its number before the first run, and ``wanted`` the number that each run under way
+    requests.
+    """
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
@@ -190,7 +194,7 @@ _running = 0
 """Number of runs under way in this process. While it is above 0, a function that warns replaces `time.sleep`."""
 
 _draws: dict[int, int] = {}
-"""The number of calls, by thread and during runs, of functions that draw from the global generators."""
+"""Maps a thread to how often it called, during runs, a function that draws from a global generator."""
 
 
 @contextmanager
@@ -237,7 +241,7 @@ def _noted(function: Any) -> Any:
 
 def _drawing_functions() -> Iterator[tuple[Any, str]]:
     """Yield (holder, name) of each function that draws from a global generator, or sets its state."""
-    # Every function of `random` draws through one of these two methods, which it looks up on the instance.
+    # Every function of `random` draws through the method `random` or `getrandbits`, looked up on the generator.
     generator = vars(random)["_inst"]
     yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
     yield from ((random, name) for name in ("seed", "setstate"))

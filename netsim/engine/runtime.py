@@ -138,7 +138,7 @@ class Runtime:
             raise
 
     def attach_result_to(self, error: BaseException) -> None:
-        """Attach the partial result to the error that ended the run, if counting had ended."""
+        """Attach the partial result to the error that ended the run, if the counts are complete (``closed``)."""
         if self.closed:
             error.run = self.result  # type: ignore[attr-defined]
 

@@ -292,7 +292,7 @@ def measured(value: Any) -> float | None:
 def fields(
     frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
 ) -> None:
-    """Replace the named fields of a frozen dataclass by the results of ``checked``; with ``optional``, None is kept."""
+    """Replace each named field of a frozen dataclass by what ``checked`` returns for it; ``optional`` allows None."""
     for name in names:
         value = getattr(frozen, name)
         if value is not None or not optional:

@@ -32,7 +32,7 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` would return this module; if NETSIM_CORE is empty, the module is not imported."""
+    """Return whether `compiled` would return a module; if NETSIM_CORE is empty, only look for the module's file."""
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

@@ -133,7 +133,7 @@ def digest_of(path: str | Path) -> str:
 
 
 def changed_files(read: Mapping[str, str]) -> list[str]:
-    """Return the names of the recorded files that changed, or went, since they were read."""
+    """Return the names of the recorded files that have changed or disappeared since they were read."""
     return [name for name, digest in read.items() if digest_of(path_of(name)) != digest]
 
 

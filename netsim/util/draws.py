@@ -111,7 +111,7 @@ def _plain_number(name: Any) -> Any:
         elif name in (math.inf, -math.inf):
             return float(name)
         elif isinstance(name, Decimal) and abs(name.adjusted()) > _LARGEST.bit_length():
-            # The exact fraction of such an exponent would fill the memory.
+            # The exact fraction of a Decimal with such an exponent would fill the memory.
             raise OverflowError
         else:
             exact = Fraction(*name.as_integer_ratio())

@@ -278,7 +278,7 @@ def _of_pajek(where: str, text: str) -> GraphFile:
     if len(graph) != declared:
         raise BadInput(f"{where}: must have {declared} vertices with labels that differ; there are {len(graph)}")
     if all((data.get("x"), data.get("y")) == (0.0, 0.0) for _, data in graph.nodes(data=True)):
-        # networkx writes (0, 0) for nodes without a position.
+        # networkx writes (0, 0) for nodes without a position. So if all nodes are at (0, 0), none has a position.
         for _, data in graph.nodes(data=True):
             del data["x"], data["y"]
     return GraphFile("Pajek", graph)
@@ -470,7 +470,7 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
     # A matrix with names has them in the first line and at the beginning of each other line.
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
-    # A first cell before the names must not be a number: a row of matrix elements could otherwise pass for names.
+    # If a cell precedes the names, it must not be a number: a row of matrix elements could otherwise pass for names.
     corner = len(names) == len(first) or _number(first[0], delimiter) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:

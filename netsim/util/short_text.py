@@ -45,7 +45,7 @@ def _text(value: Any, most: int, depth: int) -> str | None:
     kind = next((each for each in _BRACKETS if isinstance(value, each)), None)
     if kind is None or depth == _DEEPEST:
         return None
-    # An element and its separator take at least three characters, so all later elements would be cut off.
+    # More elements would be cut off, because each takes at least three characters with its separator.
     parts = _parts(value, most // 3 + 2, most, depth)
     if parts is None:
         return None

@@ -332,7 +332,7 @@ def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     numbers = [float(each) for each in names if _is_number(each)]
     again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
     steps = set(np.diff(numbers).tolist())
-    # Evenly increasing whole numbers may be names: an array's positions from 0 or 1, or years beside other names.
+    # Evenly increasing whole numbers may be columns' names: positions from 0 or 1, or years beside other names.
     counts = len(steps) <= 1 and all(each.is_integer() for each in numbers) and min(steps, default=1.0) > 0
     if len(numbers) == len(names) and counts and numbers[:1] in ([0.0], [1.0]):
         return [f"columns are called {names[0]} to {names[-1]}, as the first line says"] if len(names) > 1 else []
