@@ -18,15 +18,16 @@ from netsim.util.short_text import short_text
 __all__ = ["LABELLED", "LONGEST_LABEL", "LONGEST_NOTE", "NOTED", "Captions", "check_label", "check_note"]
 
 LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
-"""The dtype of a label: the numbers of the sender and of its transmission, and the index of the text."""
+"""The dtype of a label: the numbers of the sender and of its transmission, and the text's index in `Captions.texts`."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
-"""The dtype of a note: time (s), the agent's number, how many messages the agent had sent, and the text's index."""
+"""The dtype of a note: its time (s), the agent's number, how many messages the agent had sent by then, and the text's
+index in `Captions.texts`."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""
 
-# A message without a label is labelled with its payload, if the payload as text has at most this many characters.
+# If the sender gives no label, the payload as text is the label, provided that it has at most this many characters.
 _DIGEST = 16
 
 Records = NDArray[np.void]
@@ -67,7 +68,7 @@ class Captions:
             self._labels.append(self._index.setdefault(label, len(self._index)))
 
     def note(self, time: float, agent: int, sent: int, text: str) -> None:
-        """Store an agent's note made at a time (s), after the agent had sent ``sent`` messages."""
+        """Store a note that an agent made at ``time`` (s), after it had sent ``sent`` messages."""
         self._times.append(time)
         self._agents.append(agent)
         self._sent.append(sent)
@@ -126,7 +127,7 @@ def _records(dtype: "np.dtype[np.void]", columns: Iterable["array[Any]"], first:
 
 
 def _extend(columns: Sequence["array[Any]"], records: Records, index: NDArray[np.int64]) -> None:
-    """Append records to columns; the last column holds the indices of texts."""
+    """Append each field of the records to its column; ``index`` holds the new index of each of the records' texts."""
     names = records.dtype.names or ()
     for name, column in zip(names, columns, strict=True):
         values = index[records[name]] if name == "text" else records[name]

@@ -26,7 +26,7 @@ _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
 
 
 class Ledger:
-    """Counts of one run, by sender, link, kind of message and cause.
+    """Counts of one run's frames, by sender, link, kind of message and cause (the outcome, such as "delivered").
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Ledger:
         self.captions: Captions | None = None
         """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
-        """Yields the key and the kind id of each link message in flight; set by the network."""
+        """Yields the key (link and transmission number) and the kind id of each link message in flight."""
 
     @property
     def exits(self) -> list[int]:

@@ -31,8 +31,8 @@ class RunMetadata:
         The number of the last round that opened; 0 if no round opened, or if compute times made rounds unequally long.
     paths : dict
         The way-points (s, x, y) of each agent that moved, by its number. The agent moves along straight lines between
-        them; at two way-points of one time, it jumps from the first to the second. Other agents stay at their
-        ``positions``.
+        them; where two way-points have the same time, it jumps from the first to the second. Other agents stay at
+        their ``positions``.
     faults : sequence of dict
         The faults in order of time, each as a dict with these keys. Agents are given by their numbers.
 

@@ -32,9 +32,10 @@ __all__ = ["STREAMS", "Trace", "TraceFile"]
 STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 """The records in a trace and their dtypes. Traces of earlier versions have only ``sent`` and ``exits``."""
 
-# Further records of a run on a `netsim.Radio`: the frames on the air, and the bytes that they carry, concatenated.
+# The dtypes of additional records, if the run is on a `netsim.Radio`: the frames on the air, and the bytes that the
+# frames carry, concatenated.
 _ON_RADIO = {"on_air": ON_AIR, "contents": np.dtype("u1")}
-# Further records of a run whose agents labelled messages or wrote notes.
+# The dtypes of additional records, if the agents labelled messages or wrote notes.
 _CAPTIONS = {"labels": LABELLED, "notes": NOTED}
 _ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 
@@ -109,11 +110,11 @@ class Trace:
         return len(self._sent) + len(self._exits)
 
     def count(self, stream: str) -> int:
-        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
+        """Return the number of records of a type: a key of `STREAMS`, "on_air", "contents", "labels" or "notes"."""
         return len(self._records.get(stream, ()))
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
+        """Yield, in chunks, the records of a type (see `count`)."""
         for first in range(0, self.count(stream), _CHUNK):
             yield self._records[stream][first : first + _CHUNK]
 
@@ -248,11 +249,11 @@ class TraceFile:
             self._read()
 
     def count(self, stream: str) -> int:
-        """Return the number of records of the type ``stream``, for example one of `STREAMS`."""
+        """Return the number of records of a type: a key of `STREAMS`, "on_air", "contents", "labels" or "notes"."""
         return self._counts.get(stream, 0)
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield, in chunks, the records of the type ``stream``, for example one of `STREAMS`."""
+        """Yield, in chunks, the records of a type (see `count`)."""
         if stream not in self._counts:
             return
         dtype, left = _ALL_STREAMS[stream], self._counts[stream]
@@ -375,8 +376,8 @@ def _check_sizes(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         for member in archive.infolist():
-            # Outside rounds the `DETAIL` records are zeros, which zlib compresses to almost nothing. So the limit of
-            # their size is the size of the `SENT` records, which has a limit itself.
+            # For frames sent outside rounds, ``details`` holds zeros, which zlib compresses to almost nothing. So limit
+            # its size by the size of ``sent``, which is limited by its own compressed size.
             limit = _MAX_COMPRESSION * member.compress_size
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)

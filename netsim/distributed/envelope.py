@@ -1,7 +1,8 @@
 """The datagrams between processes: a magic number, an authentication code and a msgpack array, never a pickle.
 
-On the path agent → outbox → link → inbox → agent, datagrams belong to a link between two processes. `unseal` accepts
-any bytes: it returns a message, or raises `Refused` with the reason for which the datagram is counted as dropped.
+On the path agent → outbox → link → inbox → agent, datagrams carry the frames of a link between two processes. `unseal`
+accepts any bytes: it returns a message, or raises `Refused` with the reason for which the datagram is counted as
+dropped.
 """
 
 import hmac
@@ -17,7 +18,7 @@ _CODE_SIZE = 16
 _INT_LIMIT = 1 << 63
 
 OVERHEAD = 200
-"""Upper bound of the bytes that a datagram with one frame needs, without the frame and the name of its kind."""
+"""Upper bound of the bytes that a datagram with one frame takes, not counting the frame and the name of its kind."""
 
 LEG = 30
 """Upper bound of the bytes that each link takes in the ``legs`` of a `Message`."""
@@ -70,7 +71,7 @@ class FrameBatch(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """The state that a process periodically sends to the others; ``number`` counts from 0."""
+    """The state that a process periodically sends to the others; ``number`` counts its heartbeats, from 0."""
 
     host: int
     incarnation: int

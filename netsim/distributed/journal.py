@@ -147,7 +147,10 @@ class JournalWriter(Journal):
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Record the time of joining (simulated s), the processes met, and whether rows come from samples or rounds."""
+        """Record when this process joined the run (``time``, simulated s), and which processes it met.
+
+        ``sampled`` says whether the rows of results come from samples in time, instead of from rounds.
+        """
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
@@ -173,7 +176,7 @@ class JournalWriter(Journal):
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Mark the end of a row: its number, its time (s), and whether an agent of this process took part in it."""
+        """Write the entry that ends a row: its number and time (s), and whether an agent here took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
@@ -240,7 +243,7 @@ def _fits(value: Any, form: Any) -> bool:
     A form is one of these:
 
     * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
-    * a list: with one form for all items of a list, or with a form for each item;
+    * a list of one form, which all items of the value must have, or a list with a form for each item;
     * a dict: {class of all keys: form of all values}, or {key: form of its value};
     * a tuple of forms, of which the value must have one.
     """

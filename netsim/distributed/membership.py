@@ -21,9 +21,11 @@ from netsim.errors import NetsimError
 __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
-"""Why datagrams are dropped, in this order: not authenticated, no message, seen before, too large, of another run."""
+"""Why a datagram is dropped, in this order: it is not authenticated, holds no valid message, was seen before, is too
+large, or is of another run."""
 
-# Number of latest round trips that are kept. The shortest of them gives the clock's offset with the smallest error.
+# The number of latest round trips that are kept for each peer. The shortest of them measures the offset between the two
+# clocks with the smallest error.
 _MEASUREMENTS = 64
 # The most characters that the text of an error may have in a heartbeat.
 _MAX_TEXT = 300

@@ -42,7 +42,7 @@ from netsim.util import check
 __all__ = ["MergedRun", "RunPart", "merge_parts", "merge_run"]
 
 
-# The most real seconds by which the start times recorded by a process and by its replacement may differ.
+# The largest allowed difference, in real seconds, between the start times that a process and its replacement recorded.
 _START_TOLERANCE = 1.0
 # The upper limit of the bits of one event and of a transmission number; larger ones are refused as forged.
 _MAX_AMOUNT = 1 << 53
@@ -278,7 +278,8 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # Probes may fail on the last recorded states of the agents of a killed process: add the row without them.
+            # Agents of a killed process keep their last recorded states, on which probes may fail: add the row without
+            # measurements.
             self._result.add_row(number, time, totals, measure=False)
 
     def _rows(self) -> Iterator[tuple[int, float]]:
@@ -409,7 +410,11 @@ class _Merger:
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
-        """Count transmissions; return {(link, transmission): (kind, whether wire bits are counted link by link)}."""
+        """Count transmissions; return {(link, transmission number): (kind, by_link)}.
+
+        ``by_link`` is whether the wire bits differ between the links of the transmission. If so, `_count_left` counts
+        them for each link.
+        """
         counted = {}
         duplicates = _duplicates(records, self._tally.shift)
         for sent, (round_number, reply) in zip(records["sent"], records["details"].tolist(), strict=True):

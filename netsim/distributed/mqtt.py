@@ -98,7 +98,7 @@ class MQTT(Transport):
         return cls(broker, here, peers, topic=topic, **settings)
 
     async def open(self) -> None:
-        """Connect to the broker and subscribe; raises NetsimError if the broker cannot be reached, or refuses."""
+        """Connect to the broker and subscribe; raises NetsimError if this fails."""
         loop = asyncio.get_running_loop()
         # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
         speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
@@ -156,7 +156,7 @@ class MQTT(Transport):
         self._queue.clear()
         self._queued_bytes = 0
         self._close_socket()
-        # Two passes of the loop let the tasks end that aiomqtt has cancelled; otherwise closing the loop would warn.
+        # aiomqtt has cancelled its tasks. Two passes of the loop let them end; otherwise closing the loop would warn.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

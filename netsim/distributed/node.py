@@ -121,8 +121,8 @@ class Node:
         self._round_task: asyncio.Task[None] | None = None
         # The time (real s) at which this process last did something, and the number of counted events until then.
         self._last_activity = (time.monotonic(), 0)
-        # The result of `RoundClock.is_followed` for the next round, from the time when the last row was written; None
-        # before the first row.
+        # What `RoundClock.is_followed` returned for the next round when the last row was written; None before the first
+        # row.
         self._follows_next: bool | None = None
         # `_ended_at`: the time (simulated s) at which the last agent of any process ended. `_closed_at`: the time (real
         # s) at which this process closed its part of the run.
@@ -249,7 +249,7 @@ class Node:
             self.relay.before_sending = self._write_events
 
     def starting(self) -> None:
-        """Begin to relay frames; called before the agents start, which may be later than in other processes."""
+        """Begin to relay frames; called before the agents here start. Agents in other processes may already run."""
         run = self.runtime
         for name in run.agents:
             if not self.relay.is_local(name):
@@ -335,7 +335,10 @@ class Node:
                 run.end()
 
     def _check_end(self) -> None:
-        """If all agents of all processes have ended, close this part of the run when the last of them has ended."""
+        """If the agents of all processes have ended, set a timer to close this part of the run.
+
+        The part is closed at the simulated time at which the last agent ended.
+        """
         run, membership = self.runtime, self._membership
         finals = [peer.final[1] for peer in membership.peers.values() if peer.final and peer.final[0] == membership.run]
         alive = [peer for number, peer in membership.peers.items() if membership.is_alive(number)]
@@ -385,7 +388,7 @@ class Node:
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
-            # One of the tasks that wait for the network's next round is `_keep_rounds_open`, which does not count.
+            # `_keep_rounds_open` always waits for the network's next round: look for another task that waits for it.
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is run.rounds) for each in contexts)
             or any(timer.when() > now for timer in run.timers if not timer.cancelled())
             or run.loop.clock.jobs > 0

@@ -85,7 +85,8 @@ _FROM_ARGUMENTS = (
     *(OrderedDict, defaultdict, dict, set, frozenset, deque, range, slice, partial, Decimal),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
 )
-# Classes whose objects are created from a value. An object of a class derived from these must have no attributes.
+# Classes whose objects are pickled as one value, without attributes. So an object of a class derived from these can be
+# pickled only if it has no attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 _PLAIN = frozenset({NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
@@ -374,7 +375,7 @@ class _Pickler(pickle.Pickler):
         return self._file.getvalue()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return a reference to an array, an agent, an object that is left out or pickled by name; else None."""
+        """Return a reference if ``value`` is an array, an agent, left out of pickles, or pickled by name; else None."""
         cls: Any = type(value)
         if cls in _PLAIN:
             return None
@@ -593,7 +594,7 @@ def _is_allowed_module(module: str) -> bool:
 
 def _has_own_setstate(value: Any) -> bool:
     setter = getattr(type(value), "__setstate__", None)
-    # The module dataclasses gives a frozen dataclass with slots a __setstate__ that only sets its fields.
+    # The __setstate__ that the module `dataclasses` gives to a frozen dataclass with slots only sets its fields.
     return setter is not None and getattr(setter, "__module__", None) != "dataclasses"
 
 

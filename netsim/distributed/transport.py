@@ -19,7 +19,7 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""The values of `netsim deploy --transport`. Each names a module of this package, and is mapped to its class."""
+"""{value of `netsim deploy --transport`: name of the transport's class}. Each value is also a module's name."""
 
 
 class Transport(ABC):

@@ -1,7 +1,7 @@
 """Workers on a Dask cluster: Dask places them and carries rows and results; frames travel directly, over TCP.
 
-Each worker of the run is an actor on a worker of the cluster, and runs its part of the agents in a thread of that
-process. Before the actors exchange frames, they authenticate one another with a key made for this run.
+Each worker of the run is an actor on a worker of the cluster. It runs its part of the agents in a thread of the
+cluster worker's process. Before the actors exchange frames, they authenticate one another with a key made for this run.
 """
 
 import asyncio

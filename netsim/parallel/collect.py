@@ -34,18 +34,18 @@ _END_TIMEOUT = 5.0
 
 
 class Crew(Protocol):
-    """The workers of a run, as the process that called the run uses them."""
+    """Protocol: what the process that called a run can do with the run's workers."""
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield the workers' messages until all have ended or, if given, for ``timeout`` real seconds.
+        """Yield the workers' messages until all workers have ended or ``timeout`` real seconds, if given, have passed.
 
-        A worker that no longer answers is reported once, by a message "silent" that describes the worker: the others
-        may wait for it forever.
+        A worker that no longer answers is reported once, by a message "silent" that describes the worker: the other
+        workers may wait for it forever.
         """
         ...
 
     def stop(self) -> None:
-        """Ask all workers to end soon and send their counts; kill workers that cannot."""
+        """Ask all workers to end soon and send their counts; kill workers that are known not to react."""
         ...
 
     def kill(self) -> None:
@@ -175,7 +175,7 @@ class Collector:
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
         stopped = [worker for worker, ending in self._endings.items() if ending.has_stopped]
         if stopped and not self._is_stopping and self._error is None:
-            # This process did not stop the worker, so the run is incomplete.
+            # A worker was stopped, but not by this process: the run is incomplete.
             self._error = NetsimError(f"worker {min(stopped) + 1} of {self._count} was ended by SIGTERM")
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)

@@ -30,7 +30,8 @@ _LAST_SECONDS = 5.0
 class LocalCrew:
     """The workers of a run, as processes of this machine.
 
-    Processes are forked where that is safe (`_method`); agents then need not be picklable. Elsewhere they are spawned.
+    Processes are forked where that is safe (`_method`), else spawned. Agents need to be picklable only for spawned
+    processes.
     """
 
     def __init__(self, assignment: Assignment, count: int) -> None:

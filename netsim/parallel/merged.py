@@ -110,9 +110,9 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         result.watch.check_found(result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        # `RunMetadata.rounds` refers to rounds of equal length. With compute times lengths differ, so it is set to 0.
+        # `RunMetadata.rounds` is the last round, or 0 if compute times made rounds unequally long.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
-        # Each worker records the faults of all agents, but a worker that ended early has recorded fewer: take the most.
+        # Each worker records the faults of all agents until it ends: use the most complete record.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
         ledger.scene = RunMetadata(settings.round_period, result.ended_at, medium, places, last, faults=faults)

@@ -61,9 +61,11 @@ def unpack(
 
     A byte of ``watched`` is 1 for an agent that waits, or has waited, for frames. For each frame to such an agent,
     (sending time in s, receiver's index) is returned. ``senders`` and ``receivers`` hold the indices of the agents at
-    the ends of each link. ``queues`` holds the queue of each agent by index, or None for an agent of another worker. A
-    frame that may be late makes its receiver's queue ``careful``. A frame of the round ``open_round`` may be late if it
-    arrives at or after ``open_deadline`` (s). A frame of any other round may be late; a frame of round 0 may not.
+    the ends of each link. ``queues`` holds the queue of each agent by index, or None for an agent of another worker.
+
+    A frame that may be late sets `ArrivalQueue.careful`, so that its receiver's inbox checks the frames one by one. A
+    frame of the round ``open_round`` may be late if it arrives at or after ``open_deadline`` (s). A frame of round 0 is
+    never late, and a frame of any other round may be late.
     """
     touched: list[tuple[float, int]] = []
     if not data:

@@ -82,7 +82,10 @@ class PartInbox(Inbox):
         return bool(self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None)
 
     def arrived(self, sent_at: float) -> None:
-        """Call `watch` for a frame that another worker sent at ``sent_at`` (s), as if it had been sent here."""
+        """Call `watch` for a frame that another worker sent at ``sent_at`` (s).
+
+        The timer that `watch` sets counts as set at that time or, if later, when the agent began to wait.
+        """
         clock = self._part.selector
         clock.set_at = max(sent_at, self._waits_since)
         try:
@@ -293,7 +296,7 @@ class Part:
         return _Inboxes(inboxes, self)
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames: call its inbox's `arrived` for each frame from another worker."""
+        """Register an agent that waits for frames, so that its inbox is told of frames from other workers."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -353,7 +356,7 @@ class Part:
                 self.advance(math.inf)
 
     def closing(self) -> None:
-        """Exchange the last frames, unless the workers have agreed on the end; called before counting ends."""
+        """Exchange the last frames, unless the workers have agreed on the end; called before the run stops counting."""
         if self._is_closed:
             return
         if self.selector.window is not None:

@@ -8,7 +8,7 @@ import networkx as nx
 
 __all__ = ["partition"]
 
-# A worker's part may exceed the mean size by this factor.
+# A worker's part may have at most this many times the mean number of agents, plus one agent.
 _BALANCE = 1.03
 
 

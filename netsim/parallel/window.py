@@ -38,13 +38,13 @@ class WindowSelector(VirtualSelector):
         return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
-        """Advance to ``time`` (s), which the other workers have reached, after calling the onlookers due before it."""
+        """Advance to ``time`` (s), which a worker has reached; first call the `onlookers` that are due before then."""
         while self._look_before(time):
             pass
         self._now = max(time, self._now)
 
     def _look_before(self, until: float) -> bool:
-        """Call the first onlooker if it is due before ``until`` (s); return whether one was called."""
+        """Call the earliest of the `onlookers` if it is due before ``until`` (s); return whether it was called."""
         first = min(self.onlookers, key=lambda each: each.until) if self.onlookers else None
         if first is None or first.until >= until:
             return False
@@ -70,7 +70,7 @@ class WindowSelector(VirtualSelector):
     def _go_to(self, until: float) -> Ready:
         """Advance to ``until`` (s), or as far as the `Part` allows."""
         if self.window is not None and not self.window.allows(until):
-            # The exchange may move the clock, so first call an onlooker that is due at the present time.
+            # The exchange may move the clock, so first call an onlooker that should have been called before now.
             if self._look_before(self._now):
                 return []
             earliest = self.window.advance(until)

@@ -39,7 +39,7 @@ class Assignment:
     place : mapping
         The worker of each agent.
     probes : sequence of callables or None
-        The probes, with None for each probe that cannot be measured in parts.
+        The probes, with None for each probe whose value cannot be combined from parts that the workers compute.
     watch : Watch or None
         The object that records watched states; None if none are watched.
     scheduled : sequence of (float, callable)

@@ -102,7 +102,8 @@ cdef class Transmitter:
     # of its frames. `room`: its capacity, a power of 2. `held_bits`: the bits of all its frames.
     cdef Waiting* held
     cdef int64_t first, count, room, held_bits
-    # The settings and state of the budget.
+    # The settings and state of the budget: a token bucket, with `tokens` at the time `then` (s), or a budget per round,
+    # with `used` bits in the round `window`.
     cdef int budget
     cdef bint refuses
     cdef double bits, most, size, tokens, then, period, offset, window
@@ -396,9 +397,10 @@ cdef class Path:
     cdef void move_to_slot(self, double time) noexcept:
         """Set `is_bad` for the slot that contains ``time`` (s).
 
-        Uniform number n leads from slot n to slot n + 1. Some of these numbers set the next state whatever the state
-        before it is. Go back to the latest such number, or else to the slot whose state is known. The numbers after it
-        either all keep the state or all flip it; `odd` is whether there is an odd number of them.
+        Uniform number n decides the step from slot n to slot n + 1. If it is below `low` or at least `high`, it sets
+        the state of slot n + 1, whatever the state of slot n is. So start from the latest such number or, if there is
+        none, from the slot whose state is known. The numbers after that either all keep the state or all flip it; `odd`
+        is whether there is an odd number of them.
         """
         cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
         cdef double slots = time / self.slot + 1e-9
@@ -479,7 +481,7 @@ cdef class Path:
         return end + self.delay(), lost
 
     def arrive(self, double time):
-        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
+        """Return when a frame that arrives at ``time`` (s) is delivered, and whether it is corrupted."""
         cdef Copy copy
         copy.time = time
         self.hand_over(&copy)

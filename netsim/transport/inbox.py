@@ -160,7 +160,7 @@ class Inbox:
             self._put_all(list(zip(times, keys, frames, strict=True)))
 
     def drop_late_frames(self, until: float) -> None:
-        """From now on drop a frame that arrives after its round has closed, if this is round ``until`` or earlier."""
+        """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
         if until != self._drop_late_until:
             # The former ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
@@ -293,7 +293,7 @@ class Inbox:
             self._timer = self._loop.call_at_simulated(first, self._on_timer)
 
     def _subscribe(self) -> None:
-        """Add this inbox to its senders' `subscribers`: a sender then calls `watch` after a frame for this agent."""
+        """Add this inbox to its senders' `subscribers`: a sender then calls `watch` after each frame to this agent."""
         if not self._watched:
             self._watched = True
             for subscribers, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
@@ -340,7 +340,7 @@ class Inbox:
 
 
 class RemoteEndpoint:
-    """Replaces the inbox of an agent in another process: links put frames into it, and it sends them on."""
+    """Replaces the inbox of an agent in another process: links put frames into it, and `watch` sends them on."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -349,7 +349,7 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Add this endpoint to its senders' `subscribers`: a sender then calls `watch` after a frame for this agent."""
+        """Add this endpoint to its senders' `subscribers`: a sender then calls `watch` after each frame to it."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 

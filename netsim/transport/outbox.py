@@ -76,7 +76,7 @@ class Outbox:
     agents : sequence
         All agents' names, by number.
     take : callable, optional
-        On a `netsim.Radio`, ``Mac.take`` of the agent's node.
+        On a `netsim.Radio`, the method `Mac.take` of the agent's node, which accepts or rejects each frame.
 
     Attributes
     ----------
@@ -286,9 +286,9 @@ class Outbox:
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _check_and_count_send(self, kind: str, now: float) -> None:
-        """Count a message for the limit per simulated time, and call ``Shared.on_send`` with the sender.
+        """Count a message towards `MAX_SENDS_PER_INSTANT`, and call ``Shared.on_send`` with the agent's name.
 
-        Raises AgentError if the run is over or the agent exceeds the limit.
+        Raises RunOver if the run is over, and AgentError if the agent exceeds the limit.
         """
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a str")

@@ -24,9 +24,9 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # If the delays are a recording (`TracedDelays`), uniform number 0 selects the place in the recording at which
-        # the link begins. `next` draws number 0 again, which does no harm, because a recording ignores the numbers of
-        # `next`.
+        # `on_links` uses the link's first uniform number only for a recording (`TracedDelays`): it selects where in the
+        # recording the link begins. `next` draws this number again, which does no harm, because a recording ignores the
+        # uniform numbers that `next` passes to it.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []
@@ -93,7 +93,10 @@ class Path:
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
-        """Return the delivery time of a frame that arrives at ``time`` (s), and whether it is corrupted."""
+        """Return when a frame that arrives at ``time`` (s) is delivered, and whether it is corrupted.
+
+        On a ``fifo`` link, a frame is not delivered before the frames ahead of it.
+        """
         return self._in_order(time), self._is_corrupted()
 
     def damaged_share(self) -> float:

@@ -1,4 +1,4 @@
-"""An outbox that numbers its frames and repeats lost ones: until they are acknowledged, or if a receiver requests them.
+"""An outbox that numbers its frames, and repeats those that are not acknowledged or that a receiver requests.
 
 On the path agent → outbox → link → inbox → agent, this module is the outbox. It also processes the numbered frames that
 arrive in the inbox. A frame's number is its `Frame.sequence`: even numbers count broadcasts, odd numbers count frames
@@ -149,7 +149,10 @@ class ReliableOutbox(Outbox):
             self._kept.popitem(last=False)
 
     def _again(self, key: tuple[Hashable | None, int]) -> None:
-        """Repeat a frame to receivers that have not acknowledged it, until its round closes."""
+        """Repeat a frame to the receivers that have not acknowledged it.
+
+        Give up after ``Reliability.tries`` tries, or if the frame would arrive after its round has closed.
+        """
         sent, shared = self._kept.get(key), self._shared
         if sent is None or shared.over:
             return

@@ -28,12 +28,13 @@ Release = Callable[[float, int], float]
 
 
 def bit_limit(bits: float) -> float:
-    """Return a budget's limit of bits with a tolerance for rounding: 0.29 * 800 < 232, but must allow 232."""
+    """Return ``bits`` plus a tolerance for rounding: 0.29 * 800 is below 232 as a float, but must allow 232 bits."""
     return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
 def _bucket(budget: Budget) -> Release:
-    """Return a token bucket. It held ``tokens`` bits at its last update, which was at the time ``then`` (s)."""
+    """Return the `Release` of a budget per second: a token bucket."""
+    # The bucket held ``tokens`` bits at the time ``then`` (s) of its last update.
     size = budget.bits if budget.burst is None else budget.burst
     most = bit_limit(size)
     tokens, then = size, 0.0
@@ -54,7 +55,7 @@ def _bucket(budget: Budget) -> Release:
 
 
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
-    """Return a budget that is renewed at each multiple of ``period`` after ``offset`` (s)."""
+    """Return the `Release` of a budget per round, renewed at ``offset`` (s) and every ``period`` (s) after it."""
     window, used = -math.inf, 0
     most = bit_limit(budget.bits)
 
@@ -62,7 +63,7 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         nonlocal window, used
         if bits > most:
             return math.inf
-        # A round may open a rounding error before or after the exact multiple of the period.
+        # Because of rounding, a round may open slightly before or after the exact multiple of the period.
         since = now - offset
         present = math.floor(max(since / period + 1e-9, (since + 4 * math.ulp(now)) / period))
         if present > window:
