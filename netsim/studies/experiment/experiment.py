@@ -25,6 +25,7 @@ from netsim.studies.experiment.folder import (
     keep_inputs,
     keys_in,
     read,
+    send_caches,
 )
 from netsim.studies.experiment.grid import Grid, Named, value_of
 from netsim.studies.experiment.methods import method_of
@@ -251,7 +252,12 @@ class Experiment:
                     )
 
     def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
-        for path, value in self.settings.get(condition_of(columns), {}).items():
+        """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
+        key = condition_of(columns)
+        own = f"{METHOD}={columns[METHOD]}"
+        if key not in self.settings and any(own in each for each in self.settings):
+            raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")
+        for path, value in self.settings.get(key, {}).items():
             method = paths.changed(method, path, value_of(value))
         return method
 
@@ -462,8 +468,10 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     if dask is not None:
         from netsim.studies.experiment.cluster import run_there
 
+        send_caches()
         yield from run_there(work, jobs, dask)
     elif processes > 1 and len(jobs) > 1:
+        send_caches()
         yield from run_here(work, jobs, processes)
     else:
         for job in jobs:

@@ -1,5 +1,6 @@
 """The folder of an experiment: ``runs/<key>/`` for each cell, written whole by one rename and found by its key."""
 
+import copyreg
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.cells import Cell, Measured
-from netsim.studies.experiment.content import digest
+from netsim.studies.experiment.content import digest, is_users
 from netsim.studies.folder import Unsaved, json_value
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, locked, refusals
@@ -162,6 +164,21 @@ def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, st
             with write_whole(folder / INPUTS / name) as file:
                 file.write(path.read_bytes())
     return left_out
+
+
+def send_caches() -> None:
+    """Let functions with a cache be sent to workers, which would look for one of a script's own in vain."""
+    copyreg.pickle(type(cache(len)), _reduced)
+
+
+def _reduced(function: Any) -> Any:
+    if not is_users(function):
+        return function.__qualname__
+    return _cached, (function.__wrapped__, function.cache_parameters())
+
+
+def _cached(function: Any, how: Mapping[str, Any]) -> Any:
+    return lru_cache(**how)(function)
 
 
 # --- what workers run -------------------------------------------------------------------------------------------------

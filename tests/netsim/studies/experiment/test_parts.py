@@ -1,19 +1,23 @@
 """The parts of an experiment, and paths into them."""
 
 import inspect
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+from joblib.externals.loky.cloudpickle_wrapper import dumps
 
 import netsim
 from netsim import BadInput, Deployment, Experiment, Link, Links, Method, Network, agents, product, sweep, topology
 from netsim.agents import COKE, DKLA, DPSGD, EF21, Geometric, RunningSums
 from netsim.coders import Coder, ErrorFeedback, Exact, Float, Uniform
 from netsim.links.measured import from_reception
+from netsim.studies.experiment.folder import send_caches
 from netsim.studies.experiment.methods import default_of
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small, total
 
@@ -314,3 +318,20 @@ def test_results_go_to_the_functions_for_tables_of_runs() -> None:
     assert list(table["algorithm"]) == ["DKLA"]
     assert found.figure("gap", "round").axes[0].get_ylabel() == "gap"
     assert found.tidy(rounds=True)["outcome"].notna().all()
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_part_whose_function_has_a_cache_is_sent_to_workers() -> None:
+    calls = []
+
+    @cache
+    def drawn(number: int) -> int:
+        calls.append(number)
+        return 2 * number
+
+    send_caches()
+    sent = pickle.loads(dumps(drawn))
+    assert (sent(2), sent(2), sent.cache_info().hits) == (4, 4, 1)
+    assert pickle.loads(pickle.dumps(netsim.studies.origin.source_of)) is netsim.studies.origin.source_of

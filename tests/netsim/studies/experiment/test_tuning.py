@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from netsim import BadInput, Between, Choice, Experiment, Links, Method, topology
+from netsim import BadInput, Between, Choice, Experiment, Links, Method, sweep, topology
 from netsim.agents import DKLA
 from netsim.coders import Exact, Float
 from tests.netsim.studies.experiment.parts import Counts, small
@@ -127,3 +127,10 @@ def test_coders_are_chosen_as_numbers_are() -> None:
     assert list(tuned.chosen["method"]) == ["DKLA"]
     assert tuned.notes[0] == "Not tuned, for it has none of these parameters: none."
     assert set(tuned.table["coder"].dropna()) <= {"Exact()", "Float(16)"}
+
+
+def test_a_condition_that_was_not_tuned_is_refused() -> None:
+    tuned = scored(lambda step, seed: 1.0).tune({"method.step": Between(1.0, 2.0)}, candidates=2).experiment
+    other = Experiment(**{**vars(tuned), "grid": sweep("network.link.loss", [0.1])})
+    with pytest.raises(BadInput, match=r"must have been tuned for network.link.loss=0.1, method=m, too"):
+        other.run()
