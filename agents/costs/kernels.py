@@ -125,7 +125,10 @@ def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Ve
 
 
 def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
-    """Return whether the shapes are consistent, and all losses are of one class of `netsim.agents.costs.losses`."""
+    """Return whether the shapes are consistent, and all losses have the same class.
+
+    The class must be one of those that `netsim.agents.costs.losses` defines.
+    """
     count, kernels, features = models.shape
     kind = type(costs[0].combined.loss)
     return (

@@ -140,7 +140,7 @@ class LocalProblem:
         return slopes @ self.features / len(self.targets)
 
     def _loss_slope(self, theta: Array) -> float:
-        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the summed norms of the samples' terms in the loss's gradient."""
+        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the sum of the norms of the samples' terms in the mean loss's gradient."""
         slopes = self.loss.derivative(self.features @ theta, self.targets)
         return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
 
@@ -339,7 +339,10 @@ def _newton(
 
 
 def _factor(matrix: Array, name: str, value: float) -> tuple[Array, bool]:
-    """Return the Cholesky factor of a symmetric matrix; if it is singular, raise BadInput for ``name`` = ``value``."""
+    """Return the Cholesky factor of a symmetric matrix.
+
+    If the matrix is singular, raise BadInput with the message that the parameter ``name``, now ``value``, is too small.
+    """
     try:
         factor, lower = cho_factor(matrix, lower=True)
         inverse_condition, _ = dpocon(factor, np.linalg.norm(matrix, 1), uplo="L")

@@ -139,7 +139,7 @@ class LowRank(Coder):
             raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore", invalid="ignore"):
             basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
-            # The norm of a column may overflow even if its elements are finite.
+            # The basis is not finite if the norm of a column of M Q overflows, even if all elements of M Q are finite.
             left = _as_factor(self.coder, self.coder.encode(check.finite_array("vector's basis", basis), draws))
             right = check.finite_array("vectorᵀ · P", array.T @ left.values)
         coded = _as_factor(self.coder, self.coder.encode(right, draws))
@@ -147,7 +147,10 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return Q for this message: the last message's MᵀP, scaled; random columns replace missing or zero columns."""
+        """Return Q for this message: the last message's MᵀP with scaled columns; random columns replace zero columns.
+
+        If there was no message yet, or the last matrix had another number of columns, all columns are random.
+        """
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))
