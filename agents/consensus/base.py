@@ -456,8 +456,9 @@ class Diffusion(Weighted):
 
     θ̂_n is the state that neighbour n last broadcast. Until the first frame from n arrives, n is left out and the other
     weights are renormalised to sum to 1, because a zero in place of θ̂_n would pull the model towards zero. With
-    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. With a censor, n may not have
-    broadcast yet; n then counts with θ̂_n = 0. `Sharing.known` tells this case from lost frames as far as possible.
+    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. If n has sent nothing
+    yet because of a censor, n counts with θ̂_n = 0. `Sharing.known` decides, as far as possible, whether n was censored
+    or its frames were lost.
 
     Parameters
     ----------
@@ -481,7 +482,7 @@ class Diffusion(Weighted):
     def combined(self, state: Array | None = None) -> Array:
         """Return ψ_i; it equals θ_i if every neighbour is left out or has the weight 0.
 
-        A method that broadcasts another array than θ_i passes that array as ``state``, which then replaces θ_i.
+        If a method broadcasts another array than θ_i, it passes that array as ``state``, to be used in place of θ_i.
         """
         state = self.theta if state is None else state
         own = self.weights[self.name]

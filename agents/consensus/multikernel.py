@@ -65,10 +65,10 @@ class GossipOMKL(Gossip):
     θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i). Both ends of each link add q_p to h_i.
     Finally the agent sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
-    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use losses of θ_p,t, which only
-    line 8 computes; here these are the losses of the newest models, θ'_p of the previous round. Second, line 5 updates
-    the weights before line 6 predicts; here the prediction uses the weights from before the update, as in the paper's
-    eqs. 8 and 9.
+    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use the losses of the models θ_p,t,
+    but only line 8 computes these models. Here the losses are those of the newest models, the θ'_p of the previous
+    round. Second, line 5 updates the weights before line 6 predicts; here the prediction uses the weights from before
+    the update, as in the paper's eqs. 8 and 9.
 
     A neighbour whose broadcasts may all have been censored counts with h_n = 0, the initial state (line 1). A neighbour
     whose frames must all have been lost is left out (`Sharing.known`).

@@ -109,7 +109,7 @@ class SharedRounds(BatchRounds):
                 call(place, self._agents[place].after_sharing)
 
     def _study(self, sharings: list[Any]) -> None:
-        """Check whether the joint steps support all ``sharings``; if so, store their common censor and coder type."""
+        """Check whether the joint steps support all ``sharings``; if so, store their censor and the kind of coder."""
         self._have_begun = None not in sharings
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None

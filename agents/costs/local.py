@@ -43,8 +43,8 @@ _NEWTON_TOLERANCE = 1e-12
 class LocalProblem:
     """The batch cost R(θ) = (1/T) Σ_t ℓ(θᵀφ_t, y_t) + regularizer ‖θ‖² of one agent (COKE, eq. 15).
 
-    For the squared loss the constructor returns a `LeastSquares`, whose methods take time independent of T; for other
-    losses each evaluation takes all samples.
+    For the squared loss the constructor returns a `LeastSquares`, whose methods take a time that does not depend
+    on T. For other losses each evaluation uses all T samples.
 
     Parameters
     ----------
@@ -331,8 +331,8 @@ def _newton(
             length /= 2.0
         else:
             break
-    # If the samples' terms cancel, rounding may keep the gradient above the tolerance. So here the tolerance is also
-    # relative to the size of these terms.
+    # In the loss's gradient, the terms of single samples may cancel. Rounding may then keep the gradient above the
+    # tolerance of the loop. So here the tolerance is also relative to the norms of these terms.
     if norm <= _NEWTON_TOLERANCE * (scale + sum(p._loss_slope(theta) for p in problems)):
         return theta
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")

@@ -132,7 +132,7 @@ class StaticRegret(_Regret):
         if total > _SAFE_RATIO * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)
         values, vectors = _eigenpairs(self._gram)
-        # The shortest model has no component outside the span of the samples.
+        # Along eigenvectors with the eigenvalue 0, the shortest model has the component 0.
         along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
         result: Vector = vectors @ along
         return result

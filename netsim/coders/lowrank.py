@@ -99,7 +99,7 @@ class LowRank(Coder):
     messages, use `ErrorFeedback`.
 
     An n × m matrix takes r(n + m) numbers. A vector, or a matrix of at most r(n + m) elements, is sent whole.
-    `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
+    `InParts` turns a tensor of more than two axes into a matrix: the first axis gives its rows, all others its columns.
 
     In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours in a graph
     have no such average: here each agent sends P and Q of its own matrix.

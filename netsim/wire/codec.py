@@ -174,7 +174,7 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        # np.zeros would hang: an array of zero-size elements can claim any number of them.
+        # Hostile bytes can claim any number of elements of size 0. For many, np.zeros would hang; np.ndarray does not.
         return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
@@ -374,7 +374,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
-            # tuple(items) could hang: an array of zero-size elements can claim any number of them.
+            # Hostile bytes can claim an array of any number of elements of size 0. For many, tuple(items) would hang.
             raise WireError("a tuple cannot be an array")
         return tuple(items)
 
