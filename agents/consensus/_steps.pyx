@@ -214,7 +214,7 @@ cdef bint read_sample(dict own, State* state) except -1:
 
 
 cdef int draw(dict own, State* s) except -1:
-    """Take the sample that `look_ahead` stored, and predict it, as `StreamCost.draw` does."""
+    """Take the sample that `look_ahead` stored, predict its target, and count the loss, as `StreamCost.draw` does."""
     cdef dict cost = own["cost"].__dict__
     cost["features"], cost["target"] = <tuple>cost["_ahead"]
     cost["_ahead"] = None
@@ -294,8 +294,8 @@ cdef inline object proximal(const State* s, double quadratic, linear):
 
 
 cdef bint read_proximal(dict own, State* state) except -1:
-    # An agent without neighbours takes its own step: without a regularizer its cost has no minimum, and only its own
-    # step reports that.
+    # If an agent has no neighbours, False makes all agents take their steps in Python: that agent's local problem may
+    # have no unique minimum, and only the Python code raises an error for this.
     return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 
@@ -511,7 +511,10 @@ def gossiped(list agents):
 # --- what agents say and hear -----------------------------------------------------------------------------------------
 
 def are_as_seen(list agents, tuple seen, list sharings):
-    """Return whether the agents still have the classes, numbers of attributes and `Sharing` objects seen before."""
+    """Return whether each agent's class, number of attributes and `Sharing` object are those given.
+
+    ``seen`` begins with the list of the classes and the list of the numbers of attributes.
+    """
     cdef Py_ssize_t i
     cdef dict own
     cdef list kinds = seen[0], sizes = seen[1]
@@ -567,7 +570,7 @@ def broadcast(list sharings, list outboxes, list states, coded, list speaking, i
 
 
 cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, double deadline):
-    """Broadcast as `Outbox.broadcast` does, without calling it if there is nothing to do but to use the fast path."""
+    """Broadcast as `Outbox.broadcast` does; if that method would only use the fast path, use the path directly."""
     number = outbox._kinds.get(kind)
     if not (is_open and type(outbox) is Outbox and outbox._uses_fast_path) or outbox.subscribers or number is None:
         return outbox.broadcast(kind, payload, k, False)

@@ -26,10 +26,10 @@ class ADPSGD(Cited, netsim.Agent):
 
     Agent i sends θ_i. Agent j replies at once with θ_j, and then adds (θ_i − θ_j)/2 to its model. When the reply
     arrives, agent i subtracts the same (θ_i − θ_j)/2 from its model, even if other agents have averaged with i
-    meanwhile; so the sum of the two models is kept. A gradient takes the network's compute time
-    (``Network(…, compute=…)``), else a log-normal time with mean ``seconds`` and standard deviation ``spread`` of its
-    logarithm. Agents stop after ``count`` rounds. The rounds only measure time here; they are as long as for a
-    synchronous method on the same network.
+    meanwhile; so the sum of the two models is kept. On a network with compute times (``Network(…, compute=…)``) a
+    gradient takes such a time. On other networks its time is log-normal with mean ``seconds``; the logarithm of the
+    time has the standard deviation ``spread``. Agents stop after ``count`` rounds. The rounds only measure time here;
+    they are as long as for a synchronous method on the same network.
 
     The method needs links in both directions and a cost with a gradient, which may be stochastic, but no weights. With
     constant η the models only come near the optimum, as with `DPSGD`, and the costs of faster agents weigh more. A lost

@@ -42,9 +42,9 @@ Step = TypeVar("Step", bound=Callable[..., Array])
 
 
 def asks(*methods: str) -> Callable[[Step], Step]:
-    """Return a decorator that records in a local step the names of the cost's methods that the step calls.
+    """Return a decorator that marks a local step with ``methods``, the names of the cost's methods that the step calls.
 
-    A step that overrides a decorated step does not inherit the record.
+    A local step that overrides a decorated one does not inherit the mark.
     """
 
     def marked(step: Step) -> Step:
@@ -63,7 +63,10 @@ def check_cost(kind: type, cost: object, *asked: str) -> None:
 
 
 def _annotations(cls: type) -> Mapping[str, object]:
-    """Return a class's annotations without inherited ones; since Python 3.14 they are evaluated lazily."""
+    """Return a class's own annotations, without inherited ones.
+
+    Python 3.14 and later evaluate annotations only when they are read.
+    """
     if sys.version_info >= (3, 14):
         from annotationlib import Format, get_annotations
 
@@ -247,8 +250,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
         """Return an object that runs the rounds of these agents at once, or None if each agent must run its own rounds.
 
-        A subclass of `Sharing` defined outside netsim may await while it broadcasts, so each of its agents runs its
-        rounds in a task of its own.
+        The result is None if code outside netsim creates the agents' `Sharing` objects: such an object may await while
+        it broadcasts, so each agent must run its rounds in a task of its own.
         """
         makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
         if any(not maker.__module__.startswith("netsim.") for maker in makers):
@@ -282,9 +285,9 @@ def _nothing(agents: list[Any]) -> bool:
 
 
 class _Sharing:
-    """Descriptor of the attribute `SharingAgent.sharing`: creates the agent's `Sharing` when `begin` first reads it.
+    """Descriptor of the attribute `SharingAgent.sharing`; the first read during `begin` creates the agent's `Sharing`.
 
-    Before `begin`, a read raises AttributeError, so that a probe that reads the attribute does not create the object.
+    A read before `begin` raises AttributeError, so that a probe that reads the attribute does not create the object.
     """
 
     def __get__(self, agent: SharingAgent | None, owner: type[SharingAgent]) -> Any:
@@ -453,8 +456,9 @@ class Diffusion(Weighted):
 
     θ̂_n is the state that neighbour n last broadcast. Until the first frame from n arrives, n is left out and the other
     weights are renormalised to sum to 1, because a zero in place of θ̂_n would pull the model towards zero. With
-    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. With a censor, n may not have
-    broadcast yet; n then counts with θ̂_n = 0. `Sharing.known` tells this case from lost frames as far as possible.
+    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. If n has sent nothing
+    yet because of a censor, n counts with θ̂_n = 0. `Sharing.known` decides, as far as possible, whether n was censored
+    or its frames were lost.
 
     Parameters
     ----------
@@ -478,7 +482,7 @@ class Diffusion(Weighted):
     def combined(self, state: Array | None = None) -> Array:
         """Return ψ_i; it equals θ_i if every neighbour is left out or has the weight 0.
 
-        A method that broadcasts another array than θ_i passes that array as ``state``, which then replaces θ_i.
+        If a method broadcasts another array than θ_i, it passes that array as ``state``, to be used in place of θ_i.
         """
         state = self.theta if state is None else state
         own = self.weights[self.name]

@@ -48,7 +48,8 @@ class Geometric:
     mu : float
         Decay of the threshold per round, in [0, 1].
     squared : bool
-        Compare ‖h‖₂² instead of ‖h‖₂ with the threshold, which equals comparing ‖h‖₂ with √v·(√μ)ᵏ.
+        Whether ‖h‖₂² is compared with the threshold, instead of ‖h‖₂. The comparison ‖h‖₂² ≥ v·μᵏ is the same as
+        ‖h‖₂ ≥ √v·(√μ)ᵏ.
     """
 
     v: float

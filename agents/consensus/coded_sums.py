@@ -221,8 +221,9 @@ class CodedSharing(SummedSharing):
         if len(found) == 2:
             self.totals[place] = found[1]
         else:
-            # The guess of S_n assumed the old q_n in every round since n's last frame. So the guess lacks the change of
-            # q_n once for this round. For each missed round before, the guess lacks half of the change, on average.
+            # The guess of S_n has added the old q_n in every round since n's last frame. For this round it should have
+            # added the new q_n, so it lacks the whole change of q_n. For each missed round before, it lacks half of the
+            # change on average, because it is unknown when q_n changed.
             moved = found[0] - guesses[0]
             if self._missed[place] > 1:
                 moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
@@ -232,16 +233,20 @@ class CodedSharing(SummedSharing):
         return True
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Apply the frames received, then decode the copies of all neighbours at once."""
+        """Apply the frames received, then compute the copies θ̂_n = q_n Δ of all neighbours at once."""
         super().hear(frames, round_number)
         np.multiply(self._of, self._step, out=self.copies.table.reshape(self._of.shape))
 
     def _join(self, places: list[int]) -> None:
-        """Set q_i and S_i to the rounded means of the received q_n and S_n, and assume these for other neighbours."""
+        """Set q_i and S_i to the rounded means of the received q_n and S_n.
+
+        The q_n and S_n of each neighbour from which no frame arrived are set to the same means.
+        """
         self._q = np.rint(self._of[places].mean(axis=0)).astype(np.int64)
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place] = self._q, self.total
-        # Fill the past as if q had always had its present value, so that a prediction from any row is the present S.
+        # Fill the ring buffers as if q had had its present value in all earlier rounds. Then the prediction of S from
+        # any of their rows equals the present S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

@@ -109,7 +109,7 @@ class FedAvg(OverStar):
         return [everyone[place] for place in sorted(self.rng.choice(len(everyone), size, replace=False).tolist())]
 
     def _answers(self, heard: dict[Hashable, Array], drawn: list[Hashable]) -> dict[Hashable, Array]:
-        """Return the replies in the order of ``drawn``, with the server's own result if it is in S."""
+        """Return the replies in the order of ``drawn``; if the server is drawn, its own result is among them."""
         found = heard | ({self.server: self.up(self.down())} if self.server in drawn else {})
         return {name: found[name] for name in drawn if name in found}
 

@@ -1,7 +1,7 @@
 """Gradient methods that average with a symmetric, doubly stochastic matrix W: D-PSGD, EXTRA and PG-EXTRA.
 
 Each step takes one gradient, which may be stochastic. With constant η, D-PSGD only comes near the optimum. EXTRA and
-PG-EXTRA converge to the optimum, because there a dual variable cancels each agent's own gradient.
+PG-EXTRA converge to the optimum, because each agent has a dual variable that cancels the agent's own gradient.
 """
 
 from dataclasses import KW_ONLY, dataclass, field

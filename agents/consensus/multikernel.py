@@ -1,11 +1,11 @@
 """Online multi-kernel learning: a model for each of P kernels, and weights that favour kernels with small losses.
 
-`GossipOMKL` is the method of Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023: on any
-connected graph, agents broadcast coded changes of hidden states, copies of which their neighbours keep. With one kernel
-it is the method of Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and gossip algorithms with
-compressed communication", 2019. `CompleteOMKL` is the benchmark of Ortega and Jafarkhani, in which all agents receive
-all models and losses: Shen, Karimi-Bidhendi and Jafarkhani, "Distributed and quantized online multi-kernel learning",
-2021.
+`GossipOMKL` is the method of Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023, for
+any connected graph: agents broadcast coded changes of their hidden states, and keep copies of their neighbours' hidden
+states. With one kernel it is the method of Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and
+gossip algorithms with compressed communication", 2019. `CompleteOMKL` is the method with which Ortega and Jafarkhani
+compare theirs; in it, all agents receive all models and losses. Its source is Shen, Karimi-Bidhendi and Jafarkhani,
+"Distributed and quantized online multi-kernel learning", 2021.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -65,10 +65,10 @@ class GossipOMKL(Gossip):
     θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i). Both ends of each link add q_p to h_i.
     Finally the agent sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
-    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use losses of θ_p,t, which only
-    line 8 computes; here these are the losses of the newest models, θ'_p of the previous round. Second, line 5 updates
-    the weights before line 6 predicts; here the prediction uses the weights from before the update, as in the paper's
-    eqs. 8 and 9.
+    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use the losses of the models θ_p,t,
+    but only line 8 computes these models. Here the losses are those of the newest models, the θ'_p of the previous
+    round. Second, line 5 updates the weights before line 6 predicts; here the prediction uses the weights from before
+    the update, as in the paper's eqs. 8 and 9.
 
     A neighbour whose broadcasts may all have been censored counts with h_n = 0, the initial state (line 1). A neighbour
     whose frames must all have been lost is left out (`Sharing.known`).
@@ -80,7 +80,7 @@ class GossipOMKL(Gossip):
     count : int
         Number of rounds.
     eta : float or schedule
-        Step η > 0 of learning, of models and weights alike.
+        Step size η > 0, for the models and for the kernels' weights.
     gamma, weights, censor, coder
         As in `Gossip`. The paper uses no censor, and the coder ``QSGD(b, by_row=True)``, which sends one norm for each
         kernel.
@@ -138,7 +138,8 @@ class GossipOMKL(Gossip):
             found = predict_all(costs, models, _normalised(logarithms), *samples)
             if found is not None:
                 learned = logarithms - _steps_of(agents) * found[0]
-        # The bit pattern of a NaN may depend on its position in an array, so with a NaN each agent takes its own step.
+        # The results must equal those of single steps to the last bit, but the bits of a NaN may depend on its position
+        # in an array. So if there is a NaN, each agent takes its own step.
         if found is None or learned is None or not np.isfinite(learned).all():
             return None
         take_all(costs, found[1])
@@ -202,7 +203,7 @@ class CompleteOMKL(Cited, netsim.Agent):
     agents : int
         Number of agents, all of which must be neighbours of each other.
     eta : float or schedule
-        Step η > 0 of learning, of models and weights alike.
+        Step size η > 0, for the models and for the kernels' weights.
     coder : netsim.coders.Coder, optional
         Encodes the model, or its change; default: the model is sent unencoded (float64).
 

@@ -100,7 +100,8 @@ class DOKL(Dual):
     ----------
     solve : {"rank-one", "dense"}
         How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves a D × D
-        system, as for the running times in the dissertation's table 3.1. Both give the same models up to rounding.
+        system; the running times in the dissertation's table 3.1 are those of "dense". Both give the same models up to
+        rounding.
     """
 
     paper = papers.DISSERTATION

@@ -43,8 +43,9 @@ class Push(Cited, netsim.RoundAgent):
     eta : float or schedule
         Step size η.
     running_sums : bool
-        Whether frames carry the sum of all shares so far; a receiver subtracts the last sum that it received. On ideal
-        links this changes only rounding. An agent's receivers must then stay the same.
+        Whether frames carry the sum of all shares so far, from which a receiver subtracts the last sum that it
+        received. On ideal links the results are then the same up to rounding. With running sums, the receivers of an
+        agent must not change during a run.
 
     Attributes
     ----------

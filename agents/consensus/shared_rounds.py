@@ -54,14 +54,17 @@ class SharedRounds(BatchRounds):
         self._inboxes = [agent.inbox for agent in agents]
         # The agents' `Sharing` objects that `own_ways` examined last.
         self._sharings: list[Any] = []
-        # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support these objects. `_is_exact`: the
-        # agents' coder is `Exact`. `_is_single`: the coder is a 32-bit `Float`. `_may_silence`: the censor may have
-        # suppressed all broadcasts so far.
+        # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support all these `Sharing` objects.
+        # `_is_exact`: the agents' coders are `Exact`. `_is_single`: the agents' coders are 32-bit `Float`.
+        # `_may_silence`: the censor may have suppressed all broadcasts of an agent so far.
         self._have_begun = self._fits = self._is_exact = self._is_single = self._may_silence = False
         self._censor: Always | Geometric | PowerLaw = Always()
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that must run in tasks of their own; examine any new `Sharing` objects."""
+        """Return the indices of the agents that must run their rounds in tasks of their own.
+
+        If an agent's `Sharing` is new, also check whether the joint steps support the `Sharing` objects of all agents.
+        """
         if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
             sharings = [vars(agent).get("sharing") for agent in self._agents]
             if super().own_ways() or sharings != self._sharings:
@@ -106,7 +109,7 @@ class SharedRounds(BatchRounds):
                 call(place, self._agents[place].after_sharing)
 
     def _study(self, sharings: list[Any]) -> None:
-        """Check whether the joint steps support all ``sharings``; if so, store their common censor and coder type."""
+        """Check whether the joint steps support all ``sharings``; if so, store their censor and the kind of coder."""
         self._have_begun = None not in sharings
         self._fits = all(type(sharing) is Sharing for sharing in sharings) and all(
             sharing._repairs is None

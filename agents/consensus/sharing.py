@@ -27,7 +27,7 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # Least number of received states that `Repairs` keeps per neighbour, to insert late frames between them.
+_KEPT = 64  # `Repairs` keeps at least this many received states of each neighbour, to sort late states in among them.
 
 
 class Sharing:
@@ -210,7 +210,7 @@ class Sharing:
 
 
 class Penalties:
-    """The penalty ρ of each round so far, because a late frame corrects earlier rounds, each with that round's ρ.
+    """The penalty ρ of each round so far: if a frame arrives late, each earlier round is corrected with its own ρ.
 
     A round without a record has the ρ of the last recorded round before it or, if there is none, the first ρ recorded.
     """
@@ -258,9 +258,8 @@ class Repairs:
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._penalties = Penalties()
         self._round = 0
-        # {penalty ρ: missing sum}. The missing sum adds up the true θ̂_n minus the θ̂_n that the agent used, over the
-        # neighbours n and the rounds with this ρ. The key None stands for the current penalty, as long as no penalty
-        # is recorded.
+        # {penalty ρ: missing sum}; `owed` defines the missing sum. The key is None if no penalty has been recorded yet
+        # when a late frame arrives; `owed`, which is told the current penalty, returns it in place of None.
         self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
@@ -268,11 +267,10 @@ class Repairs:
         return neighbor in self._known
 
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
-        """Yield (penalty ρ, missing sum) for each penalty, and reset the missing sums.
+        """Yield (penalty ρ, missing sum) for each penalty, and reset the missing sums; ``rho`` is the current penalty.
 
-        The missing sum adds up the true θ̂_n minus the θ̂_n that the agent used, over the neighbours n and the rounds
-        with the penalty ρ. The dual must be reduced by ρ times the missing sum, for each pair. ``rho`` is the penalty
-        of the current round.
+        The missing sum of ρ adds up, over the neighbours n and the rounds with this ρ, the θ̂_n that n had broadcast
+        minus the older θ̂_n that the agent used. The caller must subtract every ρ × missing sum from the dual.
         """
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}
@@ -280,7 +278,11 @@ class Repairs:
             yield rho if penalty is None else penalty, missing
 
     def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
-        """Apply received states, or changes if ``add``, to the copies; record the corrections for late frames."""
+        """Apply received frames to the copies, and record the corrections that late frames require.
+
+        If ``add``, frames carry changes, and each change is added to its sender's copy. Otherwise frames carry states,
+        and the newest state becomes its sender's copy.
+        """
         self._round = round_number
         for frame in frames:
             number = frame.round or round_number

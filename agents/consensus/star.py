@@ -77,7 +77,7 @@ class OverStar(SharingAgent):
 
     @staticmethod
     def graph_of(graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
-        """Return the graph over which these agents run: a star over the nodes of a graph, the first in its middle."""
+        """Return the star over which the agents run: it has the nodes of ``graph``, the first in the middle."""
         star: nx.Graph[Any] = nx.star_graph(list(graph))
         return star
 

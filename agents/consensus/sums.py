@@ -36,8 +36,8 @@ class RunningSums(Duals):
     again, so Σ_i γ_i returns to zero, and the models converge to the optimum.
 
     An agent that restarts or begins after the first round sends nothing until it receives a frame. It then starts from
-    the means of the θ̂_n and S_n received: Σ_i γ_i = 0 holds for any initial S_i, and the mean changes the neighbours'
-    duals least.
+    the means of the θ̂_n and S_n received. Any initial S_i would keep Σ_i γ_i = 0; the mean of the S_n is taken because
+    it changes the neighbours' duals least.
     """
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
@@ -158,7 +158,10 @@ class SummedSharing(Sharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Set θ̂_i and S_i to the means of the received θ̂_n and S_n, and assume these for all other neighbours."""
+        """Set θ̂_i and S_i to the means of the received θ̂_n and S_n.
+
+        The θ̂_n and S_n of each neighbour from which no frame arrived are set to the same means.
+        """
         self.own, self.total = self.copies.table[places].mean(axis=0), self.totals[places].mean(axis=0)
         for place in set(self._places.values()) - set(places):
             self.copies.table[place], self.totals[place] = self.own, self.total

@@ -133,8 +133,8 @@ class DIGing(Tracking, Diffusion):
     def _pull_of_sums(self) -> Array:
         """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 until the first frame from n arrives.
 
-        `pull` leaves out a neighbour n from which no frame has arrived; this method must include n. For n may have
-        received S_i, and then has added w_in S_i to its y_n; agent i must subtract the same w_in S_i from its own y_i.
+        `pull` leaves out a neighbour n from which no frame has arrived; this method must include n. The reason is that
+        n may have received S_i; if so, n has added w_in S_i to y_n, and agent i must subtract w_in S_i from y_i.
         """
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own

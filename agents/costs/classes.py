@@ -84,9 +84,9 @@ class ClassProblem:
         """Return a solver for the local step of the ADMM methods.
 
         The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For
-        `OneVsRest` with the squared loss, it multiplies by a matrix that is computed once, here. For other losses it
-        runs L-BFGS, starting from its last answer, until the gradient is 1e-9 of the terms that add up to the gradient,
-        or as small as rounding allows.
+        `OneVsRest` with the squared loss, the solver multiplies by a matrix that is computed once, here. For other
+        losses the solver runs L-BFGS, starting from its last answer. L-BFGS stops when the gradient is about 1e-9 times
+        as large as the largest of the terms that add up to it, or as small as rounding allows.
 
         Raises
         ------
@@ -175,7 +175,7 @@ def _is_squares(loss: MulticlassLoss) -> bool:
 
 
 def _described(loss: MulticlassLoss) -> str:
-    """Return a description of a loss that is equal only for equal losses."""
+    """Return a loss's type, name and, if it has one, temperature as text, by which losses are compared."""
     temperature = getattr(loss, "temperature", None)
     return f"{type(loss).__name__} {loss.name}" + ("" if temperature is None else f" at temperature {temperature:g}")
 
@@ -223,7 +223,8 @@ def _minimise(
     _, slope = cost(first)
     if not np.isfinite(slope).all():
         raise NetsimError("the local step cannot be solved: its terms are not finite")
-    # The gradient in θ is S times the gradient in u, so the size of its terms is divided by the norm of S.
+    # ``scale`` is the size of the terms of the gradient in θ, which is S times the gradient in u. Division by the norm
+    # of S gives the size of the terms in u.
     unit = max(scale, 1e-300) / float(np.linalg.norm(root, np.inf))
     goal = _TOLERANCE * unit
     found = minimize(

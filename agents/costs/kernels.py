@@ -79,7 +79,7 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Predict the next samples of N agents, as `MultiKernelCost.draw` does; only `take_all` takes these samples.
+    """Predict the next samples of N agents, as `MultiKernelCost.draw` does; they stay until `take_all` takes them.
 
     Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
     (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that
@@ -125,7 +125,10 @@ def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Ve
 
 
 def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:
-    """Return whether the shapes are consistent, and all losses are of one class of `netsim.agents.costs.losses`."""
+    """Return whether the shapes are consistent, and all losses have the same class.
+
+    The class must be one of those that `netsim.agents.costs.losses` defines.
+    """
     count, kernels, features = models.shape
     kind = type(costs[0].combined.loss)
     return (

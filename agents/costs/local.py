@@ -43,8 +43,8 @@ _NEWTON_TOLERANCE = 1e-12
 class LocalProblem:
     """The batch cost R(θ) = (1/T) Σ_t ℓ(θᵀφ_t, y_t) + regularizer ‖θ‖² of one agent (COKE, eq. 15).
 
-    For the squared loss the constructor returns a `LeastSquares`, whose methods take time independent of T; for other
-    losses each evaluation takes all samples.
+    For the squared loss the constructor returns a `LeastSquares`, whose methods take a time that does not depend
+    on T. For other losses each evaluation uses all T samples.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class LocalProblem:
         return slopes @ self.features / len(self.targets)
 
     def _loss_slope(self, theta: Array) -> float:
-        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the summed norms of the samples' terms in the loss's gradient."""
+        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the sum of the norms of the samples' terms in the mean loss's gradient."""
         slopes = self.loss.derivative(self.features @ theta, self.targets)
         return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
 
@@ -331,15 +331,18 @@ def _newton(
             length /= 2.0
         else:
             break
-    # If the samples' terms cancel, rounding may keep the gradient above the tolerance. So here the tolerance is also
-    # relative to the size of these terms.
+    # In the loss's gradient, the terms of single samples may cancel. Rounding may then keep the gradient above the
+    # tolerance of the loop. So here the tolerance is also relative to the norms of these terms.
     if norm <= _NEWTON_TOLERANCE * (scale + sum(p._loss_slope(theta) for p in problems)):
         return theta
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")
 
 
 def _factor(matrix: Array, name: str, value: float) -> tuple[Array, bool]:
-    """Return the Cholesky factor of a symmetric matrix; if it is singular, raise BadInput for ``name`` = ``value``."""
+    """Return the Cholesky factor of a symmetric matrix.
+
+    If the matrix is singular, raise BadInput with the message that the parameter ``name``, now ``value``, is too small.
+    """
     try:
         factor, lower = cho_factor(matrix, lower=True)
         inverse_condition, _ = dpocon(factor, np.linalg.norm(matrix, 1), uplo="L")

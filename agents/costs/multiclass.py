@@ -155,7 +155,10 @@ class MulticlassHinge(MulticlassLoss):
         return _softmax_hessian(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return p − e_y, where p is the softmax at temperature τ of the margins at f − k (p − e_y)."""
+        """Return s = p − e_y, where p = softmax(m/τ) for the margins m of the scores f − k·s.
+
+        If τ = 0, p is the limit for τ → 0.
+        """
         margins = f + 1.0
         margins[y] = f[y]
         return _softmax_slopes(margins, k, y, self.temperature)

@@ -34,7 +34,7 @@ class StreamCost:
         # The next sample, or the error that the iterator raised, if `look_ahead` was called; else None.
         self._ahead: tuple[Vector, Any] | BaseException | None = None
         self.features: Vector
-        # A number, typed as Any because losses are typed for arrays.
+        # The target of the last sample: a number. It is declared as Any, because the losses' methods declare arrays.
         self.target: Any
 
     if not TYPE_CHECKING:

@@ -1,14 +1,14 @@
 """Regret: the agents' total loss minus that of the best model in hindsight.
 
-L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t the model with which the agent
+L_i,t(θ) = (θᵀφ_i,t − y_i,t)² + (λ/N)‖θ‖² is the cost of agent i in round t, and θ_i,t is the model with which the agent
 predicted its sample. Static regret compares with the single model that is best over all rounds (P. Xu's dissertation,
-eq. 3.4); dynamic regret with the best model of each round (eq. 4.8). Samples are not kept, so memory does not grow with
-rounds.
+eq. 3.4); dynamic regret compares with the best model of each round (eq. 4.8). Samples are not kept, so memory does not
+grow with rounds.
 
-For the O(√T) bound on ODKLA's regret (theorem 9), take ρ = η = c·√T with a constant c in `ODKLA`, which divides by
-η_t + 2ρd_i; with ρ = η = c/√T the models diverge. In the theorem's proof (3.53), one term grows with η_t and ρ, and the
-sum of another term over the rounds falls as T/(η_t + 2ρd_i). So the bound requires that η_t and ρ grow as √T, and the
-step 1/(η_t + 2ρd_i) shrinks as 1/√T. The theorem's "η_t = ρ = 1/O(√T)" therefore refers to the step.
+For the O(√T) bound on ODKLA's regret over T rounds (theorem 9), give `ODKLA` ρ = η = c·√T with a constant c. Its step
+size is 1/(η_t + 2ρd_i); with ρ = η = c/√T the models diverge. In the theorem's proof (3.53), one term of the bound
+grows with η_t and ρ, and another is proportional to T/(η_t + 2ρd_i). Both are O(√T) if η_t and ρ grow as √T. The
+theorem's "η_t = ρ = 1/O(√T)" must therefore mean the step size, which then falls as 1/√T.
 """
 
 import numpy as np
@@ -132,7 +132,7 @@ class StaticRegret(_Regret):
         if total > _SAFE_RATIO * np.trace(self._gram):
             return _solve(self._gram, total, self._cross)
         values, vectors = _eigenpairs(self._gram)
-        # The shortest model has no component outside the span of the samples.
+        # Along eigenvectors with the eigenvalue 0, the shortest model has the component 0.
         along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
         result: Vector = vectors @ along
         return result
@@ -182,8 +182,8 @@ class DynamicRegret(_Regret):
         if total > _SAFE_RATIO * np.trace(gram):
             self.best_loss += total * float(y @ _solve(gram, total, y))
             return
-        # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ). For small λ, a w_j that would be 0
-        # without rounding must be exactly 0.
+        # With eigenpairs (w_j, u_j) of K the loss is Σ_j (u_jᵀy)²·λ/(w_j + λ). If w_j = 0, the factor λ/(w_j + λ) is 1.
+        # A rounding error in this w_j could exceed a small λ, and so change the factor; `_eigenpairs` sets w_j to 0.
         values, vectors = _eigenpairs(gram)
         unmet = np.divide(total, values + total, out=np.ones_like(values), where=values > 0.0)
         self.best_loss += float(unmet @ np.square(y @ vectors))
@@ -207,7 +207,7 @@ def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
 
 def _eigenpairs(gram: Vector) -> tuple[Vector, Vector]:
     """Return eigenvalues, with those within rounding of zero set to zero, and eigenvectors (columns)."""
-    # scipy's eigh, because for n = 100, on two cores of a larger machine, it took 14 ms and numpy's took 200 ms. (A
+    # scipy's eigh is used because numpy's was slower: for n = 100, on two cores, scipy's took 14 ms, numpy's 200 ms. (A
     # Cholesky solve took 0.1 ms.)
     values, vectors = eigh(gram, driver="evd")
     noise = len(gram) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)

@@ -99,7 +99,7 @@ class LowRank(Coder):
     messages, use `ErrorFeedback`.
 
     An n × m matrix takes r(n + m) numbers. A vector, or a matrix of at most r(n + m) elements, is sent whole.
-    `InParts` encodes a tensor with more axes as a matrix of its first axis and all others.
+    `InParts` turns a tensor of more than two axes into a matrix: the first axis gives its rows, all others its columns.
 
     In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours in a graph
     have no such average: here each agent sends P and Q of its own matrix.
@@ -139,7 +139,7 @@ class LowRank(Coder):
             raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
         with np.errstate(over="ignore", invalid="ignore"):
             basis, _ = np.linalg.qr(check.finite_array("vector · Q", array @ self._start(array.shape[1], draws)))
-            # The norm of a column may overflow even if its elements are finite.
+            # The basis is not finite if the norm of a column of M Q overflows, even if all elements of M Q are finite.
             left = _as_factor(self.coder, self.coder.encode(check.finite_array("vector's basis", basis), draws))
             right = check.finite_array("vectorᵀ · P", array.T @ left.values)
         coded = _as_factor(self.coder, self.coder.encode(right, draws))
@@ -147,7 +147,10 @@ class LowRank(Coder):
         return Factors(left, coded, left.saturated + coded.saturated)
 
     def _start(self, columns: int, draws: np.random.Generator) -> Vector:
-        """Return Q for this message: the last message's MᵀP, scaled; random columns replace missing or zero columns."""
+        """Return Q for this message: the last message's MᵀP with scaled columns; random columns replace zero columns.
+
+        If there was no message yet, or the last matrix had another number of columns, all columns are random.
+        """
         right = self._right
         if right is None or right.shape != (columns, self.rank):
             return draws.standard_normal((columns, self.rank))

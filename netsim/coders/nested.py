@@ -1,4 +1,7 @@
-"""Pack coded arrays that are elements of another one, each with its type number and length before its bytes."""
+"""Pack and unpack coded arrays that are parts of another coded array.
+
+Each part is its type number, its length in bytes, and its bytes.
+"""
 
 import struct
 from collections.abc import Iterable
@@ -30,8 +33,8 @@ def unpack(data: bytes, start: int, what: str, refused: tuple[type[Coded], ...],
     Raises
     ------
     WireError
-        If the bytes end too early to hold ``what``, as the message says, or if the array has one of the types
-        ``refused``; the message is then ``why``.
+        If the bytes end too early (the message says that they cannot hold ``what``), the array has one of the types
+        ``refused`` (the message is ``why``), or the array's own bytes are invalid.
     """
     begin = start + _HEAD.size
     if len(data) < begin:

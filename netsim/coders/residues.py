@@ -24,7 +24,7 @@ MOST_WIDTH = 48
 Integers = NDArray[np.int64]
 
 _LITTLE_ENDIAN = np.dtype("<i8")
-# The number of bits of a residue that are packed together.
+# A residue is packed in chunks of at most this many bits, because `pack` takes integers of at most 16 bits.
 _CHUNK = 16
 _MAX_PARTS = 15
 _WHOLE = 0x80
@@ -130,7 +130,7 @@ class Residues(Coded):
 
     @cached_property
     def _parts(self) -> list[Integers]:
-        # The property is cached, because all receivers of a message share this object.
+        # The unpacked residues are cached, because all receivers of a message share this object and need them.
         start, count, parts = 0, self.shape[1], []
         for width in self.widths:
             part = np.zeros(count, dtype=np.int64)

@@ -191,7 +191,7 @@ class TopK(Coder):
 
 
 def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
-    """Return the indices of the ``count`` largest elements, in increasing order; of equal elements, the first count."""
+    """Return the indices, in increasing order, of the ``count`` largest elements; of equal ones, take the first."""
     if count >= len(sizes):
         return np.arange(len(sizes))
     # argpartition may order equal elements differently on other machines; the k-th largest value is the same on all.

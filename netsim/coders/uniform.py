@@ -27,7 +27,7 @@ class FixedRange(Quantized, method="fixed", code=0):
     side = "d"
 
     def fits(self) -> bool:
-        """Return whether the scale is a range: two numbers, the second not smaller, at a finite distance."""
+        """Return whether the scale is a range (u, v): two floats with u ≤ v and a finite difference v − u."""
         scale = self.scale
         return list(map(type, scale)) == [float, float] and 0.0 <= scale[1] - scale[0] < math.inf
 

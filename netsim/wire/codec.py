@@ -49,7 +49,8 @@ _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], in
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return the bytes after an array's raw bytes: a description of dtype and shape, and one byte with its length.
 
-    The description does not precede the raw bytes: it would misalign them, and decoding would have to copy the array.
+    The description follows the raw bytes, because it would misalign them if it came first. Decoding would then have to
+    copy the array.
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
@@ -149,7 +150,7 @@ def _has_valid_units(dtype: np.dtype[Any]) -> bool:
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """Return an array's dtype, shape and number of elements from its description.
 
-    Raises WireError if such an array cannot consist of ``raw`` bytes.
+    Raises WireError if the dtype or the shape is not allowed, or if such an array does not take ``raw`` bytes.
     """
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
@@ -173,7 +174,7 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        # np.zeros would hang: an array of zero-size elements can claim any number of them.
+        # Hostile bytes can claim any number of elements of size 0. For many, np.zeros would hang; np.ndarray does not.
         return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
@@ -320,9 +321,9 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     WireError
-        If a value cannot be sent: an object of an unknown type or of a subclass of a known one, an array of Python
-        objects or on a device other than the CPU, an integer of more than 64 bits, or lists, tuples and dicts nested
-        more than `MOST_NESTED` deep.
+        If a value cannot be sent: an object of an unknown type, or of a subclass of a known type; an array of Python
+        objects, or an array on another device than the CPU; an integer of more than 64 bits; lists, tuples and dicts
+        nested more than `MOST_NESTED` deep.
     """
     try:
         value = encodable(value)
@@ -373,7 +374,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
             return unpacked(name, content)
         items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
-            # tuple(items) could hang: an array of zero-size elements can claim any number of them.
+            # Hostile bytes can claim an array of any number of elements of size 0. For many, tuple(items) would hang.
             raise WireError("a tuple cannot be an array")
         return tuple(items)
 

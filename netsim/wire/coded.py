@@ -97,7 +97,10 @@ class Coder(ABC):
     _given: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Make a coder that remembers its arguments: a coder may store them under other names, or only their effect."""
+        """Make a coder, and store its arguments for `arguments`.
+
+        The coder's own attributes may have other names, or hold only values computed from the arguments.
+        """
         made = super().__new__(cls)
         object.__setattr__(made, "_given", (given, named))
         return made

@@ -197,7 +197,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
 def pack_shape(shape: tuple[int, ...]) -> bytes:
     """Encode a shape in msgpack: a vector's as a number, a matrix's as a pair, in at most 19 bytes."""
     if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
-        # msgpack would return the same byte, but more slowly. Most vectors are that short.
+        # msgpack returns the same byte for a vector of fewer than 128 elements, but takes longer.
         return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 

@@ -28,7 +28,7 @@ LONGEST_NAME = 255
 MOST_NESTED = 32
 """The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
 
-To decode a level takes about 50 kB of stack and, if it is a tuple, a copy of its items.
+Decoding takes about 50 kB of stack for each level, and copies the items of each tuple.
 """
 
 T = TypeVar("T")

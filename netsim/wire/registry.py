@@ -27,7 +27,10 @@ Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to ``kind`` or, if there are ``members``, to each of them; ``kind`` unpacks the members' bytes."""
+    """Enter the type ``kind`` under a number; ``kind.unpack`` then decodes the arrays with this number.
+
+    If there are ``members``, the number is that of every member, and not of ``kind`` itself.
+    """
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
