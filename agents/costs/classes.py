@@ -202,7 +202,7 @@ def _root(problems: Sequence[ClassProblem], curvature: float) -> Matrix:
 def _minimise(
     problems: Sequence[ClassProblem], curvature: float, linear: Matrix, start: Matrix, root: Matrix
 ) -> Matrix:
-    """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + ⟨linear, θ⟩ by L-BFGS in the coordinates u = Sᵀθ."""
+    """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + ⟨linear, θ⟩ by L-BFGS in the coordinates u = Sᵀθ; S is ``root``."""
     shape = start.shape
     scale = 0.0
 

@@ -152,8 +152,8 @@ def refuse_unnumbered(maker: FrameType) -> None:
     """Raise BadInput if a stack frame creates a future or task of asyncio's own types, which have no number."""
     # ``maker`` is the frame from which the loop's `get_debug` was called. If the code of this frame does not name
     # `get_debug`, it called the constructor of a future or task: constructors call `get_debug`, but have no frame of
-    # their own, because they are written in C. Raise in this case, unless the code is asyncio's own, whose futures and
-    # tasks have numbers.
+    # their own, because they are written in C. Raise in this case, unless the code is asyncio's own: netsim numbers the
+    # futures and tasks that asyncio itself creates.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
         raise BadInput(
             "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "

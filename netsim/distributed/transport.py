@@ -19,7 +19,7 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""{value of `netsim deploy --transport`: name of the transport's class}. Each value is also a module's name."""
+"""{value of `netsim deploy --transport`: name of the transport's class}. The flag's values are also names of modules."""
 
 
 class Transport(ABC):

@@ -60,7 +60,7 @@ class Places:
         self.put(node, self.place(node, position))
 
     def put(self, node: Hashable, place: Place) -> None:
-        """Move a node to a place, along its straight leg if it has set out.
+        """Move a node to a place; between `set_out` and `jump`, all places are on one straight leg of its path.
 
         Raises
         ------

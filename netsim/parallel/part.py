@@ -84,7 +84,8 @@ class PartInbox(Inbox):
     def arrived(self, sent_at: float) -> None:
         """Call `watch` for a frame that another worker sent at ``sent_at`` (s).
 
-        The timer that `watch` sets counts as set at that time or, if later, when the agent began to wait.
+        `watch` sets a timer. The order of timers due at one instant is as if this timer had been set at ``sent_at``, or
+        at the time at which the agent began to wait, if that is later.
         """
         clock = self._part.selector
         clock.set_at = max(sent_at, self._waits_since)

@@ -126,7 +126,7 @@ class Bursts:
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
         # The number of bursts that have begun on a link at a time (s), by (link index, time).
         self._begun: dict[tuple[int, float], int] = {}
-        # The latest arrival (s) by link index, for links with ``fifo`` that had a burst.
+        # The latest arrival (s) by link index, for links with ``fifo`` on which a burst of jitter has begun.
         self._latest: dict[int, float] = {}
         # How many of the next frames are to be lost, by link index.
         self._to_lose: dict[int, int] = {}

@@ -142,7 +142,7 @@ def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
     ----------
     array : array of finite numbers
         Elements outside the range get the number of its first or last cell.
-    low, high : float, or columns with one for each row
+    low, high : float, or arrays of shape (rows, 1), which hold one limit for each row
         The range, divided into 2**bits equal cells; in an empty range, all elements get cell 0.
     bits : int
         From 1 to 16.
