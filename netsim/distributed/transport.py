@@ -19,7 +19,7 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""{value of `netsim deploy --transport`: name of the transport's class}. The flag's values are also names of modules."""
+"""{value of `netsim deploy --transport`: name of the transport's class}. The values also name modules."""
 
 
 class Transport(ABC):

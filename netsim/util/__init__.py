@@ -1,1 +1,1 @@
-"""Tools that all packages use: argument checks, files that are written atomically, data files, keyed random draws, types."""
+"""Tools that all packages use: argument checks, atomic writes, data files, keyed random draws, types."""
