@@ -1,6 +1,5 @@
 """A cell's key is its content: what changes a result changes the key, and nothing else does."""
 
-import dataclasses
 import functools
 import importlib
 import json
