@@ -350,7 +350,8 @@ class Experiment:
             for key, cell in missing.items():
                 found = None if key in lost else read(folder, key)
                 done[key] = found or _failed(lost.get(key, f"{cell.name}: its results are not there"))
-            if late := sorted({name for key in missing if done[key] for name in changed_files(done[key].read)}):
+            ran = [found.read for key in missing if (found := done[key]) is not None]
+            if late := sorted({name for each in ran for name in changed_files(each)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))

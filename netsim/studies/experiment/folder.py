@@ -111,7 +111,7 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
         data = found.rounds.to_csv(index=False).encode() if len(found.rounds.columns) else b"\n"
         (place / "rounds.csv").write_bytes(data)
         row = {name: _plain(value) for name, value in found.row.items()}
-        kept = {
+        kept: dict[str, Any] = {
             "columns": {name: _plain(value) for name, value in cell.columns.items()},
             "row": row,
             "read": found.read,
