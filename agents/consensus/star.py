@@ -6,6 +6,9 @@ In a round the server broadcasts and each client replies at once, so a round mus
 import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import networkx as nx
 
 import netsim
 from netsim import Frame
@@ -68,6 +71,12 @@ class OverStar(SharingAgent):
         super().__post_init__()
         if self.coded_start:
             raise BadInput(f"coded_start = True: must be False for {type(self).__name__}, which codes in one direction")
+
+    @staticmethod
+    def graph_of(graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
+        """Return the graph over which these agents run: a star over the nodes of a graph, the first in its middle."""
+        star: nx.Graph[Any] = nx.star_graph(list(graph))
+        return star
 
     @property
     def is_server(self) -> bool:

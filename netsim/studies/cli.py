@@ -567,9 +567,10 @@ def _show_sweep(folder: Path) -> None:
 @app.command("verify")
 @click.argument("folder")
 @click.option("--workers", type=int, default=1, show_default=True, help="Number of processes to repeat it over.")
+@click.option("--trust", is_flag=True, help="Of an experiment: run the Python files that its folder holds.")
 @click.pass_context
-def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
-    """Repeat a run folder, or each point of a sweep, and show whether the results are the same.
+def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> None:
+    """Repeat a run folder, each point of a sweep or each cell of an experiment, and show whether results are the same.
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
@@ -578,6 +579,15 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
     from netsim.studies.verification import verify
 
     reporter = Reporter()
+    if (Path(folder) / "experiment.json").is_file() or folder.endswith(".zip"):
+        from netsim.studies.experiment.repeat import repeat
+
+        found = repeat(folder, trust=trust, reporter=reporter)
+        for line in found.lines():
+            reporter.line(line)
+        ctx.exit(0 if found else 1)
+    if trust:
+        raise BadInput("trust: must be left out but for the folder of an experiment, or a file of netsim pack")
     places, missing = runs_of(Path(folder)), unfinished(Path(folder))
     if not places:
         raise BadInput(f"folder = {folder!r}: must be a sweep with a point that is done; {missing}")
@@ -591,6 +601,16 @@ def verify_it(ctx: click.Context, folder: str, workers: int) -> None:
     if missing:
         reporter.line(missing)
     ctx.exit(0 if same else 1)
+
+
+@app.command("pack")
+@click.argument("folder")
+@click.option("--out", type=str, required=True, help="The zip file.")
+def pack_it(folder: str, out: str) -> None:
+    """Pack the folder of an experiment into one file, which netsim verify repeats."""
+    from netsim.studies.experiment.repeat import pack
+
+    Reporter().line(str(pack(folder, out)))
 
 
 @app.command("replay")

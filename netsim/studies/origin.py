@@ -137,7 +137,7 @@ def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], scenario:
     """
     own = [scenario] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
     read = recorded["files_sha256"] if is_recorded(recorded) else {}
-    return own + [name for name, digest in read.items() if datafiles.digest_of(datafiles.path_of(name)) != digest]
+    return own + datafiles.changed_files(read)
 
 
 def changed_source(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -307,7 +307,7 @@ def bands(
     log: bool = True,
     title: str = "",
     over: str = "seed",
-    facets: str | None = None,
+    facets: str | Sequence[str] | None = None,
     ax: "Axes | Sequence[Axes] | None" = None,
 ) -> "Figure":
     """Draw a measure's mean (median) against a parameter, with its interval (`confidence`) over the seeds.
@@ -320,8 +320,8 @@ def bands(
 
     Parameters
     ----------
-    facets : str, optional
-        A column: each of its values has a panel of its own, side by side.
+    facets : str or sequence of str, optional
+        A column, or several: each of their values, or combinations of these, has a panel of its own.
     ax : Axes, or sequence of Axes, optional
         Where to draw, one for each facet; by default a new figure, and with its legend and ``title``.
 
@@ -336,19 +336,20 @@ def bands(
         As `interval`, or if ``ax`` are not as many as facets.
     """
     names = [by] if isinstance(by, str) else list(by)
-    if facets in (x, *names):
+    panelled = [facets] if isinstance(facets, str) else list(facets or ())
+    if {x, *names}.intersection(panelled):
         raise check.refuse("facets", facets, "another column than those of x and by")
-    table = interval(frame, y, [*([facets] if facets else []), *names, x], of=of, over=over)
+    table = interval(frame, y, [*panelled, *names, x], of=of, over=over)
     for each in (of, "low", "high"):
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
     styles = dict(zip(keys, _styles(keys), strict=True))
     labels = {key: _named(names, key) or Axis(y).text for key in keys}
-    if facets is None:
+    if not panelled:
         shares = {key: share for key, share in _shares(table, names).items() if share}
         labels |= {key: f"{labels[key]} {share}" for key, share in shares.items()}
-    parts = [("", table)] if facets is None else list(table.groupby(facets, sort=False, dropna=False))
+    parts = list(table.groupby(panelled, sort=False, dropna=False)) if panelled else [((), table)]
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
     about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
@@ -358,11 +359,11 @@ def bands(
     opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
         opened += _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
-        if facets:
+        if panelled:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
         panel.set_ylabel(Axis(y).text if number % _columns(len(parts)) == 0 or ax is not None else "")
-        if panel_title := about if facets is None else _named([facets], (value,)):
+        if panel_title := _named(panelled, value) if panelled else about:
             panel.set_title(panel_title, fontsize=unless_set("axes.titlesize", 9))
         if x == "round":
             whole_rounds(panel)
@@ -377,12 +378,12 @@ def bands(
         if not _is_number(table[x]):
             panel.tick_params(axis="x", labelrotation=20)
     small: dict[str, Any] = {"frameon": False, "fontsize": unless_set("legend.fontsize", 8 if beside else "medium")}
-    if names and (ax is not None or not (beside or facets)):
+    if names and (ax is not None or not (beside or panelled)):
         panels[0].legend(**small)
     elif names:
         _legend_outside(figure, keys, labels, below=not beside, **small)
     if ax is None:
-        figure.suptitle("\n".join(filter(None, (title, about if facets else ""))))
+        figure.suptitle("\n".join(filter(None, (title, about if panelled else ""))))
     return figure
 
 

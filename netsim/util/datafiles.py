@@ -11,10 +11,23 @@ from pathlib import Path
 
 from netsim.errors import BadInput
 
-__all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "record", "recording", "used"]
+__all__ = [
+    "FOLDER",
+    "changed_files",
+    "digest_of",
+    "find",
+    "folders",
+    "missing",
+    "nearest",
+    "path_of",
+    "record",
+    "recording",
+    "used",
+]
 
-_FOLDER = "NETSIM_DATA"
-_IN_FOLDER = f"${_FOLDER}/"
+FOLDER = "NETSIM_DATA"
+"""The environment variable that names the folder of data sets."""
+_IN_FOLDER = f"${FOLDER}/"
 _recorded: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
 
 
@@ -39,21 +52,21 @@ def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str
     first, *others = suffixes
     more = "; ".join(filter(None, (f"or {', '.join(others)}" if others else "", source)))
     wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
-    value = os.environ.get(_FOLDER)
+    value = os.environ.get(FOLDER)
     if not value:
-        return BadInput(f"{_FOLDER} is not set: must be {wanted}{otherwise}")
+        return BadInput(f"{FOLDER} is not set: must be {wanted}{otherwise}")
     folder = Path(value)
     if not folder.is_dir():
-        return BadInput(f"{_FOLDER} = {value!r} is not a folder: must be {wanted}")
+        return BadInput(f"{FOLDER} = {value!r} is not a folder: must be {wanted}")
     existing = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
     held = f"it holds {', '.join(existing)}" if existing else "it holds no such file"
     hint = "" if source else nearest(name, existing)
-    return BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{hint}; {held}{otherwise}")
+    return BadInput(f"{FOLDER} = {value!r}: must be {wanted}{hint}; {held}{otherwise}")
 
 
 def folders(here: bool) -> list[Path]:
     """Return the folders to search for data: NETSIM_DATA and, if ``here``, the current folder."""
-    value = os.environ.get(_FOLDER)
+    value = os.environ.get(FOLDER)
     return ([Path(value)] if value else []) + ([Path()] if here else [])
 
 
@@ -93,7 +106,7 @@ def used(path: Path, *, by_name: bool = False) -> Path:
     """Record a file for `recording`, and return its path; ``by_name`` means that `find` located it."""
     found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
-        value = os.environ.get(_FOLDER)
+        value = os.environ.get(FOLDER)
         inside = by_name and value and path.parent == Path(value)
         found[f"{_IN_FOLDER}{path.name}" if inside else str(path)] = digest
     return path
@@ -101,7 +114,7 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 def path_of(name: str) -> Path:
     """Return the path of a file recorded under ``name``, in which ``$NETSIM_DATA`` means the folder that is set now."""
-    value = os.environ.get(_FOLDER, "")
+    value = os.environ.get(FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 
 
@@ -114,6 +127,11 @@ def digest_of(path: str | Path) -> str:
         return _digest(os.path.abspath(path), found.st_mtime_ns, found.st_ctime_ns, found.st_size)
     except OSError:
         return ""
+
+
+def changed_files(read: Mapping[str, str]) -> list[str]:
+    """Return the names of the recorded files that changed, or went, since they were read."""
+    return [name for name, digest in read.items() if digest_of(path_of(name)) != digest]
 
 
 @lru_cache(maxsize=1024)

@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
+from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
@@ -24,11 +25,12 @@ from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.setup import Setup
+from netsim.studies.formats import read_table
 from netsim.studies.origin import about, environment, source_of
 from netsim.studies.outcome import DIVERGED, ENDED, FAILED, Ending, Outcome, outgrown
 from netsim.studies.seeds import Seeds
 from netsim.util import check
-from netsim.util.datafiles import digest_of, path_of
+from netsim.util.datafiles import changed_files
 
 _OF_CELLS = ("method", "seed", "problem", "network")
 _TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
@@ -42,8 +44,8 @@ class Measured:
 
     Attributes
     ----------
-    rounds : DataFrame
-        A row for each round (or sample).
+    table : DataFrame or Path
+        A row for each round (or sample), or the file that holds them.
     row : dict
         ``outcome``, ``outcome_round``, ``why``, ``judged_by`` (the column that the problem is about), ``optimum``, and
         the last value of each column of the rounds.
@@ -53,10 +55,17 @@ class Measured:
         Versions of netsim and of what the last digits depend on.
     """
 
-    rounds: pd.DataFrame
+    table: pd.DataFrame | Path
     row: dict[str, Any]
     read: dict[str, str]
     about: dict[str, Any]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """The table; it is read when it is asked for, because an experiment may have thousands."""
+        if isinstance(self.table, pd.DataFrame):
+            return self.table
+        return read_table(self.table) if self.table.stat().st_size > 1 else pd.DataFrame()
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class Cell:
         Probes of the agents, and measures of the whole run.
     ending : Ending
         The rule by which the error says how the run ended.
+    error : str or None
+        The column that is the error; default: the first that the problem measures.
     """
 
     columns: Mapping[str, Any]
@@ -91,13 +102,13 @@ class Cell:
     measure: tuple[Callable[..., Any], ...] = ()
     after: tuple[Callable[..., Any], ...] = ()
     ending: Ending = field(default_factory=Ending)
+    error: str | None = None
 
     @cached_property
     def content(self) -> dict[str, Any]:
         """What the result depends on, except netsim's source."""
-        parts = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "columns"}
-        parts["method"] = _without_label(self.method)
-        return {name: _content_of(part) for name, part in parts.items()}
+        names = [each.name for each in dataclasses.fields(self) if each.name != "columns"]
+        return {name: _content_of(getattr(self, name)) for name in names}
 
     @cached_property
     def key(self) -> str:
@@ -112,7 +123,13 @@ class Cell:
 
     @property
     def reader(self) -> str:
-        """What reads data, for all cells that may share what was read: the problem's function or class."""
+        """What reads data, for all cells that may share what was read: the problem's function or class.
+
+        Without a problem, the module of the network's function, or else of the method's agents.
+        """
+        if self.problem is None:
+            method = getattr(self.method, "function", getattr(self.method, "kind", self.method))
+            return str(getattr(getattr(self.network, "function", method), "__module__", ""))
         function = getattr(self.problem, "function", None)
         made_by = function if inspect.isfunction(function) else type(self.problem)
         return f"{made_by.__module__}.{made_by.__qualname__}"
@@ -160,7 +177,7 @@ class Cell:
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
-        with recorded(self.reader) as read, threadpool_limits(limits=1), quiet:
+        with recorded(self.reader) as read, limited_blas(1), quiet:
             try:
                 setup = self.setup()
                 task = setup.task
@@ -174,10 +191,11 @@ class Cell:
                     FAILED, why=_line(error)
                 )
             rounds = pd.DataFrame() if run is None else run.rounds.drop(columns=_TAKEN.intersection(run.rounds))
-            error_column = "" if task is None else str(task.error)
+            error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                optimum = float(_optimum(task).get(error_column, math.nan))
+                known = {} if task is None else _optimum(task)
+                optimum = float(known.get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
         last: dict[Any, Any] = {} if rounds.empty else rounds.tail(1).to_dict("records")[0]
@@ -186,9 +204,9 @@ class Cell:
             "outcome_round": math.nan if found.round is None else found.round,
             "why": found.why,
         }
-        row |= {"judged_by": error_column, "optimum": optimum} if task is not None else {}
+        row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
-        return Measured(rounds, row, dict(read), {**about(), **environment()})
+        return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
 
     def _judged(self, rounds: pd.DataFrame, column: str, optimum: float) -> Outcome:
         if column not in rounds:
@@ -199,11 +217,6 @@ class Cell:
 
 def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
-
-
-def _without_label(method: Any) -> Any:
-    """Return what a method is: its columns in tables change no result."""
-    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
 
 
 # --- parts that cells share -------------------------------------------------------------------------------------------
@@ -220,7 +233,7 @@ def _content_of(part: Any) -> Any:
         if len(_contents) > 10_000:
             _contents.clear()
         # The part is kept: another object could get its number.
-        known = _contents[id(part)] = part, content(part)
+        known = _contents[id(part)] = part, content(_without_label(part) if isinstance(part, AnyMethod) else part)
     return known[1]
 
 
@@ -229,9 +242,14 @@ def forget_contents() -> None:
     _contents.clear()
 
 
+def _without_label(method: Any) -> Any:
+    """Return what a method is: its columns in tables change no result."""
+    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
+
+
 def _task(problem: Problem, setup: Setup, reader: str) -> Any:
-    """Return the task of a run: methods that run one after the other on the same problem share it."""
-    key = [content(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
+    """Return the task of a run: methods that run one after the other on the same problem and data share it."""
+    key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
     if not _tasks or _tasks[0][0] != key or changed_files(known(reader)):
         # Two at once may not fit into the memory.
         _tasks.clear()
@@ -244,11 +262,6 @@ def _optimum(task: Any) -> dict[str, float]:
     if not _optima or _optima[0][0] is not task:
         _optima[:] = [(task, dict(task.optimum()))]
     return _optima[0][1]
-
-
-def changed_files(read_files: Mapping[str, str]) -> list[str]:
-    """Return the names of files that changed, or went, since they were read."""
-    return [name for name, sha in read_files.items() if digest_of(path_of(name)) != sha]
 
 
 def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:

@@ -44,7 +44,7 @@ def run(
     reporter, folder = Reporter(), out or _folder_of(found)
     with found.known():
         made = found.with_flags(given)
-        results = made.run(folder, jobs=jobs, dask=dask, reporter=reporter)
+        results = made.run_cells(list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given)
     show(results, metric, reporter)
     reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
 

@@ -16,11 +16,10 @@ import pandas as pd
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import RESERVED, Cell, Measured, changed_files, check_fits, forget_contents
+from netsim.studies.experiment.cells import RESERVED, Cell, Measured, check_fits, forget_contents
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
-    MOST_BYTES,
     RUNS,
     CellRun,
     Job,
@@ -42,6 +41,7 @@ from netsim.studies.sweeps.point import KILLED, Limits
 from netsim.studies.sweeps.workers import run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
+from netsim.util.datafiles import changed_files
 from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ class Experiment:
         As of `netsim.Network.run`: the end (s) of a run, and the interval (s) between its rows.
     names : mapping
         Short names of paths, which columns and flags have: {"loss": "network.link.loss"}; of several paths a list.
+    error : str, optional
+        The column that is the error: it says how runs ended, and is what results are about. Default: the first that
+        the problem measures.
     ending : Ending
         The rule by which the error says how a run ended.
     files : sequence of path
@@ -107,6 +110,7 @@ class Experiment:
     until: float | None = None
     sample: float | None = None
     names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    error: str | None = None
     ending: Ending = field(default_factory=Ending)
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
@@ -217,6 +221,7 @@ class Experiment:
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
+        measure, after = tuple(self.measure), tuple(self.after)
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
         for values in self.grid:
@@ -238,9 +243,10 @@ class Experiment:
                         here.rounds,
                         self.until,
                         self.sample,
-                        tuple(self.measure),
-                        tuple(self.after),
+                        measure,
+                        after,
                         self.ending,
+                        self.error,
                     )
 
     def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
@@ -304,9 +310,9 @@ class Experiment:
             If the folder cannot be written; what is done is whole.
         """
         cells = list(self.cells())
-        return self._run(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
+        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
 
-    def _run(
+    def run_cells(
         self,
         cells: Sequence[Cell],
         out: str | Path | None,
@@ -315,7 +321,9 @@ class Experiment:
         dask: str | None = None,
         limits: Limits | None = None,
         reporter: Reporter | None = None,
+        flags: Sequence[tuple[str, str]] = (),
     ) -> Results:
+        """Run some cells of the experiment as `run` does; ``flags`` are those of the command line that made it."""
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
             raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
@@ -348,15 +356,18 @@ class Experiment:
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
             for key, cell in missing.items():
-                found = None if key in lost else read(folder, key)
-                done[key] = found or _failed(lost.get(key, f"{cell.name}: its results are not there"))
+                found = (None if key in lost else read(folder, key)) or _failed(
+                    lost.get(key, f"{cell.name}: its results are not there")
+                )
+                # The temporary folder of results in memory is removed.
+                done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             ran = [found.read for key in missing if (found := done[key]) is not None]
             if late := sorted({name for each in ran for name in changed_files(each)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
-                self._keep(folder, results)
+                self._keep(folder, results, flags)
         rows = [found.row for _, found in results.cells]
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
@@ -376,17 +387,19 @@ class Experiment:
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         return Results(found, tuple(labels), folder, ran, notes)
 
-    def _keep(self, folder: Path, results: Results) -> None:
+    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]]) -> None:
         """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
         read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
-        files = dict.fromkeys([*map(Path, self.files), *files_of(self._parts())])
-        for name in keep_inputs(folder, files, read_files):
-            results.notes.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
+        own = files_of(self._parts())
+        files = dict.fromkeys([*map(Path, self.files), *own])
+        results.notes.extend(keep_inputs(folder, files, read_files))
         about = {
             "paths": dict(self.paths()[["path", "value"]].itertuples(index=False, name=None)),
             "cells": {
                 cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
             },
+            "file": own[0].name if own else None,
+            "flags": list(flags),
             "files": read_files,
             "notes": results.notes,
         }
@@ -405,7 +418,7 @@ class Experiment:
         """
         now = {cell.key for cell in self.cells()}
         return pd.DataFrame(
-            [{"key": key, **columns_of(Path(out), key)} for key in keys_in(Path(out)) if key not in now]
+            [{"key": key, **columns_of(Path(out), key)[0]} for key in keys_in(Path(out)) if key not in now]
         )
 
     def remove_old(self, out: str | Path) -> int:

@@ -19,7 +19,6 @@ from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest
 from netsim.studies.folder import Unsaved, json_value
-from netsim.studies.formats import read_table
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, locked, refusals
 from netsim.studies.sweeps.point import KILLED, Limits, reason_of
@@ -78,10 +77,8 @@ def read(folder: Path, key: str) -> Measured | None:
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
         data = (place / "rounds.csv").read_bytes()
         if kept.pop("sha256") == _sum(key, kept, data):
-            empty = len(data) < 2
-            rounds = pd.DataFrame() if empty else read_table(place / "rounds.csv")
             row = {name: _number(value) for name, value in kept["row"].items()}
-            return Measured(rounds, row, kept["read"], kept["about"])
+            return Measured(place / "rounds.csv", row, kept["read"], kept["about"])
     return None
 
 
@@ -94,11 +91,12 @@ def _number(value: Any) -> Any:
     return float(value["number"]) if isinstance(value, Mapping) else value
 
 
-def columns_of(folder: Path, key: str) -> dict[str, Any]:
-    """Return the columns of a cell as it ran; empty if its file is damaged."""
+def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
+    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return dict(json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))["columns"])
-    return {}
+        kept = json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))
+        return dict(kept["columns"]), kept["content"]
+    return {}, None
 
 
 def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
@@ -147,14 +145,18 @@ def _plain(value: Any) -> Any:
 
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
-    """Copy the user's files and the data read into ``inputs/``; return the names of those that are too large."""
-    left_out = []
-    wanted = {each.name: each for each in files} | {path_of(name).name: path_of(name) for name in read_files}
-    for name, path in sorted(wanted.items()):
+    """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
+    left_out: list[str] = []
+    kept: dict[str, Path] = {}
+    for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
+        name = path.name
         if not path.is_file():
             continue
+        if kept.setdefault(name, path) != path:
+            left_out.append(f"{path} is not among the inputs, where another file has its name.")
+            continue
         if path.stat().st_size > MOST_BYTES:
-            left_out.append(name)
+            left_out.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
             continue
         with refusals(folder):
             (folder / INPUTS).mkdir(exist_ok=True)

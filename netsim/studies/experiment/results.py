@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,18 @@ from scipy.stats import beta, binomtest
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment.cells import Cell, Measured
-from netsim.studies.intervals import SHARE, check_numbers, confidence, statistic
+from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
 from netsim.studies.outcome import CONVERGED, DEAD, STALLED, UNFINISHED, worst_of_dead
 from netsim.studies.paired import holm
+from netsim.studies.results import bands
 from netsim.util import check
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHOD, SEED = "method", "seed"
 _LEVEL = 0.05
+_MOST_LINES = 8  # of a panel, so that they can be told apart
 BEST, TIED = "best", "tied"
 
 
@@ -75,7 +80,7 @@ class Results:
     @cached_property
     def _measures(self) -> frozenset[str]:
         """What any run measured: one that failed has no measures, but the same columns."""
-        return frozenset(name for _, found in self.cells for name in (*found.row, *found.rounds))
+        return frozenset(name for _, found in self.cells for name in found.row)
 
     @property
     def by(self) -> list[str]:
@@ -210,6 +215,57 @@ class Results:
         table = pd.DataFrame(rows, columns=[*by, METHOD, "better", "worse", "equal", "p"])
         table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
         return table
+
+    def tidy(self, *, rounds: bool = False) -> pd.DataFrame:
+        """Return the table of runs (or of rounds) as `netsim.results.load` does: settings, ``algorithm``, measures.
+
+        So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX.
+        """
+        table = self.rounds if rounds else self.runs
+        settings = [name for name in self.keys if name in table and name not in (METHOD, *self.labels)]
+        rest = [name for name in table.columns if name not in (*settings, METHOD, *self.labels)]
+        if rounds:
+            how = self.runs[[*settings, METHOD, "outcome", "outcome_round"]]
+            table = table.merge(how, on=[*settings, METHOD], how="left")
+            rest += ["outcome", "outcome_round"]
+        return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
+
+    def figure(
+        self, y: str | None = None, x: str = "round", *, of: str = "median", log: bool = True, title: str = ""
+    ) -> "Figure":
+        """Draw a measure of each method against the rounds, or against a setting, with its interval over the seeds.
+
+        There is a panel for each combination of the other settings, and no panel has more than eight lines.
+
+        Parameters
+        ----------
+        y : str, optional
+            The measure; default: the error that the problem is about.
+        x : str
+            A column of `rounds`, or one of the settings.
+        of : {"mean", "median"}
+            What is drawn (`netsim.results.bands`).
+        log : bool
+            Whether the axis of the measure is logarithmic.
+        title : str
+            The figure's title.
+
+        Raises
+        ------
+        BadInput
+            For an unknown column.
+        """
+        table = self.tidy(rounds=x not in self.keys)
+        y = self.metric if y is None else y
+        for name in (x, y):
+            check.one_of("column", name, [str(each) for each in table.columns])
+        settings = [name for name in self.by if name not in (METHOD, x)]
+        methods = list(dict.fromkeys(table[ALGORITHM]))
+        groups = [methods[start : start + _MOST_LINES] for start in range(0, len(methods), _MOST_LINES)]
+        number = {name: f"{place} of {len(groups)}" for place, group in enumerate(groups, 1) for name in group}
+        if len(groups) > 1:
+            table, settings = table.assign(methods=table[ALGORITHM].map(number)), [*settings, "methods"]
+        return bands(table, x, y, by=ALGORITHM, of=of, log=log, title=title, facets=settings)
 
     def _metric(self, metric: str | None) -> str:
         name = self.metric if metric is None else check.one_of("metric", metric, [str(each) for each in self.runs])

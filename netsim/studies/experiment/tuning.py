@@ -255,7 +255,7 @@ class _Search:
                 for path, value in tries[key][number].items():
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
-        results = plain._run([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
+        results = plain.run_cells([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
         metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
         self.metric = metric
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):

@@ -1,0 +1,243 @@
+"""Experiments of files on the command line: run, sweep, tune, show, pack and verify."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from netsim import BadInput
+from netsim.studies import cli
+from netsim.studies.experiment.command import experiment_in, numbers, ranges_of
+from netsim.studies.experiment.repeat import pack, repeat
+
+FILE = '''
+"""Counting on a ring."""
+import netsim
+from netsim import Experiment, Links, Link, Method, sweep, topology
+
+
+class Counts(netsim.Agent):
+    """Counts.
+
+    Parameters
+    ----------
+    step : int
+        How much a round counts.
+    """
+
+    def __init__(self, rounds, step=1):
+        self.number, self.step, self.total = rounds, step, 0
+
+    async def run(self):
+        async for _ in self.rounds(self.number):
+            self.total += self.step
+            await self.broadcast("total", self.total)
+
+
+def total(agents):
+    return {"total": sum(agent.total for agent in agents.values())}
+
+'''
+PLAIN = (
+    FILE
+    + """
+experiment = Experiment(
+    methods={"counts": Method(Counts)}, networks=Links(link=Link(), graph=topology.ring(3)), measure=[total],
+    names={"step": "methods.counts.step", "loss": "network.link.loss"}, grid=sweep("loss", [0.0, 0.5]), seeds=[0],
+    rounds=2,
+)
+"""
+)
+MADE = (
+    FILE
+    + '''
+def made(*, nodes: int = 3) -> Experiment:
+    """Count on a ring of some size.
+
+    Parameters
+    ----------
+    nodes : int
+        How many count.
+    """
+    return Experiment(
+        methods={"counts": Counts}, networks=Links(graph=topology.ring(nodes)), measure=[total],
+        names={"step": "method.step"}, seeds=[0], rounds=2,
+    )
+'''
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "made.py").write_text(MADE)
+    return tmp_path
+
+
+def netsim(*words: str, status: int = 0) -> None:
+    """Run a command in this process."""
+    assert (cli.app([*words], standalone_mode=False, prog_name="netsim") or 0) == status
+
+
+def runs(folder: str) -> pd.DataFrame:
+    return pd.read_csv(Path(folder) / "runs.csv")
+
+
+def test_a_file_with_an_experiment_runs(folder: Path) -> None:
+    netsim("run", "plain.py", "--step", "2")
+    table = runs("runs/plain")
+    assert list(table["total"]) == [12, 12]
+    assert list(table["loss"]) == [0.0, 0.5]
+
+
+def test_a_file_with_a_function_has_its_arguments_as_flags() -> None:
+    netsim("run", "made.py", "--nodes", "5", "--step", "1,3", "--seeds", "0:2", "--out", "there")
+    assert list(runs("there")["total"]) == [10, 10, 30, 30]
+
+
+def test_values_of_a_flag_replace_those_that_the_file_tries() -> None:
+    netsim("run", "plain.py", "--loss", "0.25")
+    assert "loss" not in runs("runs/plain")
+    netsim("sweep", "plain.py", "--loss", "0.1,0.2,0.3", "--out", "swept")
+    assert list(runs("swept")["loss"]) == [0.1, 0.2, 0.3]
+
+
+def test_any_path_may_be_set() -> None:
+    netsim("run", "plain.py", "--set", "methods.counts.step=7", "--set", "network.round_period=2", "--loss", "0")
+    assert list(runs("runs/plain")["total"]) == [42]
+    assert list(runs("runs/plain")["time_s"]) == [4.0]
+
+
+def test_the_help_is_that_of_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    netsim("run", "plain.py", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Counting on a ring." in text
+    assert "--step INTEGER How much a round counts. [default: 1]" in text
+    netsim("run", "made.py", "--help")
+    assert "--nodes INTEGER How many count. [default: 3]" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "plain.py", "--loss", "1.5"], "loss = .*probability"),
+        (["run", "plain.py", "--step", "a"], "step = 'a': must be a whole number"),
+        (["run", "plain.py", "--set", "methods.counts.stp=1"], "did you mean 'methods.counts.step'"),
+        (["run", "plain.py", "--set", "nothing"], "set = 'nothing': must be PATH=VALUE"),
+        (["run", "plain.py", "--seeds", "x"], "seeds = 'x': must be whole numbers"),
+        (["run", "plain.py", "--metric", "totl"], "did you mean 'total'"),
+        (["sweep", "plain.py", "--redo", "--out", "a"], "redo = True: must be left out for an experiment"),
+        (["sweep", "plain.py", "--stp", "1", "--out", "a"], "did you mean 'step'"),
+        (["tune", "plain.py", "--over", "method.step", "--out", "a"], "PATH=LOW:HIGH"),
+        (["tune", "plain.py", "--over", "method.stp=1:2", "--out", "a"], "path = "),
+        (["verify", "plain.zip"], "plain.zip: must be a file that netsim pack wrote"),
+        (["pack", ".", "--out", "a.zip"], "must be the folder of an experiment"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(words: list[str], message: str) -> None:
+    with pytest.raises(BadInput, match=message) as error:
+        netsim(*words)
+    assert "\n" not in str(error.value)
+
+
+def test_two_experiments_in_a_file_are_refused(folder: Path) -> None:
+    (folder / "two.py").write_text(MADE + "\ndef other() -> Experiment:\n    return made()\n")
+    with pytest.raises(BadInput, match="one function -> Experiment, not 2"):
+        experiment_in("two.py")
+
+
+def test_a_file_without_an_experiment_is_none(folder: Path) -> None:
+    (folder / "none.py").write_text("print('once')\n")
+    assert experiment_in("none.py") is None
+    assert experiment_in("missing.py") is None
+
+
+def test_show_lists_the_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    netsim("show", "plain.py")
+    text = capsys.readouterr().out
+    assert "methods.counts.step" in text
+    assert "networks.link.loss" in text
+
+
+def test_tuning_writes_what_it_chose(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--over", "method.step=1:9", "--seeds", "10:12", "--validation", "20:22", "--metric", "total"]
+    netsim("tune", "plain.py", *words, "--out", "tuned")
+    kept = json.loads(Path("tuned/tuned.json").read_text())
+    assert kept["spent"] == [10, 11, 20, 21]
+    assert {each["condition"][0] for each in kept["best"]} == {"loss=0.0", "loss=0.5"}
+    assert "method=counts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "found"), [("0:3", [0, 1, 2]), ("4,7:9", [4, 7, 8]), ("0:10:5", [0, 5])])
+def test_numbers_are_lists_and_ranges(text: str, found: list[int]) -> None:
+    assert numbers("seeds", text) == found
+
+
+def test_ranges_are_whole_where_both_ends_are() -> None:
+    found = ranges_of(["a.b=1:8", "c=0.01:1:log"])
+    assert found["a.b"].levels(8) == list(range(1, 9))
+    assert found["c"].levels(3) == [0.01, 0.1, 1.0]
+
+
+# --- packed experiments -----------------------------------------------------------------------------------------------
+
+
+def test_a_packed_experiment_is_repeated_from_the_file_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    netsim("run", "plain.py", "--step", "2", "--out", "made")
+    netsim("pack", "made", "--out", "made.zip")
+    (folder / "plain.py").unlink()
+    netsim("verify", "made.zip", "--trust")
+    assert "2 cells are the same, 0 differ, 0 cannot be repeated" in capsys.readouterr().out
+
+
+def test_code_of_others_is_not_run_unless_trusted() -> None:
+    netsim("run", "plain.py", "--out", "made")
+    with pytest.raises(BadInput, match=r"holds Python files .inputs/plain\.py.; read them, then"):
+        repeat("made")
+
+
+def test_data_of_the_folder_are_used(folder: Path) -> None:
+    (folder / "graph.csv").write_text("a,b\n0,1\n1,2\n")
+    text = (
+        FILE
+        + """
+import networkx as nx
+import pandas as pd
+
+def network(setup):
+    graph = nx.from_pandas_edgelist(pd.read_csv("graph.csv"), "a", "b")
+    return netsim.Network(graph, seed=setup.seeds.network)
+
+experiment = Experiment(methods={"counts": Counts}, networks=network, measure=[total], seeds=[0], rounds=2)
+"""
+    )
+    (folder / "own.py").write_text(text)
+    netsim("run", "own.py", "--out", "made")
+    assert sorted(each.name for each in Path("made/inputs").iterdir()) == ["graph.csv", "own.py"]
+    pack("made", "made.zip")
+    (folder / "graph.csv").unlink()
+    assert repeat("made.zip", trust=True)
+
+
+def test_a_changed_result_is_found() -> None:
+    netsim("run", "plain.py", "--loss", "0", "--out", "made")
+    (place,) = (path for path in Path("made/runs").iterdir())
+    kept = json.loads((place / "run.json").read_text())
+    kept["row"]["outcome"] = "diverged"
+    (place / "run.json").write_text(json.dumps(kept))
+    netsim("verify", "made", "--trust", status=1)
+    (place / "rounds.csv").write_text("round,total\n1,2\n")
+    found = repeat("made", trust=True)
+    assert found.different == ["method = counts, seed = 0: its files are damaged"]
+
+
+def test_files_outside_are_refused(folder: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile("bad.zip", "w") as packed:
+        packed.writestr("inputs/../../evil.py", "1")
+    with pytest.raises(BadInput, match="no files outside"):
+        repeat("bad.zip", trust=True)
+    assert not (folder.parent / "evil.py").exists()
