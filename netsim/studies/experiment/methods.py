@@ -118,7 +118,8 @@ def _of_node(value: Any, setup: Setup, node: Any) -> Any:
 def default_of(kind: type, name: str) -> Any:
     """Return the default of a class's argument as a new agent gets it; `inspect.Parameter.empty` if it is required."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
-        if each.name == name and each.default_factory is not dataclasses.MISSING:
+        # In a worker, which gets a script's class by value, there is another MISSING.
+        if each.name == name and callable(each.default_factory):
             return each.default_factory()
     argument = inspect.signature(kind).parameters[name]
     if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):

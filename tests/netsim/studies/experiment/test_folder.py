@@ -560,3 +560,45 @@ def test_two_processes_give_the_tables_of_one(tmp_path: Path) -> None:
     small(seeds=[0]).run(tmp_path / "one")
     small(seeds=[0]).run(tmp_path / "two", jobs=2)
     assert tables(tmp_path / "one") == tables(tmp_path / "two")
+
+
+OWN = """
+import sys
+from dataclasses import KW_ONLY, dataclass
+sys.path.insert(0, {root!r})
+from netsim import Experiment, Method
+from netsim.agents import DPSGD, Scheduled
+from tests.netsim.studies.experiment.parts import least_squares
+
+@dataclass(eq=False, repr=False)
+class Mine(DPSGD):
+    _: KW_ONLY
+    factor: float = Scheduled(default=0.5, low=0.0)
+
+    def local_step(self):
+        return self.factor * super().local_step()
+
+experiment = Experiment(
+    problem=least_squares,
+    methods={{"a": Method(Mine, eta=0.1), "b": Method(Mine, eta=lambda setup, node: 0.1 + node / 100)}},
+    seeds=range(2),
+    rounds=5,
+)
+if __name__ == "__main__":
+    print(experiment.run(sys.argv[1], jobs=int(sys.argv[2])))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_scripts_own_class_with_scheduled_fields_runs_in_workers(jobs: int, tmp_path: Path) -> None:
+    def printed(*words: str) -> str:
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    text = OWN.format(root=str(ROOT))
+    (tmp_path / "mine.py").write_text(text)
+    assert "4 runs, 4 of them new: 4 unfinished" in printed("mine.py", "out", str(jobs))
+    assert "4 runs, 0 of them new" in printed("-m", "netsim", "run", "mine.py", "--out", "out", "--jobs", str(jobs))
+    assert "4 runs, 4 of them new" in printed("-m", "netsim", "run", "mine.py", "--out", "two", "--jobs", str(jobs))
+    (tmp_path / "mine.py").write_text(text.replace("default=0.5", "default=0.6"))
+    assert "4 runs, 4 of them new" in printed("mine.py", "out", str(jobs))
