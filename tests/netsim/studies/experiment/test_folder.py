@@ -190,6 +190,22 @@ def test_what_a_cache_holds_of_a_file_is_never_taken_for_its_new_content(tmp_pat
     assert experiment.run(tmp_path / "out").ran == 0
 
 
+@pytest.mark.slow
+def test_workers_that_are_used_again_have_no_former_data(tmp_path: Path) -> None:
+    file = str(tmp_path / "data.csv")
+
+    def problem(seed: int) -> Any:
+        return costs_of(np.loadtxt(file, skiprows=1))
+
+    experiment = small(problem=problem, rounds=3)
+    for start in (0.0, 3.0):
+        write_csv(Path(file), start)
+        results = experiment.run(tmp_path / "out", jobs=2)
+        assert results.ran == 4
+        assert all(found.read for _, found in results.cells)
+        assert results.runs["gap"].tolist() == experiment.run().runs["gap"].tolist()
+
+
 def test_two_data_sets_are_told_apart(tmp_path: Path) -> None:
     def first(seed: int) -> Any:
         return costs_of(np.loadtxt(str(tmp_path / "one.csv"), skiprows=1))
