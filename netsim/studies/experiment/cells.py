@@ -197,14 +197,16 @@ class Cell:
                 task = setup.task
                 run = self.play(setup)
                 after = {key: value for each in self.after for key, value in each(run).items()}
-                if taken := _TAKEN.intersection([*run.rounds, *after]):
-                    raise check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
             except Exception as error:
                 run = getattr(error, "run", run)
                 found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
                     FAILED, why=_line(error)
                 )
-            rounds = pd.DataFrame() if run is None else run.rounds.drop(columns=_TAKEN.intersection(run.rounds))
+            rounds = pd.DataFrame() if run is None else run.rounds
+            if taken := _TAKEN.intersection([*rounds, *after]):
+                rounds = rounds.drop(columns=taken.intersection(rounds))
+                refused = check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
+                found = found or Outcome(FAILED, why=str(refused))
             error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
@@ -212,7 +214,7 @@ class Cell:
                 optimum = float(least.get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
-        last: dict[Any, Any] = {} if rounds.empty else rounds.tail(1).to_dict("records")[0]
+        last = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
         row: dict[str, Any] = {
             "outcome": found.state,
             "outcome_round": math.nan if found.round is None else found.round,

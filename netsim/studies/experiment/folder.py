@@ -117,7 +117,7 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
             "about": found.about,
             "content": cell.content,
         }
-        kept["sha256"] = _sum(cell.key, json.loads(json.dumps(kept)), data)
+        kept["sha256"] = _sum(cell.key, kept, data)
         (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
         target = folder / RUNS / cell.key
         # What stands there is damaged, or of another process that ran the same cell.

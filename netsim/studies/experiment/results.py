@@ -84,7 +84,7 @@ class Results:
     @cached_property
     def _measures(self) -> frozenset[str]:
         """What any run measured: one that failed has no measures, but the same columns."""
-        return frozenset(name for _, found in self.cells for name in (*found.row, *found.rounds))
+        return frozenset(name for _, found in self.cells for name in found.row)
 
     @property
     def by(self) -> list[str]:

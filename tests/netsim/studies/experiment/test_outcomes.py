@@ -169,6 +169,7 @@ def test_a_cell_that_takes_too_long_is_a_row_and_runs_again(tmp_path: Path) -> N
     assert small(methods=methods, seeds=[0]).run(tmp_path, timeout=1.0).ran == 1
 
 
+@pytest.mark.slow
 def test_too_long_is_no_property_of_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Waits(DPSGD):
         def local_step(self) -> Any:
@@ -178,8 +179,8 @@ def test_too_long_is_no_property_of_a_cell(tmp_path: Path, monkeypatch: pytest.M
 
     methods = {"good": GOOD, "bad": Method(Waits, eta=0.1)}
     (tmp_path / "slow").touch()
-    results = small(methods=methods, seeds=[0]).run(tmp_path / "out", timeout=0.4)
-    assert row_of(results)["why"] == "took longer than 0.4 s"
+    results = small(methods=methods, seeds=[0]).run(tmp_path / "out", timeout=4.0)
+    assert row_of(results)["why"] == "took longer than 4 s"
     (tmp_path / "slow").unlink()
     results = small(methods=methods, seeds=[0]).run(tmp_path / "out")
     assert row_of(results)["outcome"] != "failed"

@@ -1,0 +1,258 @@
+"""Summaries and comparisons count every run, and hold what they promise, also where runs die."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from netsim import BadInput
+from netsim.studies.experiment.cells import Measured
+from netsim.studies.experiment.results import Results, survival
+from netsim.studies.intervals import confidence
+
+DIED = ("diverged", "failed")
+
+
+def results(rows: dict[str, list[Any]], metric: str = "gap", **columns: Any) -> Results:
+    """Return results of methods, seed by seed: a number, or how the run died."""
+    cells = []
+    for method, values in rows.items():
+        for seed, value in enumerate(values):
+            dead = isinstance(value, str)
+            outcome = value if dead else "unfinished"
+            row = {"outcome": outcome, "outcome_round": math.nan, "why": "", "judged_by": metric, "optimum": math.nan}
+            row |= {} if outcome == "failed" else {metric: math.nan if dead else value}
+            cell = _Cell({**columns, "method": method, "seed": seed})
+            cells.append((cell, Measured(pd.DataFrame(), row, {}, {})))
+    return Results(cells)  # type: ignore[arg-type]
+
+
+class _Cell:
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.columns = columns
+
+
+def row(table: pd.DataFrame, method: str) -> dict[str, Any]:
+    (found,) = table[table["method"] == method].to_dict("records")
+    return dict(found)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("alive", "count", "low", "high"),
+    [
+        # Clopper and Pearson's, from the quantiles of beta distributions; 0 and n of n by hand: 1 - 0.025^(1/n).
+        (0, 5, 0.0, 1 - 0.025 ** (1 / 5)),
+        (5, 5, 0.025 ** (1 / 5), 1.0),
+        (1, 2, 1 - 0.975**0.5, 0.975**0.5),
+        (5, 6, 0.3588, 0.9958),
+        (8, 10, 0.4439, 0.9748),
+        (0, 1, 0.0, 0.975),
+    ],
+)
+def test_the_interval_of_survival_is_clopper_and_pearsons(alive: int, count: int, low: float, high: float) -> None:
+    assert survival(alive, count) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_a_summary_by_hand() -> None:
+    table = results(
+        {
+            "whole": [3.0, 1.0, 2.0, 5.0, 4.0, 6.0],
+            "dying": [1.0, "diverged", 0.5, 0.1, 0.2, "failed"],
+            "half": ["diverged", "diverged", "failed", 0.1, 0.1, 0.1],
+            "dead": ["diverged"] * 3 + ["failed"] * 3,
+        }
+    ).summary()
+    whole, dying, half, dead = (row(table, name) for name in ("whole", "dying", "half", "dead"))
+    assert [each["survived"] for each in (whole, dying, half, dead)] == ["6/6", "4/6", "3/6", "0/6"]
+    assert (whole["median_gap"], whole["median_low"], whole["median_high"]) == (3.5, 1.0, 6.0)
+    assert (whole["worst_gap"], whole["mean_gap"]) == (6.0, 3.5)
+    # The dead at infinity: 0.1, 0.2, 0.5, 1, inf, inf.
+    assert (dying["median_gap"], dying["median_low"], dying["median_high"]) == (0.75, 0.1, math.inf)
+    assert dying["worst_gap"] == math.inf
+    assert math.isnan(dying["mean_gap"])
+    assert half["median_gap"] == math.inf
+    assert (dead["median_gap"], dead["median_low"]) == (math.inf, math.inf)
+    assert (dead["survival_low"], dead["survival_high"]) == pytest.approx((0.0, 0.4593), abs=5e-5)
+    # The best is among those with most survivors, whatever the medians of others.
+    assert whole["verdict"] == "best"
+    # Of six seeds and four methods the sign test can tell none, not even those that all died: p = 3 × 2/64.
+    assert [each["verdict"] for each in (dying, half, dead)] == ["tied"] * 3
+
+
+def test_fewer_than_six_runs_have_no_interval_of_the_median() -> None:
+    table = results({"a": [1.0, 2.0, 3.0, 4.0, 5.0]}).summary()
+    assert table["median_gap"].tolist() == [3.0]
+    assert table[["median_low", "median_high"]].isna().to_numpy().all()
+
+
+def test_what_the_sign_test_cannot_tell_from_the_best_is_tied() -> None:
+    n = 10
+    best = [1.0] * n
+    rows = {"best": best, "worse": [2.0] * n, "near": [2.0] * 8 + [0.5] * 2}
+    table = results(rows).summary()
+    # worse: 0 of 10, p = 2/1024, Holm's of two 0.004; near: 2 of 10, p = 0.109.
+    assert [row(table, name)["verdict"] for name in rows] == ["best", "", "tied"]
+    few = results({"a": [1.0] * 4, "b": [2.0] * 4}).summary()
+    assert few["verdict"].tolist() == ["best", "tied"]
+    assert few.attrs["note"] == (
+        "With 4 seeds and 2 methods the sign test can tell none from the best: its least p after Holm is 0.125."
+    )
+    assert results({"a": [1.0] * 6, "b": [2.0] * 6}).summary().attrs["note"] == ""
+    assert results({"a": [1.0] * 6, "b": [2.0] * 6, "c": [2.0] * 6}).summary().attrs["note"] != ""
+
+
+def test_where_all_die_none_is_the_best() -> None:
+    table = results({"a": ["diverged"] * 3, "b": ["failed"] * 3}).summary()
+    assert table["verdict"].tolist() == ["", ""]
+
+
+def test_a_comparison_by_hand() -> None:
+    rows = {
+        "ref": [1.0, 1.0, 1.0, 1.0, "diverged", "failed", 1.0, 1.0],
+        "a": [0.5, 0.5, 2.0, 1.0, 0.5, "diverged", "failed", 0.5],
+        "b": [0.5] * 8,
+    }
+    table = results(rows).versus("ref")
+    a, b = row(table, "a"), row(table, "b")
+    # Better: seeds 0, 1, 4, 7; worse: 2, 6; equal: 3, and 5, where both died.
+    assert (a["better"], a["worse"], a["equal"]) == (4, 2, 2)
+    assert a["p"] == pytest.approx(2 * binom.cdf(2, 6, 0.5))
+    assert (b["better"], b["worse"], b["equal"]) == (8, 0, 0)
+    assert b["p"] == pytest.approx(2 / 2**8)
+    assert (a["p_holm"], b["p_holm"]) == pytest.approx((a["p"], 2 * b["p"]))
+
+
+def test_a_comparison_of_equals_has_p_one() -> None:
+    table = results({"ref": [1.0, "failed"], "a": [1.0, "diverged"]}).versus("ref")
+    assert table[["better", "worse", "equal", "p", "p_holm"]].to_numpy().tolist() == [[0, 0, 2, 1.0, 1.0]]
+
+
+def test_an_accuracy_is_better_where_it_is_higher() -> None:
+    rows = {"ref": [0.5] * 6, "a": [0.9] * 6, "dying": [0.9] * 5 + ["diverged"]}
+    found = results(rows, "accuracy")
+    assert row(found.versus("ref"), "a")["better"] == 6
+    assert row(found.versus("ref"), "dying")["worse"] == 1
+    table = found.summary()
+    assert row(table, "a")["verdict"] == "best"
+    assert row(table, "dying")["worst_accuracy"] < 0.5
+
+
+def test_unknown_names_are_refused() -> None:
+    found = results({"a": [1.0], "b": [2.0]})
+    with pytest.raises(BadInput, match=r"reference = 'c': must be .*a"):
+        found.versus("c")
+    with pytest.raises(BadInput, match="metric"):
+        found.summary("none")
+    with pytest.raises(BadInput, match="by"):
+        found.summary(by=["none"])
+
+
+def test_conditions_are_not_mixed() -> None:
+    cells = results({"ref": [1.0] * 6, "a": [0.5] * 6}, loss=0.0).cells
+    cells += results({"ref": [1.0] * 6, "a": [2.0] * 6}, loss=0.1).cells
+    found = Results(cells)
+    assert found.by == ["loss", "method"]
+    summary = found.summary()
+    assert summary.loc[summary["verdict"] == "best", "method"].tolist() == ["a", "ref"]
+    table = found.versus("ref")
+    assert table["better"].tolist() == [6, 0]
+    assert table["worse"].tolist() == [0, 6]
+
+
+# --- by simulation ----------------------------------------------------------------------------------------------------
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, int], dying: float) -> Any:
+    """Return errors of runs, of which a share died; skewed, as errors are."""
+    values = rng.lognormal(size=shape)
+    return np.where(rng.random(shape) < dying, math.inf, values)
+
+
+def median_of(dying: float) -> tuple[float, float]:
+    """Return the ends of the true medians: where half die, all above the greatest finite value are."""
+    if dying == 0.5:
+        return math.inf, math.inf
+    from scipy.stats import lognorm
+
+    true = float(lognorm.ppf(0.5 / (1 - dying), 1.0))
+    return true, true
+
+
+def as_rows(values: Any) -> list[Any]:
+    return [each if math.isfinite(each) else "diverged" for each in values.tolist()]
+
+
+def check_coverage(repetitions: int, counts: tuple[int, ...], seed: int) -> None:
+    for count in counts:
+        for dying in (0.0, 0.2, 0.35, 0.5):
+            rng = np.random.default_rng([seed, count, int(100 * dying)])
+            values = drawn(rng, (repetitions, count), dying)
+            true = median_of(dying)[0]
+            ends = [confidence(each, of="median") for each in values]
+            covered = np.mean([low <= true <= high for low, high in ends])
+            alive = np.isfinite(values).sum(axis=1)
+            shares = [survival(int(each), count) for each in alive]
+            held = np.mean([low <= 1 - dying <= high for low, high in shares])
+            # Three standard errors of a share of 93 %.
+            error = 3 * math.sqrt(0.93 * 0.07 / repetitions)
+            assert covered >= 0.93 - error, (count, dying, covered)
+            assert held >= 0.93 - error, (count, dying, held)
+
+
+def check_type_one(repetitions: int, counts: tuple[int, ...], methods: int, seed: int) -> None:
+    """Under no difference, with runs that die, any row of `versus` is significant in 5 % of studies at most."""
+    for count in counts:
+        for dying in (0.0, 0.2, 0.5):
+            rng = np.random.default_rng([seed, count, int(100 * dying)])
+            wrong = 0
+            for _ in range(repetitions):
+                # Seeds are easy or hard for all methods alike, as the runs of one problem are.
+                values = drawn(rng, (methods, count), dying) * rng.lognormal(size=count)
+                found = results({f"m{number}": as_rows(each) for number, each in enumerate(values)})
+                wrong += bool((found.versus("m0")["p_holm"] < 0.05).any())
+            error = 3 * math.sqrt(0.05 * 0.95 / repetitions)
+            assert wrong / repetitions <= 0.05 + error, (count, dying, wrong / repetitions)
+
+
+def test_intervals_cover_and_comparisons_err_as_seldom_as_they_say() -> None:
+    check_coverage(300, (6, 9), seed=1)
+    check_type_one(12, (8,), methods=2, seed=2)
+
+
+@pytest.mark.slow
+def test_intervals_cover_as_often_as_they_say() -> None:
+    check_coverage(4000, (6, 7, 10, 20, 30), seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("methods", [2, 4])
+def test_comparisons_err_as_seldom_as_they_say(methods: int) -> None:
+    check_type_one(400, (6, 10), methods, seed=4)
+
+
+@pytest.mark.slow
+def test_the_summary_covers_what_its_parts_do() -> None:
+    """The columns of `Results.summary` themselves, with runs that die."""
+    rng, true, n, held, shares = np.random.default_rng(5), median_of(0.35)[0], 400, 0, 0
+    for _ in range(n):
+        (found,) = results({"a": as_rows(drawn(rng, (1, 12), 0.35)[0])}).summary().to_dict("records")
+        held += found["median_low"] <= true <= found["median_high"]
+        shares += found["survival_low"] <= 0.65 <= found["survival_high"]
+    error = 3 * math.sqrt(0.93 * 0.07 / n)
+    assert min(held, shares) / n >= 0.93 - error
+
+
+@pytest.mark.slow
+def test_a_real_difference_is_found() -> None:
+    """The checks above would hold of a test that never finds anything."""
+    rng, found = np.random.default_rng(6), 0
+    for _ in range(100):
+        one, two = drawn(rng, (1, 12), 0.1)[0], 20 * drawn(rng, (1, 12), 0.1)[0]
+        found += bool((results({"a": as_rows(one), "b": as_rows(two)}).versus("a")["p_holm"] < 0.05).any())
+    assert found > 80
