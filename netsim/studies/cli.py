@@ -506,6 +506,11 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
 
         show_paths(experiment)
         return
+    if (Path(folder) / "experiment.json").is_file():
+        from netsim.studies.experiment.cli import show_folder
+
+        show_folder(Path(folder))
+        return
     from netsim.studies.folder import load, partial_text
 
     _must_go_with("methods_section", "format_")

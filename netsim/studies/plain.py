@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["execute_up_to_a_run", "run_made", "scenario_of"]
 
-FORMS = "one function whose first parameter is `study`, a function `make`, or a network that it runs"
+FORMS = "one function whose first parameter is `study`, an `experiment`, a function `make`, or a network that it runs"
 """What a file must define."""
 
 

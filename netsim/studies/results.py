@@ -546,7 +546,7 @@ def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
     """Return what the legend calls a combination: "loss 0.1, COKE"."""
     return ", ".join(
         _shown(value).lstrip("_")
-        if name in ("algorithm", "folder")
+        if name in ("algorithm", "folder", "problem", "network")
         else f"{name.removeprefix('given_').replace('_', ' ')} {_shown(value)}"
         for name, value in zip(names, key, strict=True)
     )

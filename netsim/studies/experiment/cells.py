@@ -17,7 +17,7 @@ from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
-from netsim.studies.experiment.content import content, is_users
+from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import known, recorded
@@ -136,16 +136,6 @@ class Cell:
         """What tuning tells apart: the method, and under which setting it runs."""
         return condition_of(self.columns)
 
-    @property
-    def readers(self) -> list[str]:
-        """The code that may have read data for several cells: that of the problem, and the user's own parts."""
-        found = []
-        for part in (self.problem, self.network, self.method):
-            code = getattr(part, "function", None) or getattr(part, "kind", None) or type(part)
-            if part is not None and (part is self.problem or is_users(code)):
-                found.append(f"{code.__module__}.{getattr(code, '__qualname__', type(code).__qualname__)}")
-        return found
-
     def setup(self) -> Setup:
         """Return the setup of the run, with its graph, task and network.
 
@@ -155,13 +145,16 @@ class Cell:
             If the parts do not fit together.
         """
         setup = Setup(self.seeds, self.rounds, ideal=getattr(self.network, "ideal", False))
-        setup = dataclasses.replace(setup, graph=self.network.topology(setup))
+        with recorded(reader_of(self.network)):
+            setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
-            task = _task(self.problem, setup, self.readers)
+            with recorded(reader_of(self.problem)):
+                task = _task(self.problem, setup)
             setup = dataclasses.replace(setup, graph=task.graph, task=task)
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
-        return dataclasses.replace(setup, network=self._network(setup))
+        with recorded(reader_of(self.network)):
+            return dataclasses.replace(setup, network=self._network(setup))
 
     def _network(self, setup: Setup) -> Network:
         graph_of = getattr(getattr(self.method, "kind", None), "graph_of", None)
@@ -191,11 +184,12 @@ class Cell:
         task, found, after = None, None, {}
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
-        with recorded(self.readers) as read, limited_blas(1), quiet:
+        with limited_blas(1), quiet:
             try:
                 setup = self.setup()
                 task = setup.task
-                run = self.play(setup)
+                with recorded(reader_of(self.method)):
+                    run = self.play(setup)
                 after = {key: value for each in self.after for key, value in each(run).items()}
             except Exception as error:
                 run = getattr(error, "run", run)
@@ -222,7 +216,15 @@ class Cell:
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
-        return Measured(rounds, row, dict(read), {**about(), **environment(), "source": dict(source_of("netsim"))})
+        return Measured(rounds, row, self._read(), {**about(), **environment(), "source": dict(source_of("netsim"))})
+
+    def _read(self) -> dict[str, str]:
+        """Return the files that the parts read, for this cell or for former ones: a part may keep what it read."""
+        return {
+            name: sha
+            for part in (self.problem, self.network, self.method)
+            for name, sha in known(reader_of(part)).items()
+        }
 
     def _judged(self, rounds: "pd.DataFrame", column: str, optimum: float) -> Outcome:
         if column not in rounds:
@@ -268,10 +270,15 @@ def forget_contents() -> None:
     _contents.clear()
 
 
-def _task(problem: Problem, setup: Setup, readers: Sequence[str]) -> Any:
+def reader_of(part: Any) -> str:
+    """Return the name under which the files that a part reads are recorded: equal parts read the same."""
+    return json.dumps(_content_of(part), sort_keys=True)
+
+
+def _task(problem: Problem, setup: Setup) -> Any:
     """Return the task of a run: methods that run one after the other on the same problem share it."""
     key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
-    if not _tasks or _tasks[0][0] != key or changed_files(known(readers)):
+    if not _tasks or _tasks[0][0] != key or changed_files(known(reader_of(problem))):
         # Two at once may not fit into the memory.
         _tasks.clear()
         _tasks.append((key, problem.make(setup)))
@@ -286,7 +293,7 @@ def _optimum(task: Any) -> dict[str, float]:
 
 
 def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
-    """Raise BadInput, which names the method, unless each method's agents can be made for a network and a problem.
+    """Raise BadInput, which names the part, unless each method's agents can be made for a network and a problem.
 
     A combination fits if a cell of it has run, or can be made: of one seed, a problem may have nothing to learn. The
     keys of the cells that have not run are ``missing``.
@@ -299,18 +306,21 @@ def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
             first, *others = several
             error = _misfit(first)
             if error is not None and all(_misfit(cell) for cell in others):
-                why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
-                raise BadInput(f"methods: {first.columns['method']}: {why}") from error
+                raise error
 
 
-def _misfit(cell: Cell) -> Exception | None:
+def _misfit(cell: Cell) -> BadInput | None:
+    """Return an error that names the method, or the problem and the network, if these cannot be made."""
+    columns = cell.columns
+    where = ", ".join(f"{name} {columns[name]}" for name in ("problem", "network") if name in columns)
     try:
-        with recorded(cell.readers):
-            setup = cell.setup()
-            agents = cell.method.agents(setup)
+        setup = cell.setup()
+        where = f"methods: {columns['method']}"
+        agents = cell.method.agents(setup)
         assert setup.network is not None
         if set(agents) != set(setup.network.graph):
             raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
     except Exception as error:
-        return error
+        why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
+        return BadInput(why if not where or why.startswith(where) else f"{where}: {why}")
     return None

@@ -1,5 +1,6 @@
 """The commands of an experiment's file: netsim run, sweep, tune and show FILE.py."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,8 @@ import click
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.command import SET, ExperimentFile, numbers, ranges_of
-from netsim.studies.experiment.results import Results
+from netsim.studies.experiment.folder import EXPERIMENT
+from netsim.studies.experiment.results import SEED, Results
 from netsim.studies.terminal import Reporter
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
@@ -45,7 +47,9 @@ def run(
     reporter, folder = Reporter(), out or _folder_of(found)
     with found.known(), _resumable(folder):
         made = found.with_flags(given)
-        results = made.run_cells(list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given)
+        results = made.run_cells(
+            list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given, file=Path(found.file)
+        )
     show(results, metric, reporter)
     reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
 
@@ -105,6 +109,20 @@ def tune(
         reporter.line(note)
     tuned.save(Path(out) / "tuned.json")
     reporter.line(f"{out}: tuned.json, runs/")
+
+
+def show_folder(folder: Path) -> None:
+    """Print what the folder of an experiment holds: its runs, and how they ended."""
+    import pandas as pd
+
+    reporter = Reporter()
+    about = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
+    table = pd.read_csv(folder / "runs.csv")
+    keys = [name for name in table.columns[: list(table.columns).index("outcome")] if name != SEED]
+    counts = table.groupby(keys, sort=False, dropna=False)["outcome"].value_counts().unstack(fill_value=0).reset_index()
+    reporter.table(f"{len(table)} runs of {about['file'] or 'an experiment'}, by outcome", counts)
+    for note in about["notes"]:
+        reporter.line(note)
 
 
 def show_paths(found: ExperimentFile) -> None:

@@ -79,7 +79,7 @@ class ExperimentFile:
     def known(self) -> Iterator[None]:
         """Let Python, and workers, find the file's classes inside the context."""
         pickler = _pickler()
-        with script.known(self.module):
+        with script.known(self.module), beside(self.file):
             pickler.register_pickle_by_value(self.module)
             try:
                 yield
@@ -167,7 +167,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
     module = script.new_module(file)
-    with script.known(module):
+    with script.known(module), beside(file):
         _, runs = plain.execute_up_to_a_run(file, module)
         if runs:
             return None
@@ -177,6 +177,17 @@ def experiment_in(file: str) -> ExperimentFile | None:
         if len(makers) > 1:
             raise BadInput(f"{file}: must define one experiment, or one function -> Experiment, not {len(makers)}")
     return ExperimentFile(file, makers[0], module) if makers else None
+
+
+@contextmanager
+def beside(file: str) -> Iterator[None]:
+    """Let modules be imported from a file's folder inside the context, as when Python runs the file."""
+    folder = str(Path(file).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def _makes_experiment(member: Any) -> bool:

@@ -68,7 +68,12 @@ class _Content:
         if isinstance(part, np.ndarray):
             return self._of_array(part)
         if isinstance(part, Path):
-            return {"file": [part.name, digest(part.read_bytes()) if part.is_file() else None]}
+            # A folder is a place: what is read there is recorded where it is read.
+            return (
+                {"folder": []}
+                if part.is_dir()
+                else {"file": [part.name, digest(part.read_bytes()) if part.is_file() else None]}
+            )
         if isinstance(part, nx.Graph):
             nodes = [[self.of(node), self.of(data)] for node, data in part.nodes(data=True)]
             edges = [[self.of(a), self.of(b), self.of(data)] for a, b, data in part.edges(data=True)]

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -261,7 +262,15 @@ class Experiment:
             method = paths.changed(method, path, value_of(value))
         return method
 
-    def play(self, method: str | None = None, seed: int | Seeds | None = None, *, trace: bool = False) -> Run:
+    def play(
+        self,
+        method: str | None = None,
+        seed: int | Seeds | None = None,
+        *,
+        problem: str | None = None,
+        network: str | None = None,
+        trace: bool = False,
+    ) -> Run:
         """Run one cell, of the first setting, and return its `Run`: to replay it, or to look at its agents.
 
         Parameters
@@ -270,12 +279,17 @@ class Experiment:
             Default: the first.
         seed : int or Seeds, optional
             Default: the first.
+        problem, network : str, optional
+            Default: the first.
         trace : bool
             Keep the event log (`Run.trace`).
         """
         name = next(iter(self.methods)) if method is None else check.one_of("method", method, self.methods)
         cells = self.cells(self.seeds[:1] if seed is None else [seed])
-        return next(each for each in cells if each.columns[METHOD] == name).play(trace=trace)
+        wanted = {METHOD: name}
+        for part, given, known in ((PROBLEM, problem, self.problem), (NETWORK, network, self.networks)):
+            wanted |= {} if given is None else {part: check.one_of(part, given, known)}
+        return next(each for each in cells if wanted.items() <= dict(each.columns).items()).play(trace=trace)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -329,8 +343,12 @@ class Experiment:
         limits: Limits | None = None,
         reporter: Reporter | None = None,
         flags: Sequence[tuple[str, str]] = (),
+        file: Path | None = None,
     ) -> Results:
-        """Run some cells of the experiment as `run` does; ``flags`` are those of the command line that made it."""
+        """Run some cells of the experiment as `run` does.
+
+        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it.
+        """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
             raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
@@ -373,7 +391,7 @@ class Experiment:
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             if out is not None:
-                self._keep(folder, results, flags)
+                self._keep(folder, results, flags, file)
         rows = [found.row for _, found in results.cells]
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
@@ -393,10 +411,13 @@ class Experiment:
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         return Results(found, tuple(labels), folder, ran, notes)
 
-    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]]) -> None:
+    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]], file: Path | None = None) -> None:
         """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
         read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
         own = files_of(self._parts())
+        main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
+        # A script that was run defines the experiment, more likely than a file that it imports.
+        own = [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
         files = dict.fromkeys([*map(Path, self.files), *own])
         results.notes.extend(keep_inputs(folder, files, read_files))
         about = {
@@ -419,8 +440,8 @@ class Experiment:
                 (EXPERIMENT, json.dumps(about, indent=1)),
                 ("runs.csv", results.runs.to_csv(index=False)),
             ):
-                with write_whole(folder / name) as file:
-                    file.write(data.encode(errors="backslashreplace"))
+                with write_whole(folder / name) as out:
+                    out.write(data.encode(errors="backslashreplace"))
 
     def old(self, out: str | Path) -> "pd.DataFrame":
         """Return the cells of a folder that are none of this experiment any more: key and columns.

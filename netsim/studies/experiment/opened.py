@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -19,28 +19,26 @@ _known: dict[str, dict[str, str]] = {}
 
 
 @contextmanager
-def recorded(readers: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield a dict that gets the files opened for reading inside the context: SHA-256 by name, as of the opening.
+def recorded(reader: str) -> Iterator[None]:
+    """Record the files opened for reading inside the context, under the name of their reader: SHA-256 by name.
 
-    A problem, or a function with a cache, reads a file once for many cells. So the files of all former contexts of the
-    same ``readers`` in this process are there, too, as they were read.
+    A problem, or a function with a cache, reads a file once for many cells: `known` has the files of all contexts of a
+    reader in this process, as they were when they were opened.
     """
     _listen()
-    found = known(readers)
+    found = _known.setdefault(reader, {})
     token = _opened.set(found)
     try:
         with recording() as named:
-            yield found
+            yield
     finally:
         _opened.reset(token)
         found |= named
-        for reader in readers:
-            _known.setdefault(reader, {}).update(found)
 
 
-def known(readers: Sequence[str]) -> dict[str, str]:
-    """Return the files that this process has recorded for some readers."""
-    return {name: digest for reader in readers for name, digest in _known.get(reader, {}).items()}
+def known(reader: str) -> dict[str, str]:
+    """Return the files that this process has recorded for a reader."""
+    return dict(_known.get(reader, {}))
 
 
 @cache

@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import networkx as nx
@@ -158,4 +158,6 @@ def problem_of(given: Any) -> Problem | None:
         return given
     if inspect.isfunction(given):
         return Drawn(given)
+    if isinstance(given, partial) and inspect.isfunction(given.func) and not given.args:
+        return Drawn(given.func, given.keywords)
     raise check.refuse("problem", given, "a Problem, or a function of the seed")

@@ -32,6 +32,10 @@ def pack(folder: str | Path, out: str | Path) -> Path:
     place = Path(folder)
     if not (place / EXPERIMENT).is_file():
         raise check.refuse("folder", str(folder), "the folder of an experiment, with experiment.json")
+    if not _about(place).get("file"):
+        raise BadInput(
+            f"folder = {str(folder)!r}: must be of an experiment whose file is known, to be repeated from it"
+        )
     files = sorted(path for name in _TOP for path in _files(place / name))
     with write_whole(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in files:

@@ -14,7 +14,7 @@ from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
-from netsim.studies.outcome import CONVERGED, DEAD, STALLED, UNFINISHED, worst_of_dead
+from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
 from netsim.studies.paired import holm
 from netsim.studies.results import bands
 from netsim.util import check
@@ -148,10 +148,12 @@ class Results:
         -------
         DataFrame
             ``by``; ``survived``, as "5/6", and ``survival_low``, ``survival_high``, Clopper and Pearson's 95 %
-            interval of the share; how many ``converged``, ``stalled`` and are ``unfinished``; ``median_…``, with
+            interval of the share; how many ``converged``, ``stalled``, are ``unfinished``, ``diverged`` and ``failed``;
+            ``median_…``, with
             ``median_low`` and ``median_high``, its 95 % interval (order statistics, of 6 runs or more); ``worst_…``;
             ``mean_…`` where all survived; ``verdict``: "best" for the least median among the methods with most
-            survivors, "tied" for those that the sign test cannot tell from it (p after Holm of 0.05 or more). The text
+            survivors, "tied" for those of them that the sign test cannot tell from it (p after Holm of 0.05 or more,
+            corrected for the methods of one condition). The text
             ``attrs["note"]`` says if there are too few seeds to tell any two methods apart.
 
         Raises
@@ -183,8 +185,8 @@ class Results:
         if methods < 2 or least < _LEVEL:
             return ""
         return (
-            f"With {seeds} seeds and {methods} methods the sign test can tell none from the best: its least p after "
-            f"Holm is {least:.3g}."
+            f"With {seeds} seed{'s' * (seeds > 1)} and {methods} methods the sign test can tell none from the best: "
+            f"its least p after Holm is {least:.3g}."
         )
 
     def versus(self, reference: str, metric: str | None = None) -> "pd.DataFrame":
@@ -230,16 +232,33 @@ class Results:
     def tidy(self, *, rounds: bool = False) -> "pd.DataFrame":
         """Return the table of runs (or of rounds) as `netsim.results.load` does: settings, ``algorithm``, measures.
 
-        So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX.
+        So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX. In a table of
+        rounds a run that died has the rows of the longest run, and from its death on each of them counts as the worst
+        value.
         """
-        table = self.rounds if rounds else self.runs
+        table = self._with_the_dead() if rounds else self.runs
         settings = [name for name in self.keys if name in table and name not in (METHOD, *self.labels)]
         rest = [name for name in table.columns if name not in (*settings, METHOD, *self.labels)]
-        if rounds:
-            how = self.runs[[*settings, METHOD, "outcome", "outcome_round"]]
-            table = table.merge(how, on=[*settings, METHOD], how="left")
-            rest += ["outcome", "outcome_round"]
         return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
+
+    def _with_the_dead(self) -> "pd.DataFrame":
+        """Return the table of rounds with the outcome in each row: dead from the round on in which a run died."""
+        import pandas as pd
+
+        tables = [found.rounds for _, found in self.cells]
+        longest = max(tables, key=len, default=pd.DataFrame())
+        parts = []
+        for (cell, found), table in zip(self.cells, tables, strict=True):
+            died = found.row["outcome"] in DEAD and "round" in longest
+            if died:
+                left = longest[["round", "time_s"]].iloc[len(table) :]
+                table = pd.concat([table, left], ignore_index=True)
+            since = found.row["outcome_round"]
+            # A run that failed was alive in the rounds that it has.
+            alive = table["round"] < since if since == since else pd.Series(table.index < len(found.rounds))
+            outcome = alive.map({True: "", False: found.row["outcome"]}) if died else ""
+            parts.append(table.assign(**free(cell.columns, self._measures), outcome=outcome))
+        return pd.concat(parts, ignore_index=True)
 
     def figure(
         self, y: str | None = None, x: str = "round", *, of: str = "median", log: bool = True, title: str = ""
@@ -316,7 +335,7 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
     alive, count = int((~dead).sum()), len(part)
     low, high = survival(alive, count)
     found: dict[str, Any] = {"survived": f"{alive}/{count}", "survival_low": low, "survival_high": high}
-    found |= {name: int((part["outcome"] == name).sum()) for name in (CONVERGED, STALLED, UNFINISHED)}
+    found |= {name: int((part["outcome"] == name).sum()) for name in (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED)}
     values = worst_of_dead(part, metric)[0][metric].to_numpy(dtype=np.float64)
     worst = columns.worst(metric)
     ends = confidence(values, of="median")
@@ -334,7 +353,7 @@ def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[s
         return {}
     best = str(able.loc[scores.idxmin(), METHOD])
     wide = _by_seed(runs, metric)
-    others = [name for name in wide.columns if name != best]
+    others = [name for name in able[METHOD] if name != best and name in wide]
     p = holm([_signs(wide[name], wide[best], metric)["p"] for name in others])
     return {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
 

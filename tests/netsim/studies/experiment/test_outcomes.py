@@ -16,6 +16,7 @@ from netsim.agents import DPSGD
 from netsim.errors import NetsimError
 from netsim.studies.experiment.experiment import RESERVED
 from netsim.studies.experiment.folder import keys_in
+from netsim.studies.intervals import interval
 from netsim.studies.seeds import Seeds
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
 
@@ -342,3 +343,24 @@ def test_an_agent_that_never_ends_is_bounded_by_the_time_of_the_run() -> None:
     results = counting(methods={"waits": Waits}, measure=[], until=3.0).run()
     assert results.runs["outcome"].tolist() == ["ended"]
     assert isinstance(results.cells[0][0].network, Links)
+
+
+def test_a_figure_over_rounds_counts_the_dead_as_the_summary_does() -> None:
+    class Often(Fails):
+        def local_step(self) -> Any:
+            self.taken = getattr(self, "taken", 0) + 10 * (self.name > 0 or self.rng.random() < 0.1)
+            return super().local_step()
+
+    results = small(methods={"bad": Method(Often, eta=0.1), "good": GOOD}, seeds=range(5), rounds=6).run()
+    died = int((results.runs["outcome"] == "failed").sum())
+    assert died >= 3
+    table = results.tidy(rounds=True)
+    bad = table[table["algorithm"] == "bad"]
+    assert (bad.groupby("round")["seed"].nunique() == 5).all()
+    assert (bad[bad["round"] == 6]["outcome"] == "failed").sum() == died
+    assert not (bad[bad["round"] == 1]["outcome"] == "failed").any()
+    last = interval(table[table["round"] == 6], "gap", ["algorithm"], of="median").set_index("algorithm")
+    assert last.loc["bad", "median"] == np.inf
+    assert last.loc["bad", "survived"] == 5 - died
+    summary = results.summary().set_index("method")
+    assert (summary.loc["bad", "failed"], summary.loc["bad", "verdict"]) == (died, "")

@@ -157,7 +157,7 @@ def test_agents_of_a_server_run_over_a_star_of_the_problems_nodes() -> None:
 
 
 def test_a_server_over_links_that_are_functions_of_their_ends_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match=r"methods: EF21: .*star"):
+    with pytest.raises(BadInput, match=r"methods: EF21 .*star"):
         small(methods={"EF21": Method(EF21, eta=0.05)}, networks=Links(link=lambda ends: Link())).run()
 
 
