@@ -241,3 +241,54 @@ def test_files_outside_are_refused(folder: Path) -> None:
     with pytest.raises(BadInput, match="no files outside"):
         repeat("bad.zip", trust=True)
     assert not (folder.parent / "evil.py").exists()
+
+
+def test_a_helper_beside_the_file_is_found_and_packed(folder: Path) -> None:
+    (folder / "sizes.py").write_text("NODES = 4\n\ndef nodes():\n    return NODES\n")
+    text = PLAIN.replace("topology.ring(3)", "topology.ring(sizes.nodes())").replace(
+        "import netsim\n", "import netsim, sizes\n"
+    )
+    (folder / "plain.py").write_text(text)
+    netsim("run", "plain.py", "--loss", "0", "--out", "made")
+    assert list(runs("made")["total"]) == [8]
+    pack("made", "made.zip")
+
+
+def test_a_folder_of_the_file_is_no_part_of_a_cell(folder: Path) -> None:
+    (folder / "graph.csv").write_text("a,b\n0,1\n1,2\n")
+    text = (
+        FILE
+        + """
+from pathlib import Path
+import networkx as nx
+import pandas as pd
+
+HERE = Path(__file__).parent
+
+def network(setup, file=HERE / "graph.csv"):
+    return netsim.Network(nx.from_pandas_edgelist(pd.read_csv(file), "a", "b"), seed=setup.seeds.network)
+
+def ring(setup):
+    return netsim.Network(topology.ring(3), seed=setup.seeds.network)
+
+experiment = Experiment(
+    methods={"counts": Counts}, networks={"file": network, "ring": ring}, measure=[total], seeds=[0], rounds=2
+)
+"""
+    )
+    (folder / "own.py").write_text(text)
+    netsim("run", "own.py", "--out", "made")
+    assert repeat("made", trust=True)
+    (folder / "graph.csv").write_text("a,b\n0,1\n1,2\n2,3\n")
+    netsim("run", "own.py", "--out", "made")
+    table = runs("made").set_index("network")
+    assert (table.loc["file", "total"], table.loc["ring", "total"]) == (8, 6)
+    read = [json.loads(path.read_text()) for path in Path("made/runs").glob("*/run.json")]
+    assert {each["columns"]["network"]: len(each["read"]) for each in read} == {"file": 1, "ring": 0}
+
+
+def test_show_says_how_the_runs_of_a_folder_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    netsim("run", "plain.py", "--out", "made")
+    capsys.readouterr()
+    netsim("show", "made")
+    assert "2 runs of plain.py, by outcome" in capsys.readouterr().out
