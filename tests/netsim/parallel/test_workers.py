@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -542,18 +543,28 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
     assert len(caught.value.run.costs) == 2  # type: ignore[attr-defined]
 
 
+def stop_again(worker: int, named: threading.Event) -> None:
+    """Stop a worker elsewhere until it is named: stopped within a message, it leaves the run waiting for the rest."""
+    while not named.wait(15.0):
+        os.kill(worker, signal.SIGCONT)
+        time.sleep(0.2)
+        os.kill(worker, signal.SIGSTOP)
+
+
 @pytest.mark.slow
 @needs_waitid
 def test_netsim_run_names_a_stopped_worker_and_ends_at_ctrl_c(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "from netsim.studies.cli import main; main()", "run", "coke", "--rounds", "100000"]
     words += ["--workers", "3", "--latency", "0.01", "--out", str(tmp_path / "run")]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        children = working(process, 3)
+        children, named = working(process, 3), threading.Event()
         os.kill(int(children[1]), signal.SIGSTOP)
+        threading.Thread(target=stop_again, args=(int(children[1]), named), daemon=True).start()
         assert process.stderr is not None
         for line in process.stderr:
             if f"worker 2 of 3 (process {children[1]}) is stopped" in line:
                 break
+        named.set()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
