@@ -81,8 +81,8 @@ def test_a_summary_by_hand() -> None:
     assert (dead["survival_low"], dead["survival_high"]) == pytest.approx((0.0, 0.4593), abs=5e-5)
     # The best is among those with most survivors, whatever the medians of others.
     assert whole["verdict"] == "best"
-    # Of six seeds and four methods the sign test can tell none, not even those that all died: p = 3 × 2/64.
-    assert [each["verdict"] for each in (dying, half, dead)] == ["tied"] * 3
+    # No method that lives less often is tied with one that lives more often, though the sign test tells none here.
+    assert [each["verdict"] for each in (dying, half, dead)] == [""] * 3
 
 
 def test_fewer_than_six_runs_have_no_interval_of_the_median() -> None:
