@@ -17,7 +17,7 @@ from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
-from netsim.studies.experiment.content import content
+from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import known, recorded
@@ -244,20 +244,31 @@ def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
 
 # --- parts that cells share -------------------------------------------------------------------------------------------
 
-_contents: dict[int, tuple[Any, Any]] = {}
+_contents: dict[int, tuple[Any, Any, str]] = {}
 _tasks: list[tuple[Any, Any]] = []
 _optima: list[tuple[Any, dict[str, float]]] = []
 
 
 def _content_of(part: Any) -> Any:
     """Return the content of a part; that of a part seen before is known."""
-    known = _contents.get(id(part))
-    if known is None or known[0] is not part:
+    return _known_of(part)[1]
+
+
+def reader_of(part: Any) -> str:
+    """Return the name under which the files that a part reads are recorded: equal parts read the same."""
+    return _known_of(part)[2]
+
+
+def _known_of(part: Any) -> tuple[Any, Any, str]:
+    """Return a part, its content, and the name of its reader."""
+    found = _contents.get(id(part))
+    if found is None or found[0] is not part:
         if len(_contents) > 10_000:
             _contents.clear()
-        # The part is kept: another object could get its number.
-        known = _contents[id(part)] = part, content(_without_label(part) if isinstance(part, AnyMethod) else part)
-    return known[1]
+        what = content(_without_label(part) if isinstance(part, AnyMethod) else part)
+        # The part is kept, because another object could get its number.
+        found = _contents[id(part)] = part, what, digest(json.dumps(what, sort_keys=True).encode())
+    return found
 
 
 def _without_label(method: Any) -> Any:
@@ -268,11 +279,6 @@ def _without_label(method: Any) -> Any:
 def forget_contents() -> None:
     """Forget the contents of all parts: what their code uses may have changed, as a table or a helper in a notebook."""
     _contents.clear()
-
-
-def reader_of(part: Any) -> str:
-    """Return the name under which the files that a part reads are recorded: equal parts read the same."""
-    return json.dumps(_content_of(part), sort_keys=True)
 
 
 def _task(problem: Problem, setup: Setup) -> Any:

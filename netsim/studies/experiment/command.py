@@ -140,15 +140,10 @@ class ExperimentFile:
             chosen[path.strip()] = [_value(path, part, _kind_of(None, now)) for part in _split(text)]
         made = made.with_values({name: values[0] for name, values in chosen.items() if len(values) == 1})
         for name, values in chosen.items():
-            if len(values) > 1:
-                # Values from the command line replace those that the file tries.
-                others = Grid({k: v for k, v in each.items() if k != name} for each in made.grid)
-                kept = [each for number, each in enumerate(others) if each not in others[:number]]
-                made = dataclasses.replace(made, grid=sweep(name, values) * Grid(kept))
-            else:
-                without = Grid({k: v for k, v in each.items() if k != name} for each in made.grid)
-                kept = [each for number, each in enumerate(without) if each not in without[:number]]
-                made = dataclasses.replace(made, grid=Grid(kept))
+            # Values from the command line replace those that the file tries.
+            others = [{path: value for path, value in each.items() if path != name} for each in made.grid]
+            kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
+            made = dataclasses.replace(made, grid=sweep(name, values) * kept if len(values) > 1 else kept)
         more: dict[str, Any] = ({} if seeds is None else {SEEDS: seeds}) | ({} if rounds is None else {ROUNDS: rounds})
         made = dataclasses.replace(made, **more)
         return made if settings is None else settled(made, settings)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -172,18 +173,15 @@ class Experiment:
 
     def paths(self) -> "pd.DataFrame":
         """Return every path of the parts with its present value, and its short name if it has one."""
-        short: dict[str, str] = {}
-        for name, several in self.names.items():
-            for path in _paths(several):
-                short[path] = name
+        import pandas as pd
+
+        short = {path: name for name, several in self.names.items() for path in _paths(several)}
         rows = []
         for path, value in paths.places(self._tree()):
             if isinstance(value, Mapping):
                 continue
             known = [name for given, name in short.items() if _matches(self._long(given), path)]
             rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
-        import pandas as pd
-
         return pd.DataFrame(rows, columns=["name", "path", "value"])
 
     def _long(self, path: str) -> str:
@@ -448,17 +446,14 @@ class Experiment:
 
         They are of code, data or values that have changed. `remove_old` removes them.
         """
-        now = {cell.key for cell in self.cells()}
         import pandas as pd
 
-        return pd.DataFrame(
-            [{"key": key, **columns_of(Path(out), key)[0]} for key in keys_in(Path(out)) if key not in now]
-        )
+        now = {cell.key for cell in self.cells()}
+        old = [key for key in keys_in(Path(out)) if key not in now]
+        return pd.DataFrame([{"key": key, **columns_of(Path(out), key)[0]} for key in old])
 
     def remove_old(self, out: str | Path) -> int:
         """Remove the cells that `old` lists, and return their number."""
-        import shutil
-
         found = self.old(out)
         with held(Path(out)):
             for key in found.get("key", ()):
