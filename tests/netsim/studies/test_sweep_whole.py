@@ -73,53 +73,22 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
 
 
 DIES = """
-import os, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from netsim.studies.sweeps import sweep
+from tests.dying import die_at_each_call
 from tests.netsim.studies.test_sweep import files
 
 folder = Path(sys.argv[1])
-grid = {"seed": range(3), "fail": 1}
-study = str(folder / "mine.py")
-calls = 0
 
-def dying(call, at):
-    def wrapped(*words, **more):
-        global calls
-        calls += 1
-        if calls == at:
-            os._exit(9)
-        result = call(*words, **more)
-        if calls == -at:
-            os._exit(9)
-        return result
-    return wrapped
+def work(out):
+    sweep(str(folder / "mine.py"), out=out, seed=range(3), fail=1)
 
-def child(out, at):
-    pid = os.fork()
-    if pid == 0:
-        for name in ("replace", "rename", "mkdir", "unlink", "rmdir", "write"):
-            setattr(os, name, dying(getattr(os, name), at))
-        sweep(study, out=out, **grid)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
+def checked(out):
+    assert sorted(path.name for path in out.iterdir()) == ["failed", "points", "points.csv", "sweep.json"], out
 
-sweep(study, out=folder / "whole", **grid)
-whole = files(folder / "whole")
-assert child(folder / "counted", 0) == 0
-died = 0
-for at in range(1, 1000):
-    before = died
-    for sign in (1, -1):
-        out = folder / f"out{sign * at}"
-        died += child(out, sign * at) != 0
-        sweep(study, out=out, **grid)
-        assert files(out) == whole, (at, sign)
-        assert sorted(path.name for path in out.iterdir()) == ["failed", "points", "points.csv", "sweep.json"], at
-    if died == before:
-        break
-print("died", died)
+print("died", die_at_each_call(folder, work, files, checked))
 """
 
 

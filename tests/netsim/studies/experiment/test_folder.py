@@ -471,51 +471,18 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(jobs: i
 
 
 DIES = """
-import os, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from tests.dying import die_at_each_call
 from tests.netsim.studies.experiment.parts import small
 from tests.netsim.studies.experiment.test_folder import WHOLE, entries, tables
 
-folder, calls = Path(sys.argv[1]), 0
-one, two = small(seeds=[0]), small(seeds=[0, 1], rounds=5)
+def checked(out):
+    assert entries(out) == WHOLE, entries(out)
 
-def dying(call, at):
-    def wrapped(*words, **more):
-        global calls
-        calls += 1
-        if calls == at:
-            os._exit(9)
-        result = call(*words, **more)
-        if calls == -at:
-            os._exit(9)
-        return result
-    return wrapped
-
-def child(out, at):
-    pid = os.fork()
-    if pid == 0:
-        for name in ("replace", "rename", "mkdir", "unlink", "rmdir", "write"):
-            setattr(os, name, dying(getattr(os, name), at))
-        two.run(out)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-
-two.run(folder / "whole")
-whole = tables(folder / "whole")
-assert child(folder / "counted", 0) == 0
-died = 0
-for at in range(1, 1000):
-    before = died
-    for sign in (1, -1):
-        out = folder / f"out{sign * at}"
-        died += child(out, sign * at) != 0
-        two.run(out)
-        assert tables(out) == whole, (at, sign)
-        assert entries(out) == WHOLE, (at, sign, entries(out))
-    if died == before:
-        break
-print("died", died)
+work = small(seeds=[0, 1], rounds=5).run
+print("died", die_at_each_call(Path(sys.argv[1]), work, tables, checked))
 """
 
 

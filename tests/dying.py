@@ -1,0 +1,57 @@
+"""Work that dies before or after each call that changes a folder, and is done again in a whole process."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CALLS = ("replace", "rename", "mkdir", "unlink", "rmdir", "write")
+
+
+def die_at_each_call(
+    folder: Path, work: Callable[[Path], object], files: Callable[[Path], object], entries: Callable[[Path], object]
+) -> int:
+    """Do ``work`` once for each of its calls, dead before it or after it, then again; return how often it died.
+
+    Each time ``files`` and ``entries`` of its folder must be those of work that never died.
+    """
+    whole = folder / "whole"
+    work(whole)
+    assert _child(work, folder / "counted", 0) == 0
+    died = 0
+    for at in range(1, 1000):
+        before = died
+        for sign in (1, -1):
+            out = folder / f"out{sign * at}"
+            died += _child(work, out, sign * at) != 0
+            work(out)
+            assert files(out) == files(whole), (at, sign)
+            assert entries(out) == entries(whole), (at, sign, entries(out))
+        if died == before:
+            break
+    return died
+
+
+def _child(work: Callable[[Path], object], out: Path, at: int) -> int:
+    """Do the work in a child process that dies before its ``at``-th call, or after it if that is negative."""
+    pid = os.fork()
+    if pid == 0:
+        calls = [0]
+        for name in CALLS:
+            setattr(os, name, _dying(getattr(os, name), at, calls))
+        work(out)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+def _dying(call: Callable[..., Any], at: int, calls: list[int]) -> Callable[..., Any]:
+    def wrapped(*words: Any, **more: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == at:
+            os._exit(9)
+        result = call(*words, **more)
+        if calls[0] == -at:
+            os._exit(9)
+        return result
+
+    return wrapped
