@@ -52,7 +52,7 @@ class _Content:
         self._inside.append(part)
         try:
             found = self._of(part)
-            # What a user's kind of list or mapping does is not in its elements.
+            # A user's subclass of list or dict may behave in another way, so its class is content, too.
             own = isinstance(part, Mapping | list | tuple | set | frozenset | np.ndarray | nx.Graph | float)
             return {"part": [self.of(type(part)), found]} if own and is_users(type(part)) else found
         finally:
@@ -112,7 +112,7 @@ class _Content:
         if dataclasses.is_dataclass(part):
             names = [each.name for each in dataclasses.fields(part) if each.init]
             if is_users(type(part)):
-                # A subclass that is none itself, or what follows from an InitVar.
+                # Attributes that are no fields: of a subclass that is no dataclass, or computed from an InitVar.
                 own = getattr(part, "__dict__", {})
                 names += [each for each in own if not isinstance(getattr(type(part), each, None), cached_property)]
             return self.of({name: getattr(part, name) for name in names})
@@ -171,7 +171,7 @@ class _Content:
     def _of_module(self, module: types.ModuleType) -> list[Any]:
         """Return the digests of a user's file, and of the user's other files that it uses; and the file's values."""
         files = [digest(_lines(str(file)).encode()) for file in _files(module, set())]
-        # Another file may have set them.
+        # Another file may have set values of the module, which its text does not have.
         held = {
             key: each
             for key, each in vars(module).items()

@@ -363,7 +363,7 @@ class Experiment:
                     notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
                     done[key] = None
                 elif found is not None and found.row["outcome"] == FAILED:
-                    # For want of a file or a package, perhaps, that is there now.
+                    # It may have failed because a file or a package was missing, which is there now.
                     done[key] = None
             missing = {cell.key: cell for cell in cells if done[cell.key] is None}
             check_fits(cells, missing)
@@ -381,7 +381,7 @@ class Experiment:
             for key, cell in missing.items():
                 found = None if key in lost else read(folder, key)
                 found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
-                # The temporary folder of results in memory is removed.
+                # Without a folder of its own, an experiment's temporary folder is removed when this block ends.
                 done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             ran = [found for key in missing if (found := done[key]) is not None]
             if late := sorted({name for found in ran for name in changed_files(found.read)}):
@@ -414,7 +414,7 @@ class Experiment:
         read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
         own = files_of(self._parts())
         main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
-        # A script that was run defines the experiment, more likely than a file that it imports.
+        # Of several files, the script that Python runs is the one that defines the experiment, most likely.
         own = [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
         files = dict.fromkeys([*map(Path, self.files), *own])
         results.notes.extend(keep_inputs(folder, files, read_files))

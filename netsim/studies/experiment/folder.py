@@ -56,7 +56,7 @@ def held(folder: Path) -> Iterator[Path]:
             for left in folder.glob(f"{_RUNNING}*"):
                 shutil.rmtree(left, ignore_errors=True)
             for left in (*folder.glob(".*"), *folder.glob(f"{INPUTS}/.*")):
-                # Of a process that was killed while it wrote the file.
+                # A process that was killed while it wrote a file has left its temporary file.
                 if re.fullmatch(r"\..+\.\d+-\d+", left.name) and left.is_file():
                     left.unlink()
             running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
@@ -120,7 +120,7 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
         kept["sha256"] = _sum(cell.key, kept, data)
         (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
         target = folder / RUNS / cell.key
-        # What stands there is damaged, or of another process that ran the same cell.
+        # A folder there is damaged, or another process wrote it, which ran the same cell.
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target, ignore_errors=True)
         else:
@@ -167,7 +167,7 @@ def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, st
 
 
 def send_caches() -> None:
-    """Let functions with a cache be sent to workers, which would look for one of a script's own in vain."""
+    """Send functions with a cache to workers by value: by name, a worker would not find a function of a script."""
     copyreg.pickle(type(cache(len)), _reduced)
 
 
