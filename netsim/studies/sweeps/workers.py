@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from netsim.util.datafiles import FOLDER
+
 Ended = tuple[str, str | None]
 """The name of a job that ended, and why it failed, or None."""
 
@@ -87,13 +89,27 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def _begin(parent: int, folder: str, data: str | None) -> None:
+    """Begin a worker that ends with its parent and finds files where the parent does.
+
+    joblib keeps workers for the next call, unless these arguments differ.
+    """
+    end_with(parent)
+    os.chdir(folder)
+    if data is not None:
+        os.environ[FOLDER] = data
+    else:
+        os.environ.pop(FOLDER, None)
+
+
 def _backend() -> Any:
-    """Return joblib's backend of processes, whose workers end with this process."""
+    """Return joblib's backend of processes, which end with this process and find files where it does."""
     from joblib._parallel_backends import LokyBackend
 
     class ProcessBackend(LokyBackend):  # type: ignore[misc]
         def configure(self, *words: Any, **more: Any) -> int:
-            return int(super().configure(*words, initializer=end_with, initargs=(os.getpid(),), **more))
+            where = (os.getpid(), os.getcwd(), os.environ.get(FOLDER))
+            return int(super().configure(*words, initializer=_begin, initargs=where, **more))
 
     return ProcessBackend()
 

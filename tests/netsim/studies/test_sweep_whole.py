@@ -212,9 +212,9 @@ def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_
         [sys.executable, "-c", limited, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(
-        "could not be written (File too large); what is done is whole, and the same command goes on"
-    )
+    # joblib's own process may warn after it of what it could not remove.
+    line = "could not be written (File too large); what is done is whole, and the same command goes on"
+    assert [each.endswith(line) for each in done.stderr.splitlines()].count(True) == 1
     assert "Traceback" not in done.stderr
     assert entries(tmp_path / "out") == ["points", "sweep.json"]
     assert call(*words, cwd=tmp_path).returncode == 0

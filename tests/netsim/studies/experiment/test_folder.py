@@ -519,9 +519,9 @@ def test_a_system_that_refuses_to_write_is_told_in_one_line(jobs: int, tmp_path:
     words = [sys.executable, "limited.py", "out", str(jobs)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(
-        "could not be written (File too large); what is done is whole, and the same run goes on"
-    )
+    # joblib's own process may warn after it of what it could not remove.
+    line = "could not be written (File too large); what is done is whole, and the same run goes on"
+    assert any(each.endswith(line) for each in done.stderr.splitlines())
     assert ended(started(tmp_path, 1)) == (0, "")
     assert len(keys_in(tmp_path / "out")) == 32
 
