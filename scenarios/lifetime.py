@@ -17,10 +17,11 @@ from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.method import Method, check_took_part
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
+from netsim.studies.experiment.study import check_took_part
 from netsim.studies.figures import drawing, legend_below
 from netsim.studies.seeds import Seeds
 from netsim.util import check

@@ -16,11 +16,12 @@ from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
 from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed_notes
+from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.figures import drawing
+from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 
