@@ -18,7 +18,7 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import verdicts
 from netsim.scenarios.tasks.method import Method, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression
+from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
@@ -147,17 +147,6 @@ def experiment(
     else:
         problem = FileProblem(file=Path(file), edges=features.edges)
 
-    def report(study: Study, played: Sequence[Played]) -> None:
-        whole = problem.whole()
-        study.record(eta=compared.eta, gradient=compared.gradient)
-        if isinstance(whole, KernelRegression):
-            given = [each.given["censor"] for each in played if "censor" in each.given]
-            study.note(*_conventions(whole, compared.gradient, next(iter(given), censor)))
-        task = played[-1].task
-        what = f"task {task.name}" if file else f"{data} data"
-        title = f"{what}, {len(task.nodes)} agents{rows.partition_title}{channel.title}"
-        _report(study, played, data, title, timed=channel.compute is not None)
-
     return Experiment(
         problem=problem,
         methods={each.name: each.part for each in methods},
@@ -166,7 +155,7 @@ def experiment(
         rounds=rounds,
         names=_names(methods),
         notes=notes,
-        report=report,
+        report=partial(_report, compared=compared, censor=censor),
     )
 
 
@@ -219,8 +208,14 @@ def _conventions(problem: KernelRegression, gradient: float | None, censor: Geom
 # ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, played: Sequence[Played], data: str, title: str, *, timed: bool) -> None:
-    task = played[-1].task
+def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, censor: Geometric) -> None:
+    study.record(eta=compared.eta, gradient=compared.gradient)
+    last, data, timed = played[-1], OTHER, getattr(played[-1].cell.network, "compute", None) is not None
+    if isinstance(problem := last.cell.problem, KernelRegression):
+        data = problem.data
+        given = [each.given["censor"] for each in played if "censor" in each.given]
+        study.note(*_conventions(problem.whole(), compared.gradient, next(iter(given), censor)))
+    task, title = last.task, titled(last)
     rounds, best = study.rounds, study.centralised.get(task.error, math.nan)
     table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""

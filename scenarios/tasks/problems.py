@@ -13,6 +13,7 @@ from netsim.scenarios.tasks.own import OwnFile, OwnTask
 from netsim.scenarios.tasks.settings import TEXT, Prepared, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment.study import Played
 from netsim.util import check
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
@@ -107,3 +108,11 @@ class FileProblem(Problem):
         costs, own, measure = source.problem()
         graph = source.graph(own, len(costs), self.edges, setup.seeds.graph) if setup.graph is None else setup.graph
         return OwnTask(str(self.file), costs, graph, measure, setup.ideal)
+
+
+def titled(played: Played) -> str:
+    """Return what figures' titles say of a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
+    problem, task = played.cell.problem, played.task
+    what = f"{problem.data} data" if isinstance(problem, KernelRegression) else f"task {task.name}"
+    divided = problem.rows.partition_title if isinstance(problem, KernelRegression) else ""
+    return f"{what}, {len(task.nodes)} agents{divided}{getattr(played.cell.network, 'title', '')}"

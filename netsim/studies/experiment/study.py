@@ -24,7 +24,7 @@ from netsim.studies.experiment.opened import known
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
-from netsim.studies.values import values_of
+from netsim.studies.values import ASK, parsed, typed, values_of
 from netsim.util.datafiles import record
 
 _PLAIN = (bool, int, float, str)
@@ -35,7 +35,8 @@ SET = Parameter(
     str,
     True,
     None,
-    'Values of methods\' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.',
+    'Values of methods\' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is. '
+    "Also of any path of the experiment: problem.features=50.",
 )
 SETTINGS = Parameter(
     "settings",
@@ -182,20 +183,33 @@ def check_took_part(name: str, run: Run) -> Run:
 # --- values of methods' parameters ------------------------------------------------------------------------------------
 
 
+_PLACES = ("problem", "network", "networks", "method", "methods")
+
+
 def with_set_values(study: Study, experiment: Experiment) -> Experiment:
-    """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give to its methods."""
+    """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give.
+
+    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50.
+    """
+    text = study.settings.get(SET.name) or ""
+    given = {} if text == ASK else parsed(text)
+    deep = {f"{place}.{name}": value for (place, name), value in given.items() if place.partition(".")[0] in _PLACES}
+    values: dict[str, Any] = {
+        path: typed(f"set {path}", value, _plain(experiment.values(path)[0])) for path, value in deep.items()
+    }
     places = {name: settable(name, method) for name, method in experiment.methods.items()}
     present = {
-        name: {parameter: paths.values_at(experiment.methods[name], path)[0] for parameter, path in each.items()}
-        for name, each in places.items()
+        name: {each: _plain(paths.values_at(experiment.methods[name], path)[0]) for each, path in own.items()}
+        for name, own in places.items()
     }
-    plain = {name: {each: _plain(value) for each, value in own.items()} for name, own in present.items()}
-    values = {
-        f"methods.{name}.{places[name][parameter]}": value
-        for name, own in values_of(study, plain).items()
-        for parameter, value in own.items()
-    }
+    for name, own in values_of(study, present, text if not deep else ",".join(_without(text, deep))).items():
+        values |= {f"methods.{name}.{places[name][parameter]}": value for parameter, value in own.items()}
     return experiment.with_values(values)
+
+
+def _without(text: str, paths_: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a text of values but those of some paths."""
+    return [part for part in text.split(",") if part.partition("=")[0].strip() not in paths_]
 
 
 def settable(name: str, method: Any) -> dict[str, str]:
