@@ -16,16 +16,17 @@ from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
 from netsim.network import Medium
 from netsim.radio import Energy, presets
-from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
+from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
+from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
+from netsim.studies.experiment import Setup
+from netsim.studies.experiment.study import learned
 from netsim.studies.figures import Axis, curves, drawing
-from netsim.studies.seeds import DataSeeds
+from netsim.studies.seeds import DataSeeds, Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ class LabModel:
         known = {"DKLA": Method("DKLA", DKLA, rho, Always()), "COKE": Method("COKE", COKE, rho, censor)}
         return [known[name] for name in chosen_names("algorithms", algorithms, known)]
 
-    def setting(self, measured: Measured) -> Setting:
-        """Return the setting of the task on a network; raises BadInput for numbers outside their ranges."""
-        agents, edges = len(measured.graph), measured.graph.number_of_edges()
+    def problem(self, data: str, rows: Rows, measured: Measured) -> KernelRegression:
+        """Return the problem on a network; raises BadInput for numbers outside their ranges."""
+        graph = measured.graph
         size = {name: getattr(self, name) for name in ("features", "sigma", "regularizer")}
-        return Setting(agents=agents, edges=edges, **size).resolved("other")
+        return KernelRegression(data=data, rows=rows, agents=len(graph), edges=graph.number_of_edges(), **size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +179,10 @@ def intel_lab(
     methods, ways = model.methods(algorithms), parse_remedies(remedies)
     energy, rate = motes.energy()
     measured = numbered(measured_lab(least=motes.least))
-    samples = draw_samples(data, setting := model.setting(measured), rows, seeds.data, study)
-    tell_division(study, samples, rows)
     # Copies differ only on real links, but every run has the column.
-    task, _ = batch_task(study, samples, setting, measured.graph, ideal=False, seed=seeds.seed)
+    task = learned(
+        study, model.problem(data, rows, measured), Setup(Seeds(**dataclasses.asdict(seeds)), rounds, measured.graph)
+    )
     duals: dict[str, Duals] = {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
     for method, way in itertools.product(methods, ("ideal", "real", *ways)):
         kept = dataclasses.replace(method, name=f"{method.name} {way}", duals=duals.get(way, duals["none"]))

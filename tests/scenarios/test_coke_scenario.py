@@ -298,9 +298,7 @@ def test_any_path_of_the_experiment_may_be_set_and_titles_say_what_ran() -> None
     assert places.trace_hash == flags.trace_hash
     assert places.figures["mse"].get_suptitle() == flags.figures["mse"].get_suptitle()
     assert "loss 0.2" in places.figures["mse"].get_suptitle()
-    with pytest.raises(
-        BadInput, match=r"'problem.feature': must be a path .*mean 'problem.features'"
-    ):
+    with pytest.raises(BadInput, match=r"'problem.feature': must be a path .*mean 'problem.features'"):
         run(**small, set="problem.feature=7")
 
 

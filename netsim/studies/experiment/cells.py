@@ -150,7 +150,7 @@ class Cell:
             setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
             with recorded(reader_of(self.problem)):
-                task = _task(self.problem, setup)
+                task = task_of(self.problem, setup)
             setup = dataclasses.replace(setup, graph=task.graph, task=task)
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
@@ -283,7 +283,7 @@ def forget_contents() -> None:
     _contents.clear()
 
 
-def _task(problem: Problem, setup: Setup) -> Any:
+def task_of(problem: Problem, setup: Setup) -> Any:
     """Return the task of a run: methods that run one after the other on the same problem share it.
 
     A task with an attribute ``ideal`` serves links that are ideal and others.

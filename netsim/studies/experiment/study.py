@@ -15,12 +15,13 @@ from netsim.errors import AgentError, BadInput
 from netsim.run import Run
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, forget_task, reader_of
+from netsim.studies.experiment.cells import Cell, forget_task, reader_of, task_of
 from netsim.studies.experiment.command import _help_of, _kind_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method, default_of
-from netsim.studies.experiment.opened import known
+from netsim.studies.experiment.opened import known, recorded
+from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
@@ -122,7 +123,7 @@ def play(study: Study, experiment: Experiment) -> None:
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
     played = [Played(cell, cell.setup()) for cell in experiment.cells()]
-    _take_told(study, played[0])
+    _take_told(study, played[0].task, played[0].cell.problem, played[0].cell.network)
     for each in played:
         if isinstance(each.cell.method, Method):
             # It refuses what it cannot take before anything runs.
@@ -144,12 +145,23 @@ def play(study: Study, experiment: Experiment) -> None:
         experiment.report(study, played)
 
 
-def _take_told(study: Study, first: Played) -> None:
-    """Take what the problem told of itself when it was made, and the files that were read."""
-    for part in (first.cell.problem, first.cell.network):
+def learned(study: Study, problem: Problem, setup: Setup) -> Any:
+    """Return the task of a run of a study, which takes the notes, tables and settings that came up when it was made.
+
+    Studies that follow each other in one process, as the points of a sweep, share the task.
+    """
+    with recorded(reader_of(problem)):
+        task = task_of(problem, setup)
+    _take_told(study, task, problem)
+    return task
+
+
+def _take_told(study: Study, task: Any, *parts: Any) -> None:
+    """Take what a task told of itself when it was made, and the files that parts read."""
+    for part in parts:
         record(known(reader_of(part)))
-    if (told := getattr(first.setup.task, "told", None)) is not None:
-        study.settings |= told.settings
+    if (told := getattr(task, "told", None)) is not None:
+        study.settings |= {name: value for name, value in told.settings.items() if name in study.settings}
         study.take(told)
 
 
