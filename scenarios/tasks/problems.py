@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import networkx as nx
 
 from netsim.agents.maps.features import Form
 from netsim.scenarios.tasks.batch_task import BatchTask, batch_task, draw_samples
@@ -45,6 +47,8 @@ class Features(Setting):
 class KernelRegression(Features, Problem):
     """Least squares on random features of a table's inputs; the samples are divided among the agents.
 
+    On a network with a graph of its own there are as many agents as nodes.
+
     Parameters
     ----------
     data : str
@@ -70,11 +74,16 @@ class KernelRegression(Features, Problem):
         rows = self.rows.resolved(self.data, self.conventions) if isinstance(self.rows, Prepared) else self.rows
         return dataclasses.replace(self.resolved(self.data, self.conventions), rows=rows)
 
+    def on(self, graph: "nx.Graph[Any]") -> "KernelRegression":
+        """Return the problem for a graph's nodes."""
+        return dataclasses.replace(self, agents=len(graph), edges=graph.number_of_edges())
+
     def make(self, setup: Setup) -> BatchTask:
         """Return the task of a run."""
-        whole, told = self.whole(), Study("", {})
+        graph, told = setup.graph, Study("", {})
+        whole = (self if graph is None else self.on(graph)).whole()
         samples = draw_samples(self.data, whole, whole.rows, setup.seeds.data, told)
-        graph = whole.graph(setup.seeds.graph) if setup.graph is None else setup.graph
+        graph = whole.graph(setup.seeds.graph) if graph is None else graph
         task, whole = batch_task(told, samples, whole, graph, ideal=setup.ideal, seed=setup.seed)
         tell_division(told, samples, whole.rows)
         told.record(whole.rows, **{each.name: getattr(whole, each.name) for each in dataclasses.fields(Features)})

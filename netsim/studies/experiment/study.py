@@ -22,6 +22,7 @@ from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method, default_of
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
+from netsim.studies.experiment.results import METHOD
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
@@ -51,15 +52,11 @@ SETTINGS = Parameter(
 
 @dataclass(frozen=True)
 class Played:
-    """A cell that ran in a study, and the setup for which its parts were made."""
+    """A cell that ran in a study under a name, and the setup for which its parts were made."""
 
+    name: str
     cell: Cell
     setup: Setup
-
-    @property
-    def name(self) -> str:
-        """The method's name."""
-        return str(self.cell.columns["method"])
 
     @property
     def kind(self) -> Any:
@@ -106,7 +103,7 @@ def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
 
 
 def play(study: Study, experiment: Experiment) -> None:
-    """Run the cells of an experiment in a study, one for each method, and let it report.
+    """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
     The values of the study's parameters ``set`` and ``settings`` are given to the methods. A method whose models
     outgrow their coder is left out, with a note.
@@ -122,7 +119,7 @@ def play(study: Study, experiment: Experiment) -> None:
     study.record(**{name: value for name, value in shown.items() if isinstance(value, _PLAIN)})
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
-    played = [Played(cell, cell.setup()) for cell in experiment.cells()]
+    played = [Played(name, cell, cell.setup()) for name, cell in _named(experiment)]
     _take_told(study, played[0].task, played[0].cell.problem, played[0].cell.network)
     for each in played:
         if isinstance(each.cell.method, Method):
@@ -143,6 +140,18 @@ def play(study: Study, experiment: Experiment) -> None:
             study.constant = {task.error: variance}
     if experiment.report is not None:
         experiment.report(study, played)
+
+
+def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
+    """Return the cells with their names: the method and the values of the setting, each once."""
+    swept = dict.fromkeys(path for setting in experiment.grid for path in setting)
+    order = {name: number for number, name in enumerate(experiment.methods)}
+    found = []
+    for cell in sorted(experiment.cells(), key=lambda each: order[each.columns[METHOD]]):
+        setting = [str(cell.columns[path]) for path in swept if path in cell.columns]
+        words = filter(None, [str(cell.columns[METHOD]), *setting])
+        found.append((" ".join(dict.fromkeys(words)), cell))
+    return found
 
 
 def learned(study: Study, problem: Problem, setup: Setup) -> Any:
