@@ -186,7 +186,8 @@ def _run(study: Study, played: Played) -> AgentError | None:
     probes = [*([] if task is None else [task.measure]), *cell.measure]
     assert setup.network is not None
     with may_diverge() as trial:
-        run = study.run(name, setup.network, agents, probes, cell.rounds, watch=getattr(task, "watch", None))
+        how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
+        run = study.run(name, setup.network, agents, probes, cell.rounds, **how)
         check_took_part(name, run)
     if trial.how is not None:
         study.lost[name] = trial.how
