@@ -5,32 +5,35 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from netsim.agents import CTA, Geometric
-from netsim.agents.maps.features import Form
+from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
-from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.own import OTHER, check_left_out, own_task
+from netsim.scenarios.tasks.batch_task import verdicts
+from netsim.scenarios.tasks.method import Method, wanted
+from netsim.scenarios.tasks.own import OTHER, check_left_out
+from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
-    Compared,
     OwnProblem,
     PacedChannel,
     Prepared,
+    Published,
     Rows,
-    Setting,
+    Wanted,
     published_row,
 )
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment, Problem
+from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check
@@ -43,31 +46,6 @@ _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
 _REFERENCE_ROUNDS = (10, 20, 50, 100, 200, 300)
 """Rounds of DKLA after which its training error is taken as the level that COKE must reach."""
 
-FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
-"""The forms of the random features, by their names as values of --form."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CokeSetting(Setting):
-    """The size of the network and of the model, and the form of its features.
-
-    Parameters
-    ----------
-    form : str
-        "cosine": √(2/L) cos(ωᵀx + b), which gives a model of L elements. "pairs": √(1/L) [cos ωᵀx, sin ωᵀx], which
-        gives a model of 2L elements.
-    """
-
-    COLUMNS: ClassVar[Mapping[str, str]] = {**Setting.COLUMNS, "form": "form"}
-    USUAL_CONVENTIONS: ClassVar[str] = TABLES
-
-    form: str | None = None
-
-    @property
-    def features_form(self) -> Form:
-        """The form by its name in the feature maps; raises BadInput for an unknown form."""
-        return FORMS[check.one_of("form", self.form, FORMS)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CokeRows(Prepared, Rows):
@@ -75,13 +53,20 @@ class CokeRows(Prepared, Rows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CokeSteps(BatchSteps):
-    """Step sizes of the batch methods, COKE's censor and bits, and how CTA treats a neighbour whose frame is missing.
+class CokeFeatures(Features):
+    """The size of the network and of the model, and the form of its features; unset fields come from settings.csv."""
+
+    USUAL_CONVENTIONS: ClassVar[str] = TABLES
+
+
+@dataclass(frozen=True, kw_only=True)
+class CokeMethods(OwnProblem, Wanted, Published):
+    """What the study compares, and on which problem; unset fields come from settings.csv.
 
     Parameters
     ----------
-    squared : bool
-        Whether COKE compares the squared norm of the change, instead of the norm, with the threshold.
+    eta : float
+        Step size of CTA.
     gradient : float
         Factor of CTA's gradient: 2 gives the gradient of the squared error, 1 that of half the squared error.
     bits : int
@@ -92,55 +77,44 @@ class CokeSteps(BatchSteps):
         out and renormalise the weights ("dropped").
     """
 
-    COLUMNS: ClassVar[Mapping[str, str]] = {**BatchSteps.COLUMNS, "squared": "squared", "gradient": "gradient"}
+    COLUMNS: ClassVar[Mapping[str, str]] = {"eta": "cta_eta", "gradient": "gradient"}
     USUAL_CONVENTIONS: ClassVar[str] = TABLES
 
-    squared: bool | None = None
+    algorithms: str = "CTA,DKLA,COKE"
+    eta: float | None = None
     gradient: float | None = None
     bits: int | None = None
     unheard: str = "kept"
 
-    def censor(self) -> Geometric:
-        """Return COKE's censor; raises BadInput for numbers outside their ranges."""
-        return dataclasses.replace(super().censor(), squared=check.flag("squared", self.squared))
-
-    def methods(self) -> dict[str, Method]:
-        """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
-        known = super().methods()
+    def methods(self, rho: float, censor: Geometric) -> tuple[list[Method], list[str]]:
+        """Return the methods to run, with nothing left open, and notes; raises BadInput as `wanted` does."""
+        eta = check.finite("eta", self.eta, above=0.0)
         # R_i is the squared error itself, whose gradient has the factor 2.
-        eta = self.checked()["eta"] * check.finite("gradient", self.gradient, above=0.0) / 2.0
-        check.one_of("unheard", self.unheard, ("kept", "dropped"))
-        dpsgd = dataclasses.replace(BASELINES["D-PSGD"], unheard=self.unheard)
-        return known | {"CTA": Method("CTA", CTA, {"eta": eta}, unheard=self.unheard), dpsgd.name: dpsgd}
-
-    def coded(self) -> dict[str, Method]:
-        """Return quantized COKE by its name, or an empty dict if ``bits`` is None."""
-        if self.bits is None:
-            return {}
-        name = f"COKE {self.bits}-bit"
-        return {name: dataclasses.replace(self.methods()["COKE"], name=name, coder=Uniform(self.bits))}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CokeCompared(OwnProblem, Compared):
-    """What the study compares, and on which problem."""
-
-    algorithms: str = "CTA,DKLA,COKE"
+        step = eta * check.finite("gradient", self.gradient, above=0.0) / 2.0
+        unheard = check.one_of("unheard", self.unheard, ("kept", "dropped"))
+        coke = Method("COKE", COKE, {"rho": rho}, censor)
+        own = [Method("CTA", CTA, {"eta": step}, unheard=unheard), Method("DKLA", DKLA, {"rho": rho}), coke]
+        own.append(dataclasses.replace(BASELINES["D-PSGD"], unheard=unheard))
+        coded = (
+            [dataclasses.replace(coke, name=f"COKE {self.bits}-bit", coder=Uniform(self.bits))]
+            if self.bits is not None
+            else []
+        )
+        known = {**BASELINES, **{each.name: each for each in (*own, *coded)}}
+        return wanted(self, known, {"rho": rho, "eta": eta, "censor": censor}, always=coded)
 
 
-def coke(
-    study: Study,
+def experiment(
     *,
     data: str = "synthetic",
     conventions: str = TABLES,
     rounds: int = 1000,
     rows: CokeRows = CokeRows(),
-    steps: CokeSteps = CokeSteps(),
-    setting: CokeSetting = CokeSetting(),
+    compared: CokeMethods = CokeMethods(),
+    features: CokeFeatures = CokeFeatures(),
     channel: PacedChannel = PacedChannel(),
-    compared: CokeCompared = CokeCompared(),
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
 
     --algorithms takes the baselines, too: D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, R-ADMM, LT-ADMM, SGP, Push-DIGing,
@@ -159,41 +133,64 @@ def coke(
     rounds : int
         Number of rounds.
     """
-    edges, task = setting.edges, compared.task
-    if task is not None:
-        check_left_out(task, data, rows, setting)
+    file = compared.task
+    if file is not None:
+        check_left_out(file, data, rows, features)
         data = OTHER
-    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, conventions=conventions, channel=channel)
-    methods = batch.methods(compared, own=batch.steps.coded())
-    if task is None:
-        batch.draw()
+    paper = published_row(Published.TABLE, data, conventions)
+    compared = compared.resolved(data, conventions)
+    censor = Geometric(paper["threshold_v"], paper["threshold_mu"], squared=paper["squared"])
+    methods, notes = compared.methods(paper["rho"], censor)
+    problem: Problem
+    if file is None:
+        problem = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
     else:
-        own = own_task(task, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=channel.is_ideal)
-        own.check(methods, rounds)
-        batch.take(own)
-    study.note(*_conventions(data, batch.setting, batch.steps, batch.rows))
-    batch.play(methods)
-    _report(batch, methods, timed=channel.compute is not None)
+        problem = FileProblem(file=Path(file), edges=features.edges)
+
+    return Experiment(
+        problem=problem,
+        methods={each.name: each.part for each in methods},
+        networks=channel,
+        seeds=[seeds],
+        rounds=rounds,
+        names=_names(methods),
+        notes=notes,
+        report=partial(_report, compared=compared, censor=censor),
+    )
 
 
-def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) -> Iterator[str]:
+coke = study_of(experiment)
+
+
+def _names(methods: Sequence[Method]) -> dict[str, list[str]]:
+    """Return the short names of what ADMM methods and a user's own take from the study."""
+    own = [each for each in methods if each.name not in BASELINES]
+    penalties = [f"methods.{each.name}.rho" for each in own if "rho" in each.steps]
+    censors = [f"methods.{each.name}.censor" for each in own if each.censor or "censor" in each.steps]
+    fields = {"threshold": "v", "decay": "mu", "squared": "squared"}
+    found = {"rho": penalties} | {name: [f"{censor}.{field}" for censor in censors] for name, field in fields.items()}
+    return {name: several for name, several in found.items() if several}
+
+
+def _conventions(problem: KernelRegression, gradient: float | None, censor: Geometric) -> Iterator[str]:
     """Yield a note on the settings that deviate from the paper's text, for a data set in its tables."""
+    data, rows = problem.data, problem.rows
     if not len(_printed("coke_by_round", data)):
         return
-    text = published_row(Setting.TABLE, data, TEXT)
-    pairs = setting.form == "pairs"
+    text = published_row(Published.TABLE, data, TEXT)
+    pairs = problem.form == "pairs"
     deviations = {
         "features √(1/L) [cos, sin], 2L elements per message (paper: √(2/L) cos, L elements)": pairs,
-        "the censor on ‖h‖² (the text: ‖h‖)": steps.squared,
+        "the censor on ‖h‖² (the text: ‖h‖)": censor.squared,
         f"the first {rows.first} rows": rows.first,
         f"rows with a target within {rows.within} standard deviations of its mean": rows.within,
         "one minimum and maximum for all inputs (the paper does not say which)": rows.scaling == "whole",
         f"the target {rows.target}": rows.target,
         f"without the columns {rows.drop}": rows.drop,
-        f"{setting.edges} links (the text: {text['edges']} edges)": setting.edges != text["edges"],
-        "CTA's gradient without its factor 2": steps.gradient == 1.0,
-        f"threshold {steps.threshold:g} and decay {steps.decay:g}, as for the larger data set": data in _LARGER
-        and steps.threshold != text["threshold_v"],
+        f"{problem.edges} links (the text: {text['edges']} edges)": problem.edges != text["edges"],
+        "CTA's gradient without its factor 2": gradient == 1.0,
+        f"threshold {censor.v:g} and decay {censor.mu:g}, as for the larger data set": data in _LARGER
+        and censor.v != text["threshold_v"],
     }
     listed = "; ".join(name for name, deviates in deviations.items() if deviates)
     if listed:
@@ -211,8 +208,14 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) 
 # ----------------------------------------------------------------------------------------------------
 
 
-def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method], *, timed: bool) -> None:
-    study, data, task = batch.study, batch.data, batch.task
+def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, censor: Geometric) -> None:
+    study.record(eta=compared.eta, gradient=compared.gradient)
+    last, data, timed = played[-1], OTHER, getattr(played[-1].cell.network, "compute", None) is not None
+    if isinstance(problem := last.cell.problem, KernelRegression):
+        data = problem.data
+        given = [each.given["censor"] for each in played if "censor" in each.given]
+        study.note(*_conventions(problem.whole(), compared.gradient, next(iter(given), censor)))
+    task, title = last.task, titled(last)
     rounds, best = study.rounds, study.centralised.get(task.error, math.nan)
     table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
@@ -221,20 +224,19 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     error = measure(task.error, log=True)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
-    study.note(*_notes(rounds, savings, error), *batch.verdicts(methods))
+    study.note(*_notes(rounds, savings, error), *verdicts(study, task, {each.name: each.kind for each in played}))
     finite = rounds[np.isfinite(rounds[task.error]) & (rounds[task.error] < 100 * task.variance)]
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]
     levels = {"centralised": best} if best == best else {}
     study.figure(
         "mse",
-        partial(curves, finite, error, axes, f"{called(error)}, {batch.title}", levels),
+        partial(curves, finite, error, axes, f"{called(error)}, {title}", levels),
         f"The {called(error).lower()} of each algorithm by rounds{', simulated seconds' * timed}, transmissions and "
         "bits on the wire; the grey line is what a centralised solution with all samples reaches.",
     )
     # Where the curves coincide, the saving is their horizontal distance.
-    title = f"What is saved, {batch.title}"
-    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=title)
+    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     if saving is not None:
         study.figure(
             "saving",

@@ -185,7 +185,7 @@ def _moving(
     """Return the study on a truth that moves, and another truth to tune on; raises BadInput as `OnlineStudy.of`."""
     if setting.map != "RF-KL" or setting.median:
         raise BadInput(f"data = {data!r}: must be a table for another map or bandwidth; its truth is in its own")
-    network = channel.network(setting.graph(seeds.graph), seeds.network)
+    network = channel.over(setting.graph(seeds.graph), seeds.network)
     stream.check_left_out(data)
     features, sigma = check.integer("features", setting.features, low=1), check.finite("sigma", setting.sigma)
     phi = RandomFourier(2, features, sigma=sigma, form="cos+sin", seed=seeds.seed)
@@ -194,7 +194,7 @@ def _moving(
     regularizer = check.finite("regularizer", setting.regularizer)
 
     def streaming(source: Source, rounds: int, tracking: Tracking | None = None) -> Streaming:
-        return Streaming(network, channel.is_ideal, source, phi.size, regularizer, rounds, tracking)
+        return Streaming(network, channel.ideal, source, phi.size, regularizer, rounds, tracking)
 
     main = streaming(truth.streams, truth.rounds, _tracking(truth, phi, seeds.seed))
     return OnlineStudy(study, setting, stream, main, streaming(other.streams, min(TRIAL, truth.rounds)))

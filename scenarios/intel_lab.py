@@ -1,8 +1,7 @@
 """DKLA and COKE over measured links: what losses do to learning, what remedies bring back, and what that costs."""
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,24 +10,25 @@ import numpy as np
 import pandas as pd
 
 from netsim import Link, Network
-from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
+from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
-from netsim.network import Medium
 from netsim.radio import Energy, presets
-from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
+from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
+from netsim.scenarios.tasks.problems import KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
+from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment, Grid, Method, Named, Setup
+from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves, drawing
-from netsim.studies.seeds import DataSeeds
+from netsim.studies.seeds import DataSeeds, Seeds
 from netsim.util import check
 
 if TYPE_CHECKING:
+    import networkx as nx
     from matplotlib.figure import Figure
 
 
@@ -44,12 +44,6 @@ class LabModel:
         Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
     regularizer : float
         The centre's regulariser lambda.
-    rho : float
-        Penalty of both methods.
-    threshold : float
-        COKE broadcasts in round k if its change has norm >= threshold * decay^k.
-    decay : float
-        Decay of the threshold per round.
     relaxation : float
         Relaxation of edge duals, in (0, 1); 0.5 is DKLA's own where no frame is lost.
     """
@@ -57,23 +51,7 @@ class LabModel:
     features: int = 100
     sigma: float = 0.5
     regularizer: float = 1e-4
-    rho: float = 1e-2
-    threshold: float = 0.9
-    decay: float = 0.97
     relaxation: float = 0.8
-
-    def methods(self, algorithms: str) -> list[Method]:
-        """Return the methods that are named; raises BadInput for numbers outside their ranges."""
-        rho = {"rho": check.finite("rho", self.rho, above=0.0)}
-        censor = Geometric(self.threshold, self.decay)
-        known = {"DKLA": Method("DKLA", DKLA, rho, Always()), "COKE": Method("COKE", COKE, rho, censor)}
-        return [known[name] for name in chosen_names("algorithms", algorithms, known)]
-
-    def setting(self, measured: Measured) -> Setting:
-        """Return the setting of the task on a network; raises BadInput for numbers outside their ranges."""
-        agents, edges = len(measured.graph), measured.graph.number_of_edges()
-        size = {name: getattr(self, name) for name in ("features", "sigma", "regularizer")}
-        return Setting(agents=agents, edges=edges, **size).resolved("other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,15 +98,36 @@ class Motes:
         assert found.energy is not None
         return found.energy, check.finite("rate", found.link.rate, above=0)
 
-    def network(
-        self, measured: Measured, seeds: DataSeeds, *, ideal: bool = False, reliability: str = "none"
-    ) -> Network:
-        """Return the network; with ``ideal`` nothing is lost, and no mote contends."""
-        link = dataclasses.replace(self.preset().link, reliability=reliability)
-        losses = {ends: each.loss for ends, each in measured.links.items()}
-        links = {} if ideal else {ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()}
-        radio = self.preset().radio
-        medium: Medium = radio if self.medium == "csma" and not ideal and radio is not None else "radio"
+    def measured(self) -> Measured:
+        """Return the lab's links, between motes that are numbered from 0."""
+        return numbered(measured_lab(least=self.least))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabLinks(Motes):
+    """The lab's network, as a part of an experiment.
+
+    Parameters
+    ----------
+    lossless : bool
+        Whether nothing is lost, and no mote contends.
+    reliability : str
+        What links do about frames that do not arrive.
+    """
+
+    lossless: bool = False
+    reliability: str = "none"
+
+    def topology(self, setup: Setup) -> "nx.Graph[int]":
+        """Return the graph of the motes that hear each other."""
+        return self.measured().graph
+
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run."""
+        measured, preset = self.measured(), self.preset()
+        link = dataclasses.replace(preset.link, reliability=self.reliability)
+        losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}
+        contends = self.medium == "csma" and not self.lossless and preset.radio is not None
         # As on the lab's own plan, and in floor_plan.png: y grows downwards, in a replay, too.
         graph = measured.graph.copy()
         for place in graph.nodes.values():
@@ -137,15 +136,14 @@ class Motes:
         return Network(
             graph,
             link,
-            links=links,
+            links={ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()},
             round_period=self.round_period,
-            medium=medium,
-            seed=seeds.network,
+            medium=preset.radio if contends and preset.radio is not None else "radio",
+            seed=setup.seeds.network,
         )
 
 
-def intel_lab(
-    study: Study,
+def experiment(
     *,
     data: str = "airquality",
     rounds: int = 2000,
@@ -155,7 +153,7 @@ def intel_lab(
     algorithms: str = "DKLA,COKE",
     remedies: str = "running-sums,coded-sums,edge-duals",
     seeds: DataSeeds = DataSeeds(),
-) -> None:
+) -> Experiment:
     """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
 
     One seed is one draw of who has which samples, of the features and of the losses: sweep --seed for intervals.
@@ -173,32 +171,45 @@ def intel_lab(
         What to do about lost frames: "running-sums", "coded-sums", "edge-duals", "ack", "nack", "keyframe", with
         commas between; "none": nothing.
     """
-    check.integer("rounds", rounds, low=1)
-    rows.divided()
-    methods, ways = model.methods(algorithms), parse_remedies(remedies)
-    energy, rate = motes.energy()
-    measured = numbered(measured_lab(least=motes.least))
-    samples = draw_samples(data, setting := model.setting(measured), rows, seeds.data, study)
-    tell_division(study, samples, rows)
-    # Copies differ only on real links, but every run has the column.
-    task, _ = batch_task(study, samples, setting, measured.graph, ideal=False, seed=seeds.seed)
-    duals: dict[str, Duals] = {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
-    for method, way in itertools.product(methods, ("ideal", "real", *ways)):
-        kept = dataclasses.replace(method, name=f"{method.name} {way}", duals=duals.get(way, duals["none"]))
-        network = motes.network(measured, seeds, ideal=way == "ideal", reliability=reliability_of(way))
-        kept.run(study, network, task, [task.measure], rounds, watch=task.watch)
-    study.centralised = task.optimum()
-    used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
-    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes{rows.partition_title}", seeds)
+    ways, duals = parse_remedies(remedies), {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
+    known = {"DKLA": Method(DKLA, rho=1e-2), "COKE": Method(COKE, rho=1e-2, censor=Geometric(0.9, 0.97))}
+    methods = {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
+    names = {"rho": "method.rho"}
+    if "COKE" in methods:
+        names |= {"threshold": "methods.COKE.censor.v", "decay": "methods.COKE.censor.mu"}
+    size = {name: getattr(model, name) for name in ("features", "sigma", "regularizer")}
+    return Experiment(
+        # Copies differ only on real links, but every run has the column.
+        problem=KernelRegression(data=data, rows=rows, **size),
+        methods=methods,
+        networks=LabLinks(**dataclasses.asdict(motes)),
+        grid=Grid(
+            {
+                "network.lossless": Named(way, way == "ideal"),
+                "network.reliability": Named(way, reliability_of(way)),
+                "method.duals": Named(way, duals.get(way, duals["none"])),
+            }
+            for way in ("ideal", "real", *ways)
+        ),
+        seeds=[Seeds(**dataclasses.asdict(seeds))],
+        rounds=rounds,
+        names=names,
+        report=_report,
+    )
+
+
+intel_lab = study_of(experiment)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], of: str, seeds: DataSeeds
-) -> None:
-    title = f"{of}, {seeds.text}"
+def _report(study: Study, played: Sequence[Played]) -> None:
+    motes, seeds = played[0].cell.network, played[0].setup.seeds
+    assert isinstance(motes, LabLinks)
+    measured, (states, rate) = motes.measured(), motes.energy()
+    used = {name: spent(run, states, rate) for name, run in study.runs.items()}
+    title = f"{titled(played[0]).replace(' agents', ' motes')}, {seeds.text}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
     study.tables["energy"] = pd.concat(
@@ -258,7 +269,7 @@ def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _notes(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], seeds: DataSeeds
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], seeds: Seeds
 ) -> Iterator[str]:
     graph = measured.graph
     yield (

@@ -16,11 +16,14 @@ from netsim.agents import CodedSums
 from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.method import Method, check_took_part
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
+from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
+from netsim.studies.experiment import Setup
+from netsim.studies.experiment.study import check_took_part, learned
 from netsim.studies.figures import drawing, legend_below
 from netsim.studies.seeds import Seeds
 from netsim.util import check
@@ -100,10 +103,14 @@ def lifetime(
     rounds : int
         Number of rounds at most.
     """
-    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, least=2)
+    check.integer("rounds", rounds, low=1)
+    problem = KernelRegression(data=data, rows=rows, **dataclasses.asdict(setting))
+    check.integer("agents", problem.whole().agents, low=2)
     batteries.check()
-    methods = _methods(algorithms, batch.steps)
-    task = batch.draw(ideal=False)
+    steps = steps.resolved(data)
+    methods = _methods(algorithms, steps)
+    task = learned(study, problem, Setup(seeds, rounds))
+    study.record(steps)
     graph = task.graph
     energies = batteries.energies(len(graph), seeds.seed)
     turns = {}

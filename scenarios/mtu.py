@@ -15,12 +15,16 @@ from netsim import Network, Run
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
 from netsim.radio import presets
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed_notes
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
+from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import in_turn
-from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
+from netsim.scenarios.tasks.problems import KernelRegression
+from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
+from netsim.studies.experiment import Setup
+from netsim.studies.experiment.study import learned
 from netsim.studies.figures import drawing
+from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 
@@ -93,11 +97,16 @@ def mtu(
     rounds : int
         Number of rounds.
     """
-    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, channel=Channel(loss=air.loss), least=2)
+    check.integer("rounds", rounds, low=1)
+    problem = KernelRegression(data=data, rows=rows, **dataclasses.asdict(setting))
+    check.integer("agents", problem.whole().agents, low=2)
+    check.probability("loss", air.loss)
     check.one_of("algorithm", algorithm, ("DKLA", "COKE"))
     check.one_of("remedy", air.remedy, ("ack", "nack"))
-    coders, plain = air.coders(), batch.steps.methods()[algorithm]
-    task = batch.draw()
+    steps = steps.resolved(data)
+    coders, plain = air.coders(), steps.methods()[algorithm]
+    task = learned(study, problem, Setup(seeds, rounds, ideal=not air.loss))
+    study.record(steps)
     networks = {bits: _networks(task.graph, air, task.size, bits, seeds) for bits in coders}
     for bits, coder in coders.items():
         for way, network in zip(("", air.remedy), networks[bits], strict=True):

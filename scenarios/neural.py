@@ -145,11 +145,11 @@ def neural(
         study.note("Data: mnist." if data == MNIST else "Data: digits, as the folder NETSIM_DATA has no mnist.npz.")
     samples, model = samples.resolved(data), model.resolved()
     graph = size.graph(seeds.graph)
-    network = channel.network(graph, seeds.network)
+    network = channel.over(graph, seeds.network)
     table, classes = samples.load(data, seeds.data)
     enough(len(table.target), size.agents, 2)
     given: dict[str, Any] = {"every": measured.every, "evaluated": measured.evaluated, "rounds": size.rounds}
-    given |= {"partition": partition, "how": model, "ideal": channel.is_ideal}
+    given |= {"partition": partition, "how": model, "ideal": channel.ideal}
     task = shared_task(table, classes, graph, seed=seeds.seed, data_seed=seeds.data, **given)
     study.record(samples, model, size, data=data)
     study.note(*table.notes, f"Each model has {task.size:,} parameters: {_tensors(task.network.shapes)}.")

@@ -232,7 +232,7 @@ def raised(scenario: Scenario, error: BaseException) -> str:
     """Return one line on the error that a scenario's own code raised, and its place."""
     from netsim.studies import script
 
-    file = scenario.module.__file__ if scenario.module else scenario.function.__code__.co_filename
+    file = scenario.module.__file__ if scenario.module else inspect.unwrap(scenario.function).__code__.co_filename
     where = script.where(error, str(file))
     return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
@@ -255,8 +255,11 @@ def _is_scenario(member: object) -> bool:
 
 def _describe(name: str, function: Callable[..., None]) -> Scenario:
     hints = _hints(name, function)
+    hints.pop("return", None)
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
     parameters = [each for each in _parameters(name, function) if each.name not in groups]
+    # A study of an experiment (`netsim.studies.experiment.study`) has flags that follow from its parts.
+    parameters += getattr(function, "named_parameters", list)()
     for key, group in groups.items():
         # A study may have defaults of its own for parameters that it shares with others.
         usual = inspect.signature(function).parameters[key].default

@@ -6,7 +6,8 @@ median is finite while more than half survive, and tables show (2/6) beside the 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +174,27 @@ def outgrown(error: AgentError) -> Outcome | None:
     run = getattr(error, "run", None)
     rounds = [] if run is None or "round" not in run.rounds else run.rounds["round"].tolist()
     return Outcome(DIVERGED, int(rounds[-1]) if rounds else None, one_line(error))
+
+
+@dataclass
+class Trial:
+    """A run that may diverge: ``how`` it ended, and the error, if a model outgrew its coder; else None."""
+
+    how: Outcome | None = None
+    error: AgentError | None = None
+
+
+@contextmanager
+def may_diverge() -> Iterator[Trial]:
+    """Let a run diverge, because that is a result; an AgentError with another cause is raised on."""
+    trial = Trial()
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield trial
+    except AgentError as error:
+        trial.how, trial.error = outgrown(error), error
+        if trial.how is None:
+            raise
 
 
 def error_of(names: Iterable[str]) -> str | None:

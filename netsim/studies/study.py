@@ -294,6 +294,17 @@ class Study:
         self.titles |= drawn.titles
         return made
 
+    def take(self, told: "Study") -> None:
+        """Take the notes, tables and figures of a study without runs, in which a part of this one was made."""
+        self.note(*told.notes)
+        for name, frame in told.tables.items():
+            if name in told.titles:
+                self.table(name, told.titles[name], frame)
+            else:
+                self.tables[name] = frame
+        self.figures.update(told.figures.data)
+        self.captions |= told.captions
+
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder."""
         check_file_name("table", name)

@@ -54,10 +54,10 @@ def names_of(known: Known) -> str:
     return ", ".join(f"{method} ({', '.join(values) or 'none'})" for method, values in known.items())
 
 
-def values_of(study: "Study", known: Known) -> dict[str, dict[str, Any]]:
+def values_of(study: "Study", known: Known, given: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the values that a study's parameters ``set`` and ``settings`` give, by method and parameter.
 
-    A value of ``set`` replaces one of ``settings``.
+    A value of ``set``, or of ``given`` in its place, replaces one of ``settings``.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def values_of(study: "Study", known: Known) -> dict[str, dict[str, Any]]:
         For an unknown method or parameter, a value of another type, a file that `netsim tune` did not write, a
         condition that was not tuned, or a seed that was used for tuning.
     """
-    text, file = study.settings.get("set") or "", study.settings.get("settings")
+    text, file = study.settings.get("set") or "" if given is None else given, study.settings.get("settings")
     if (text or file) and {"tune", "step"} <= study.settings.keys() and study.settings["tune"]:
         # Of online studies --tune chooses step sizes, and not the bandwidth only.
         raise BadInput("tune = True: must go without --set and --settings, whose step sizes it would replace")
@@ -75,7 +75,7 @@ def values_of(study: "Study", known: Known) -> dict[str, dict[str, Any]]:
     for (method, name), value in parsed(text).items():
         check.one_of("set: method", method, known)
         check.one_of(f"set: parameter of {method}", name, known[method])
-        found.setdefault(method, {})[name] = _typed(f"set {method}.{name}", value, known[method][name])
+        found.setdefault(method, {})[name] = typed(f"set {method}.{name}", value, known[method][name])
     return found
 
 
@@ -105,7 +105,7 @@ def placed(text: str) -> tuple[str, str]:
     return method, name
 
 
-def _typed(name: str, text: str, now: Any) -> Any:
+def typed(name: str, text: str, now: Any) -> Any:
     """Return a value in the type of the present one; where that is None, as a number if it is one."""
     if isinstance(now, str):
         return text

@@ -2,15 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from netsim import BadInput, Radio, Run
+from netsim import BadInput, Network, Radio, Run
 from netsim.agents import TSCH
 from netsim.radio import DutyCycle, presets
 from netsim.scenarios.convergecast import measures
@@ -20,7 +20,9 @@ from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMo
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
-from netsim.studies.seeds import GraphSeeds
+from netsim.studies.experiment import Experiment, Grid, Named, Setup
+from netsim.studies.experiment.study import Played, study_of
+from netsim.studies.seeds import GraphSeeds, Seeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125
@@ -69,21 +71,19 @@ class RadioUse:
         found = self if self.awake is not None or mac in MACS else replace(self, awake="1,0.1,0.01")
         return replace(found, cycle=cycle, acks=self.acks if acked is None else True)
 
-    def ways(self) -> list["_Way"]:
+    def ways(self) -> list["Way"]:
         """Return what runs, by name."""
         assert self.cycle is not None
         if self.mac in MACS:
             routing = f"{self.routing.upper()}, " if self.routing in ROUTING else ""
-            return [
-                _Way(f"{routing}{_NAMES.get(self.mac, self.mac.upper())}, wakes every {self.cycle:g} s", None, True)
-            ]
+            return [Way(f"{routing}{_NAMES.get(self.mac, self.mac.upper())}, wakes every {self.cycle:g} s", None, True)]
         found = []
         for share, acked in itertools.product(
             _shares(str(self.awake)), (False, True) if self.acks is None else (self.acks,)
         ):
             duty = None if share == 1 else DutyCycle(period=self.cycle, awake=share * self.cycle)
             kind = self.routing.upper() if self.routing in ROUTING else "acks" if acked else "no acks"
-            found.append(_Way(f"{kind}, awake {share:g}", duty, acked))
+            found.append(Way(f"{kind}, awake {share:g}", duty, acked))
         return found
 
     @property
@@ -101,7 +101,7 @@ class RadioUse:
         phy = replace(found.radio.phy, sense_dbm=_SENSE_DBM)
         return found._replace(radio=replace(found.radio, phy=phy))
 
-    def radio(self, way: "_Way") -> Radio:
+    def radio(self, way: "Way") -> Radio:
         """Return the radio of a run; protocols send again themselves, and these MAC layers sense themselves."""
         radio = self.preset(way.acked).radio
         assert radio is not None
@@ -128,7 +128,7 @@ class RadioUse:
 
 
 @dataclass(frozen=True)
-class _Way:
+class Way:
     """One of the study's runs: its name, when radios are on, and whether frames are acknowledged."""
 
     name: str
@@ -136,8 +136,7 @@ class _Way:
     acked: bool
 
 
-def convergecast(
-    study: Study,
+def experiment(
     *,
     field: SensorField = SensorField(),  # noqa: B008 (frozen)
     period: float = 30.0,
@@ -145,7 +144,7 @@ def convergecast(
     use: RadioUse = RadioUse(),
     battery: float = 2500.0,
     seeds: GraphSeeds = GraphSeeds(seed=1),
-) -> None:
+) -> Experiment:
     """Motes sample and report to a sink over a tree: what arrives, how late, and what it costs.
 
     IEEE 802.15.4 at 250 kbit/s with CSMA-CA; with and without acknowledgements, for several shares of the time awake.
@@ -162,31 +161,31 @@ def convergecast(
     """
     period = check.finite("period", period, above=0.0)
     check.integer("readings", readings, low=1)
-    use = use.resolved()
-    ways = use.ways()
     battery = check.finite("battery", battery, above=0.0)
-    field = field.resolved()
-    study.record(field, use)
-    layout = field.layout(use.preset(), seeds.graph)
-    energy = presets.ieee802154().energy
-    assert energy is not None
-    found = []
-    for way in ways:
-        radio = use.radio(way)
-        network = layout.network(presets.ieee802154().link, radio, round_period=period, seed=seeds.network)
-        agents = {mote: use.mote(mote, layout, period, readings, way.acked) for mote in layout.graph}
-        run = study.run(way.name, network, agents, [_arrived(layout.sink)], readings + 2, sample=period)
-        tries = use.tries(radio, agents[layout.sink])
-        rows = measures.by_reading(run, layout)
-        table = measures.by_mote(run, rows, layout, energy, tries)
-        if use.repeats_above:
-            table["retries"] = math.nan
-        each = table, rows, measures.losses(rows, run)
-        found.append([part.assign(algorithm=way.name) for part in each])
-    motes, rows, losses = (_together(parts) for parts in zip(*found, strict=True))
-    lasting = measures.lasting(motes, battery, {name: run.ended_at for name, run in study.runs.items()})
-    how = f"tree by {field.tree}" if use.routing == "tree" else use.routing.upper()
-    _report(study, _Found(motes, rows, losses, lasting), layout, use, f"{len(layout.graph)} motes, {how}")
+    use, field = use.resolved(), field.resolved()
+    ways = use.ways()
+
+    def radios(setup: Setup, way: Way = ways[0]) -> Network:
+        layout, link = field.layout(use.preset(), setup.seeds.graph), presets.ieee802154().link
+        return layout.network(link, use.radio(way), round_period=period, seed=setup.seeds.network)
+
+    def motes(setup: Setup, way: Way = ways[0]) -> dict[Any, Any]:
+        layout = field.layout(use.preset(), setup.seeds.graph)
+        return {mote: use.mote(mote, layout, period, readings, way.acked) for mote in layout.graph}
+
+    return Experiment(
+        methods={"": motes},
+        networks=radios,
+        grid=Grid({"network.way": Named(way.name, way), "method.way": Named(way.name, way)} for way in ways),
+        seeds=[Seeds(**asdict(seeds))],
+        rounds=readings + 2,
+        sample=period,
+        measure=[_arrived],
+        report=partial(_report, field=field, use=use, battery=battery),
+    )
+
+
+convergecast = study_of(experiment)
 
 
 def _together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -207,14 +206,10 @@ def _shares(awake: str) -> list[float]:
     return list(dict.fromkeys(found))
 
 
-def _arrived(sink: Any) -> Callable[[Mapping[Any, Any]], dict[str, float]]:
-    """Return a probe of how many readings were taken so far, and how many arrived."""
-
-    def arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
-        taken = sum(len(mote.taken_at) for mote in agents.values())
-        return {"readings": taken, "arrived": len(agents[sink].heard)}
-
-    return arrived
+def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
+    """Return how many readings were taken so far, and how many arrived."""
+    taken = sum(len(mote.taken_at) for mote in agents.values())
+    return {"readings": taken, "arrived": sum(len(mote.heard) for mote in agents.values() if mote.is_sink)}
 
 
 @dataclass(frozen=True)
@@ -230,7 +225,24 @@ class _Found:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, found: "_Found", layout: Layout, use: RadioUse, title: str) -> None:
+def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: RadioUse, battery: float) -> None:
+    study.record(field, use)
+    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), presets.ieee802154().energy
+    assert energy is not None
+    parts = []
+    for way, (name, run) in zip(use.ways(), study.runs.items(), strict=True):
+        rows = measures.by_reading(run, layout)
+        table = measures.by_mote(run, rows, layout, energy, use.tries(use.radio(way), _agents(run)[layout.sink]))
+        if use.repeats_above:
+            table["retries"] = math.nan
+        parts.append([part.assign(algorithm=name) for part in (table, rows, measures.losses(rows, run))])
+    motes, rows, losses = (_together(each) for each in zip(*parts, strict=True))
+    lasting = measures.lasting(motes, battery, {name: run.ended_at for name, run in study.runs.items()})
+    how = f"tree by {field.tree}" if use.routing == "tree" else use.routing.upper()
+    _tell(study, _Found(motes, rows, losses, lasting), layout, use, f"{len(layout.graph)} motes, {how}")
+
+
+def _tell(study: Study, found: "_Found", layout: Layout, use: RadioUse, title: str) -> None:
     motes, readings = found.motes, found.readings
     study.tables |= {"by_mote": motes, "by_reading": readings}
     by_run = measures.sums(motes, readings, ["algorithm"])

@@ -146,7 +146,7 @@ class Case:
     @property
     def links(self) -> str:
         """What is not ideal about its links, as "loss 0.1, latency 0.02"; empty if they are ideal."""
-        if self.channel.is_ideal:
+        if self.channel.ideal:
             return ""
         pairs = {name: getattr(self.channel, name) for name in ("loss", "burst", "slot", "latency", "rate", "budget")}
         return ", ".join(f"{name} {value:g}" for name, value in pairs.items() if value != getattr(Channel(), name))
@@ -195,7 +195,7 @@ def deep_network(
     enough(len(table.target), size.agents, 2)  # before a graph of that size is built
     links = _links(channel)
     graph = size.graph(seeds.graph)
-    networks = {each: each.network(graph, seeds.network) for each in links}
+    networks = {each: each.over(graph, seeds.network) for each in links}
     model = model.resolved(data, len(classes))
     sharing: dict[str, Any] = {"partition": partition, "classes": len(classes)}
     parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seeds.data, **sharing)
@@ -215,7 +215,7 @@ def deep_network(
         for each, network in networks.items():
             for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
                 case = Case(shape, method, each, best)
-                probe = task.probe(ideal=each.is_ideal)
+                probe = task.probe(ideal=each.ideal)
                 learned = streamed(task, seeds.data) if method == "QC-ODKLA" else task
                 agents = methods.named(method).made(study, case.name, learned, size.rounds)
                 study.run(case.name, network, agents, [probe], size.rounds)
@@ -226,7 +226,7 @@ def deep_network(
 def _links(channel: Channel) -> list[Channel]:
     """Return ideal links, and those given if they are others."""
     ideal = Channel(medium=channel.medium, round_period=channel.round_period)
-    return [ideal] if channel.is_ideal else [ideal, channel]
+    return [ideal] if channel.ideal else [ideal, channel]
 
 
 def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> None:

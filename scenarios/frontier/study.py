@@ -25,13 +25,14 @@ from netsim.scenarios.frontier.combinations import (
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed
+from netsim.scenarios.tasks.diagnosis import missed
 from netsim.scenarios.tasks.method import Method, Task, methods_in, with_values
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis
+from netsim.studies.outcome import may_diverge
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
 from netsim.studies.seeds import Seeds
@@ -193,7 +194,7 @@ def _own(file: str, wanted: Sequence[Method], batch: BatchStudy[FrontierSteps, S
         methods = ",".join(online)
         raise check.refuse("methods", methods, f"left out with task = {file!r}; the study online takes them")
     seeds = batch.seeds
-    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=batch.channel.is_ideal)
+    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=batch.channel.ideal)
     task.check(wanted, batch.rounds, ("method", "coder", "censor"))
     batch.take(task)
     return task

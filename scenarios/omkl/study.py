@@ -112,7 +112,7 @@ def omkl(
     table = problem.table(data, seeds.data)
     length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
-        channel.network(each.graph(model.agents), seeds.network)
+        channel.over(each.graph(model.agents), seeds.network)
     study.note(*table.notes)
     study.record(problem, length)
     study.constant = {"running_accuracy": largest_share(table.target)}
@@ -151,7 +151,7 @@ def _repetition(
     # One thing shows progress at a time: each run of the first repetition by its rounds, the others by their runs.
     with nullcontext() if label is None else study.progress(label, len(cases)) as progress:
         for done, ((eta, gamma), method) in enumerate(cases, 1):
-            network = channel.network(method.graph(model.agents), seeds.network)
+            network = channel.over(method.graph(model.agents), seeds.network)
             agents = method.agents(model, streams, rounds, eta, gamma)
             if progress is None:
                 name = f"{method.name}, eta {eta:g}"

@@ -203,7 +203,7 @@ def packet_loss(
 def _own(file: str, names: Sequence[str], size: LossSize, seeds: FirstSeeds) -> OwnTask:
     """Return the first seed's problem of a file; raises BadInput for what it cannot have, before anything runs."""
     task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=size.edges, ideal=False)
-    Channel().network(task.graph, seeds.network)  # which refuses some graphs
+    Channel().over(task.graph, seeds.network)  # which refuses some graphs
     task.check(_methods(names, size, OTHER, 1), size.rounds or 0, KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")

@@ -268,7 +268,7 @@ class Trial:
             for i in problem.graph
         }
         measure = DictionaryMeasure(problem.graph, problem.split, self.rounds, self._checks)
-        network = self._channel.network(problem.graph, problem.seeds.network)
+        network = self._channel.over(problem.graph, problem.seeds.network)
         return self.study.run(name, network, learners, [measure], self.rounds)
 
     def row(self, run: Run) -> dict[str, Any]:

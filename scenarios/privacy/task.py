@@ -175,7 +175,7 @@ class PrivacyTask:
     # --- the algorithms -----------------------------------------------------------------------------------------------
 
     def _network(self, graph: "nx.Graph[int]") -> netsim.Network:
-        return self.channel.network(graph, self.seeds.network)
+        return self.channel.over(graph, self.seeds.network)
 
     def _linear(self, name: str, sends: str, agents: dict[int, Any]) -> PrivacyEntry:
         seen = self.phi(self.test)
@@ -201,7 +201,7 @@ class PrivacyTask:
         for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
             samples = [self._stream(i, self.phi) for i in self.batch.nodes]
             streams = OnlineTask(
-                samples, self.phi.size, self.regularizer, self.graph, rounds=self.rounds, ideal=self.channel.is_ideal
+                samples, self.phi.size, self.regularizer, self.graph, rounds=self.rounds, ideal=self.channel.ideal
             )
             agents = _ONLINE.of(known[name]).agents(streams, self.rounds)
             yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
@@ -270,7 +270,7 @@ class PrivacyTask:
         sweeps, channel, radio = max(self.rounds // self.count, 1), self.channel, self.channel.medium == "radio"
         period = channel.round_period
         timeout = sure_timeout(ensemble, latency=channel.latency, rate=channel.rate, round_period=period, radio=radio)
-        reliable = not channel.is_ideal
+        reliable = not channel.ideal
         agents: dict[int, Any] = dict(
             projectors(ensemble, "token", sweeps, duration=period, radio=radio, reliable=reliable, timeout=timeout)
         )

@@ -96,7 +96,7 @@ def projections(
         plane = dataclasses.replace(plane, sigma=sigma)
     drawn = plane.draw(ground, seeds.data)
     graphs = {order: network_graph(drawn.ensemble, order) for order in wanted}
-    networks = {order: channel.network(each, seeds.network) for order, each in graphs.items()}
+    networks = {order: channel.over(each, seeds.network) for order, each in graphs.items()}
     timing = Timing(drawn.ensemble, channel, turns)
     study.note(*ground.notes)
     study.record(plane, timing.turns)
@@ -109,7 +109,7 @@ def projections(
             duration=turns.duration,
             pause=timing.pause,
             radio=channel.medium == "radio",
-            reliable=not channel.is_ideal,
+            reliable=not channel.ideal,
             timeout=timing.timeout,
         )
         study.run(order, network, learners, [task.measure], timing.rounds(order))
@@ -231,7 +231,7 @@ class Timing:
         turns, degree = self.turns, max(len(near) for _, near in self._ensemble.sharers.adjacency())
         # On a radio a message goes to each sharer in turn, on wires to all at once: then the unluckiest counts.
         receivers = degree if self._channel.medium == "radio" else min(degree, 4)
-        sent = 0.0 if self._channel.is_ideal else self._exchange + self._waiting()
+        sent = 0.0 if self._channel.ideal else self._exchange + self._waiting()
         if order == "coloured":
             colours = 1 + int(max(nx.greedy_color(self._ensemble.sharers).values()))
             seconds = turns.sweeps * colours * (turns.duration + receivers * sent)

@@ -36,14 +36,13 @@ def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **sett
     BadInput
         For an unknown name, or an argument outside its range.
     """
-    from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
+    from netsim.scenarios.tasks.problems import KernelRegression
     from netsim.scenarios.tasks.settings import Rows, Setting
-    from netsim.studies import Study
+    from netsim.studies.experiment import Setup
     from netsim.studies.seeds import Seeds
 
     rows, size = _split(setting, Rows, Setting)
-    study = BatchStudy.of(Study("task", {}), data, 1, Rows(**rows), BatchSteps(), Setting(**size), Seeds(seed=seed))
-    return study.draw(ideal=ideal)
+    return KernelRegression(data=data, rows=Rows(**rows), **size).make(Setup(Seeds(seed=seed), 1, ideal=ideal))
 
 
 def online(

@@ -15,7 +15,7 @@ from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.diagnosis import diverged, may_diverge, silent, unheard
+from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
@@ -23,6 +23,7 @@ from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
 from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting
 from netsim.studies import Study
+from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 
@@ -108,7 +109,11 @@ class BatchTask(Task):
         Variance of all training targets.
     error, columns
         The column of the error that reports are about, and those of all errors.
+    told : Study or None
+        Notes, tables, figures and the settings that were found when the task was made.
     """
+
+    told: Study | None = None
 
     error: ClassVar[str] = "train_mse"
     columns: ClassVar[tuple[str, ...]] = ("train_mse", "test_mse")
@@ -225,11 +230,11 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
         given = self.steps.checked() | {"censor": self.steps.censor()}
         known = {**self.steps.methods(), **own}
         known |= {name: method for name, method in BASELINES.items() if name not in known}
-        return chosen(self.study, compared, known, given, always=own.values())
+        return chosen(self.study, compared, known, given)
 
     def take(self, task: OwnTask) -> None:
         """Take a task of the user's own in place of one that is drawn."""
-        self.network = self.channel.network(task.graph, self.seeds.network)
+        self.network = self.channel.over(task.graph, self.seeds.network)
         self.task = task
         self.study.record(self.steps)
 
@@ -245,9 +250,9 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
         key = self.data, self.setting, self.rows, seeds.data, seeds.graph, seeds.seed
         samples, drawn, self.setting = self.study.reused(key, self._drawn)
         # The channel, which does not change the problem, may differ from that of the point before.
-        self.network = self.channel.network(drawn.graph, seeds.network)
+        self.network = self.channel.over(drawn.graph, seeds.network)
         self.task = task = copy(drawn)
-        task.ideal = self.channel.is_ideal if ideal is None else ideal
+        task.ideal = self.channel.ideal if ideal is None else ideal
         self.study.record(self.steps, self.setting, self.rows)
         tell_division(self.study, samples, self.rows)
         return task
@@ -256,7 +261,7 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
         samples = draw_samples(self.data, self.setting, self.rows, self.seeds.data, study)
         graph = self.setting.graph(self.seeds.graph)
         # A network refuses arguments, too, and quickly.
-        self.channel.network(graph, self.seeds.network)
+        self.channel.over(graph, self.seeds.network)
         return samples, *batch_task(study, samples, self.setting, graph, ideal=False, seed=self.seeds.seed)
 
     @property
@@ -287,24 +292,24 @@ class BatchStudy(Generic[AnySteps, AnySetting]):
         """Return the network that a method runs on: that of the study, or of the same links over a star."""
         return network_of(self.study, method, self.network, self.channel, self.seeds.network)
 
-    def verdicts(self, methods: Sequence[Method]) -> Iterator[str]:
-        """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
-        best, variance, error = self.study.centralised, self.task.variance, self.task.error
-        if isinstance(self.task, OwnTask):
-            if best:
-                yield f"Centralised: {', '.join(f'{name} {value:.4g}' for name, value in best.items())}."
-        else:
-            yield f"Centralised: training MSE {best['train_mse']:.4g}, test MSE {best['test_mse']:.4g}."
-        if best.get(error, 0.0) > variance:
-            yield (
-                f"Does not learn: the centralised training MSE exceeds the target's variance, {variance:.4g}. "
-                "Another --sigma may help, or --tune (Air quality learns with 0.5)."
-            )
-        kinds = {method.name: method.kind for method in methods}
-        for name, run in self.study.runs.items():
-            steps = "--eta" if issubclass(kinds[name], CTA) else ""
-            quiet = silent(name, run)
-            yield from filter(None, [quiet] if quiet else [diverged(name, run, error, steps), unheard(name, run)])
+
+def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
+    """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
+    best, variance, error = study.centralised, task.variance, task.error
+    if isinstance(task, OwnTask):
+        if best:
+            yield f"Centralised: {', '.join(f'{name} {value:.4g}' for name, value in best.items())}."
+    else:
+        yield f"Centralised: training MSE {best['train_mse']:.4g}, test MSE {best['test_mse']:.4g}."
+    if best.get(error, 0.0) > variance:
+        yield (
+            f"Does not learn: the centralised training MSE exceeds the target's variance, {variance:.4g}. "
+            "Another --sigma may help, or --tune (Air quality learns with 0.5)."
+        )
+    for name, run in study.runs.items():
+        steps = "--eta" if issubclass(kinds[name], CTA) else ""
+        quiet = silent(name, run)
+        yield from filter(None, [quiet] if quiet else [diverged(name, run, error, steps), unheard(name, run)])
 
 
 def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:

@@ -1,7 +1,6 @@
 """Notes on a run that went wrong: the true cause where it is known, nothing more."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +8,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import AgentError, Run
+from netsim import Run
 from netsim.agents import Accumulated, EdgeDuals
 from netsim.core.records import CAUSES, DELIVERED, REFUSED
-from netsim.studies import outcome as ending
+from netsim.studies.outcome import Ending
 
 Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""
@@ -29,27 +28,6 @@ _ON_RADIO = {
     "asleep": "Asleep: their receivers' radios were off as they began.",
 }
 """What the causes mean that exist only on a `netsim.Radio`."""
-
-
-@dataclass
-class Outcome:
-    """How a run ended that may diverge: ``how`` is set, and the error, if a model outgrew its coder."""
-
-    how: ending.Outcome | None = None
-    error: AgentError | None = None
-
-
-@contextmanager
-def may_diverge() -> Iterator[Outcome]:
-    """Let a run diverge, because that is a result; an AgentError with another cause is raised on."""
-    outcome = Outcome()
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield outcome
-    except AgentError as error:
-        outcome.how, outcome.error = ending.outgrown(error), error
-        if outcome.how is None:
-            raise
 
 
 def missed(run: Run) -> str:
@@ -217,7 +195,7 @@ def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
     errors = run.rounds[column]
     if errors.isna().all():
         return f"{name} has no {column.replace('_', ' ')}: its models hold values that are no numbers (NaN)."
-    if ending.Ending().judge(errors).survived:
+    if Ending().judge(errors).survived:
         return None
     if frames := missed(run):
         return (

@@ -23,8 +23,9 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.run import Probe
-from netsim.scenarios.tasks.settings import Channel, Compared, chosen_names, names_in
-from netsim.studies import Study, script
+from netsim.scenarios.tasks.settings import Channel, Compared, Wanted, chosen_names, names_in
+from netsim.studies import Study, experiment, script
+from netsim.studies.experiment.study import check_took_part
 from netsim.studies.values import values_of
 from netsim.util import check
 from netsim.watch import Watched
@@ -153,6 +154,13 @@ class Method:
         """Return the method with other step sizes."""
         return dataclasses.replace(self, steps=steps)
 
+    @property
+    def part(self) -> experiment.Method:
+        """The method as a part of an experiment."""
+        parts = {name: getattr(self, name) for name in ("censor", "coder", "duals", "unheard")}
+        given = {name: value for name, value in parts.items() if value is not None}
+        return experiment.Method(self.kind, label=self.labels, **{**self.steps, **given})
+
 
 def network_of(
     study: Study, method: Method, network: netsim.Network, channel: Channel, seed: int | tuple[int, int]
@@ -162,7 +170,7 @@ def network_of(
         return network
     name = method.labels.get("method", method.name)
     study.note(f"{name} runs over a star of the same agents and links, with agent 0 as its server.")
-    return channel.network(topology.star(len(network.graph)), seed)
+    return channel.over(topology.star(len(network.graph)), seed)
 
 
 REMEDIES: Mapping[str, Duals] = {
@@ -174,8 +182,8 @@ REMEDIES: Mapping[str, Duals] = {
 """The ways to maintain the duals, by their names as parameter values."""
 
 
-def with_remedy(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
-    """Return the methods, with the remedy where supported; the study notes those without it.
+def with_remedy(methods: Sequence[Method], remedy: str) -> tuple[list[Method], list[str]]:
+    """Return the methods, with the remedy where supported, and notes on those without it.
 
     ADMM methods get its duals. Running sums are also those of methods with a parameter ``running_sums``.
 
@@ -186,7 +194,7 @@ def with_remedy(study: Study, methods: Sequence[Method], remedy: str) -> list[Me
     """
     duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
     if remedy == "none":
-        return list(methods)
+        return list(methods), []
     usual = {each.name: _default_of(each.kind, "duals") for each in methods}
     own = [name for name, duals in usual.items() if isinstance(duals, Duals) and not isinstance(duals, Accumulated)]
     able = [each for each in methods if isinstance(usual[each.name], Accumulated) and _sends_states(each)]
@@ -194,13 +202,14 @@ def with_remedy(study: Study, methods: Sequence[Method], remedy: str) -> list[Me
     if not able and not summed:
         raise BadInput(f"remedy = {remedy!r}: must be combined with an ADMM method that sends states, such as DKLA")
     others = [each.name for each in methods if each not in able and each not in summed and each.name not in own]
+    notes = []
     if others:
-        study.note(
+        notes.append(
             f"Run as published, without {remedy}: {', '.join(others)} (only ADMM methods that send states support it)."
         )
     if own:
-        study.note(f"Run with the duals of their own class, without {remedy}: {', '.join(own)}.")
-    return [_mended(each, duals, is_able=each in able, is_summed=each in summed) for each in methods]
+        notes.append(f"Run with the duals of their own class, without {remedy}: {', '.join(own)}.")
+    return [_mended(each, duals, is_able=each in able, is_summed=each in summed) for each in methods], notes
 
 
 def _mended(method: Method, duals: Duals, *, is_able: bool, is_summed: bool) -> Method:
@@ -237,16 +246,17 @@ def reliability_of(way: str) -> str:
     return way if way in WAYS else "none"
 
 
-def chosen(
-    study: Study,
-    compared: Compared,
+def wanted(
+    compared: Wanted,
     known: Mapping[str, Method],
     given: Mapping[str, Any],
     *,
     always: Iterable[Method] = (),
     taken: Collection[str] | None = None,
-) -> list[Method]:
-    """Return the methods that a study compares, with their remedy: those named, those in ``always``, and the user's.
+) -> tuple[list[Method], list[str]]:
+    """Return the methods that are compared, with their remedy, and notes on these.
+
+    Methods are those named, those in ``always``, and the user's.
 
     Parameters
     ----------
@@ -267,7 +277,21 @@ def chosen(
     found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
     found += [each for each in always if each not in found]
     own = methods_in(compared.method, given, [each.name for each in found] if taken is None else taken)
-    return with_values(study, with_remedy(study, found + own, compared.remedy))
+    return with_remedy(found + own, compared.remedy)
+
+
+def chosen(
+    study: Study,
+    compared: Compared,
+    known: Mapping[str, Method],
+    given: Mapping[str, Any],
+    *,
+    taken: Collection[str] | None = None,
+) -> list[Method]:
+    """Return the methods that a study compares, as `wanted`, with the values that its parameters give them."""
+    methods, notes = wanted(compared, known, given, taken=taken)
+    study.note(*notes)
+    return with_values(study, methods)
 
 
 # --- values given to parameters ---------------------------------------------------------------------------------------
@@ -389,13 +413,6 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
             raise BadInput(f"method = {file!r}: must have another file name: a method {method.name!r} already exists")
         found.append(method)
     return found
-
-
-def check_took_part(name: str, run: Run) -> Run:
-    """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
-    if not run.rows:
-        raise BadInput(f"{name} took part in no round: run() must iterate with async for k in self.rounds(rounds)")
-    return run
 
 
 def _method_in(file: str, known: Mapping[str, Any]) -> Method:

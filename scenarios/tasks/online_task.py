@@ -22,14 +22,16 @@ from netsim.network import played_by
 from netsim.scenarios.data.partitions import EVENLY
 from netsim.scenarios.data.streams import Rows, again_and_again, by_target, in_order, owners, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
-from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
+from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
+from netsim.scenarios.tasks.method import Method, Task, chosen
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own_stream import OwnStreaming
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Divided, Prepared, Published, Setting
 from netsim.studies import Study
+from netsim.studies.experiment.study import check_took_part
+from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 from netsim.util.typing import Array
@@ -462,15 +464,13 @@ class OnlineStudy:
         count = check.integer("agents", setting.agents, low=1)
         table = stream.load(data, count, seeds.data)
         study.note(*table.left_out)
-        network = channel.network(setting.graph(seeds.graph), seeds.network)
+        network = channel.over(setting.graph(seeds.graph), seeds.network)
         held, table = split_rows(table, 0.1, seed=seeds.data) if setting.tune else (table, table)
         length = stream.length(table, count)
         phi, setting = feature_map(study, setting, held.inputs, held.target, form="cos+sin", seed=seeds.seed)
         regularizer = check.finite("regularizer", setting.regularizer)
         main, trial = (
-            Streaming(
-                network, channel.is_ideal, stream.dealt(rows, count, phi, seeds.data), phi.size, regularizer, rounds
-            )
+            Streaming(network, channel.ideal, stream.dealt(rows, count, phi, seeds.data), phi.size, regularizer, rounds)
             for rows, rounds in ((table, length), (held, min(TRIAL, rounds_of(held, count))))
         )
         if isinstance(stream, Stream):

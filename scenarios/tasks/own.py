@@ -67,7 +67,7 @@ class OwnTask(Task):
     def __init__(self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
         # A cost that draws, as a ModelCost its minibatches, begins anew for each method.
         super().__init__(lambda node: costs[node].fresh() if hasattr(costs[node], "fresh") else costs[node], graph)
-        self.file, self.name, self.costs, self._measure, self._ideal = file, Path(file).stem, costs, measure, ideal
+        self.file, self.name, self.costs, self._measure, self.ideal = file, Path(file).stem, costs, measure, ideal
         self.size = costs[0].size
         self._shape = self.size if isinstance(self.size, tuple) else (self.size,)
         self.columns = self._names()
@@ -80,7 +80,7 @@ class OwnTask(Task):
     @property
     def measure(self) -> AgentProbe:
         """A probe of a round's columns: what the file measures of the models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self._ideal)
+        return ModelProbe(self._columns, self.graph, self.ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
         return self._measured(np.array(models["theta"])) | residuals(models)

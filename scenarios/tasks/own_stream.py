@@ -86,7 +86,7 @@ class OwnStreams(OwnTask):
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
         costs = [cost if isinstance(cost, CountedCost) else self.costs[name] for name, cost in found.items()]
         counted = {"count": [cost.count for cost in costs], "loss": [cost.loss_sum for cost in costs]}
-        return models_of(agents, self._ideal) | counted
+        return models_of(agents, self.ideal) | counted
 
     def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns from what `read` returned of all agents."""
@@ -152,7 +152,7 @@ class OwnStreaming:
         source = OwnFile(file, seeds.data)
         costs, given, _ = source.problem(none=True)
         graph = source.graph(given, len(costs), edges, seeds.graph)
-        network = channel.network(graph, seeds.network)
+        network = channel.over(graph, seeds.network)
         for method in methods:
             method.agents(Task(costs.__getitem__, graph), rounds)
         for cost in costs:
@@ -163,7 +163,7 @@ class OwnStreaming:
             new, _, measure = source.problem(none=True)
             if any(one is other for one in new for other in costs):
                 raise BadInput(f"task = {file!r}: must return new costs in each call, for each method to begin anew")
-            return OwnStreams(file, new, graph, measure, channel.is_ideal)
+            return OwnStreams(file, new, graph, measure, channel.ideal)
 
         first = task()
         return cls(network, rounds, task, first.name, first.columns)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import networkx as nx
 
@@ -18,6 +18,9 @@ from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
 from netsim.scenarios.published import published
 from netsim.util import check, tables
+
+if TYPE_CHECKING:
+    from netsim.studies.experiment.setup import Setup
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
@@ -66,9 +69,17 @@ class Channel:
     reliability: str = "none"
 
     @property
-    def is_ideal(self) -> bool:
+    def ideal(self) -> bool:
         """Whether every frame arrives at once."""
         return not (self.loss or self.latency or self.rate or self.budget)
+
+    def topology(self, setup: "Setup") -> None:
+        """Return None: as a network of an experiment, it takes the problem's graph."""
+
+    def network(self, setup: "Setup") -> Network:
+        """Return the network of a run of an experiment."""
+        assert setup.graph is not None
+        return self.over(setup.graph, setup.seeds.network)
 
     @property
     def title(self) -> str:
@@ -82,7 +93,7 @@ class Channel:
         """Return how long the network's nodes compute; None, as here: no time."""
         return None
 
-    def network(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
+    def over(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
         """Return a network of such links; of two seeds the second is that of the links."""
         check.one_of("medium", self.medium, ("radio", "wires"))
         if self.slot is not None and self.burst == 1:
@@ -378,8 +389,8 @@ class Prepared(Published, Preparation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What a study compares.
+class Wanted:
+    """Which methods a study compares.
 
     Parameters
     ----------
@@ -390,6 +401,19 @@ class Compared:
     remedy : str
         How ADMM methods that send states keep their duals: "none" (as published), "running-sums", "coded-sums",
         "edge-duals".
+    """
+
+    algorithms: str = ""
+    method: str | None = None
+    remedy: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Wanted):
+    """Which methods a study compares, and with which values.
+
+    Parameters
+    ----------
     set : str
         Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
     settings : str
@@ -397,9 +421,6 @@ class Compared:
         with commas between, the first that was tuned for it.
     """
 
-    algorithms: str = ""
-    method: str | None = None
-    remedy: str = "none"
     set: str | None = None
     settings: str | None = None
 

@@ -76,10 +76,10 @@ def test_running_sums_are_a_remedy_of_gradient_tracking() -> None:
     assert last(study, "DIGing", "tracking_residual") < 0.1 * last(plain, "DIGing", "tracking_residual")
     assert last(study, "DIGing", "train_mse") < last(plain, "DIGing", "train_mse")
     assert any("without running-sums: EXTRA" in note for note in study.notes)
-    only = with_remedy(Study("any", {}), [BASELINES["DIGing"]], "running-sums")
+    only, _ = with_remedy([BASELINES["DIGing"]], "running-sums")
     assert only[0].steps["running_sums"] is True
     with pytest.raises(BadInput, match="remedy = 'edge-duals'"):
-        with_remedy(Study("any", {}), [BASELINES["DIGing"]], "edge-duals")
+        with_remedy([BASELINES["DIGing"]], "edge-duals")
 
 
 def test_settings_tell_what_ran(lossy: Study) -> None:

@@ -1,5 +1,6 @@
 """The coke scenario against what is known of it: the paper's shape, and figures measured before on the real data."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -9,11 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import AgentError, BadInput
-from netsim.scenarios.coke import CokeRows
+import netsim
+from netsim import AgentError, BadInput, Link
+from netsim.agents import DKLA
+from netsim.scenarios.coke import CokeMethods, CokeRows, experiment
 from netsim.scenarios.data.tables import load_prepared
-from netsim.scenarios.tasks import batch_task
-from netsim.scenarios.tasks.settings import Rows
+from netsim.scenarios.tasks import problems
+from netsim.scenarios.tasks.settings import PacedChannel, Rows
 from netsim.studies import Study, catalogue
 from netsim.studies.formats import Formats
 from netsim.studies.sweeps import sweep
@@ -251,13 +254,13 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    original = batch_task.batch_task
+    original = problems.batch_task
 
     def counted(*words: Any, **more: Any) -> Any:
         drawn.append(more["seed"])
         return original(*words, **more)
 
-    monkeypatch.setattr(batch_task, "batch_task", counted)
+    monkeypatch.setattr(problems, "batch_task", counted)
     numbers = np.random.default_rng(0).normal(size=(80, 3))
     pd.DataFrame(numbers, columns=["a", "b", "c"]).to_csv(tmp_path / "table.csv", index=False)
     fixed = {"data": str(tmp_path / "table.csv"), "agents": 3, "rounds": 4, "algorithms": "DKLA", "tune": True}
@@ -283,3 +286,38 @@ def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypa
     own = sweep("coke", out=tmp_path / "own", **fixed, features=5, loss=[0.0, 0.3], method=str(method))
     assert not own.failed
     assert len(drawn) == 2 + 4 + 1 + 2, "a method of the user's own may change its costs"
+
+
+# --- a definition of an experiment ------------------------------------------------------------------------------------
+
+
+def test_any_path_of_the_experiment_may_be_set_and_titles_say_what_ran() -> None:
+    small = {"agents": 4, "rounds": 5}
+    flags = run(**small, features=7, loss=0.2)
+    places = run(**small, set="problem.features=7,network.loss=0.2,DKLA.rho=0.01")
+    assert places.trace_hash == flags.trace_hash
+    assert places.figures["mse"].get_suptitle() == flags.figures["mse"].get_suptitle()
+    assert "loss 0.2" in places.figures["mse"].get_suptitle()
+    with pytest.raises(BadInput, match=r"'problem.feature': must be a path .*mean 'problem.features'"):
+        run(**small, set="problem.feature=7")
+
+
+def test_its_experiment_takes_links_and_methods_of_ones_own() -> None:
+    class Mine(DKLA):
+        pass
+
+    made = experiment(compared=CokeMethods(algorithms="DKLA"), rounds=5).with_values({"problem.agents": 4})
+    links = netsim.Links(link=lambda ends: Link(loss=0.1 * (ends.sender > 1)))
+    own = dataclasses.replace(
+        made,
+        methods={**made.methods, "mine": netsim.Method(Mine, rho=0.01)},
+        networks={"flags": PacedChannel(loss=0.1), "own": links},
+        seeds=range(2),
+    )
+    results = own.run()
+    assert len(results.runs) == 2 * 2 * 2
+    assert not results.runs["train_mse"].isna().any()
+    rows = results.runs.pivot_table(index=["network", "seed"], columns="method", values="train_mse")
+    assert (rows["DKLA"] == rows["mine"]).all()
+    study = run(agents=4, rounds=5, algorithms="DKLA")
+    assert made.run().runs["train_mse"].iloc[0] == study.rounds["train_mse"].iloc[-1]

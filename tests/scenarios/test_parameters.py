@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import inspect
 import json
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from netsim import AgentError, BadInput
 from netsim.errors import NetsimError
+from netsim.scenarios.coke import CokeMethods, experiment
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 from tests.command import ROOT
@@ -49,7 +51,10 @@ def test_every_parameter_is_read(name: str) -> None:
     everywhere = set().union(*read().values())
     for parameter in study.parameters:
         assert parameter.name in everywhere, parameter.name
-    own = read()[Path(study.function.__code__.co_filename).resolve()]
+    # Short names of an experiment are paths to what its parts read.
+    function = inspect.unwrap(study.function)
+    paths = {*function().names, "set", "settings"} if function is not study.function else set()
+    own = read()[Path(function.__code__.co_filename).resolve()] | paths
     for parameter in study.parameters:
         assert parameter.name in groups or parameter.name in own, parameter.name
 
@@ -78,7 +83,7 @@ def test_one_name_for_one_thing() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "field", "value"),
     [
-        ("coke", "synthetic", "threshold", 1.0),
+        ("coke", "synthetic", "sigma", 1.0),
         ("coke", "airquality", "features", 200),
         ("coke", "nobody's", "regularizer", 1e-3),
         ("online", "energy", "decay", 0.9),
@@ -93,6 +98,14 @@ def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str
     (parameter,) = [each for each in study.parameters if each.name == field]
     assert parameter.default is None
     assert f"{value:g}" in parameter.description.partition("[default: ")[2]
+
+
+def test_what_methods_are_given_is_as_published_and_help_says_so() -> None:
+    assert experiment(data="airquality").values("threshold") == [0.9]
+    assert experiment(data="airquality", compared=CokeMethods(bits=3)).values("decay") == [0.97, 0.97]
+    (parameter,) = [each for each in catalogue.find_study("coke").parameters if each.name == "decay"]
+    assert parameter.default is None
+    assert parameter.description.endswith("[default: 0.95]")
 
 
 def test_what_was_chosen_is_recorded_once_and_repeats_the_run() -> None:

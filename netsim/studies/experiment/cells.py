@@ -1,5 +1,6 @@
 """A cell of an experiment: one run of one method, on one problem, over one network, with one seed."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -149,7 +150,7 @@ class Cell:
             setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
             with recorded(reader_of(self.problem)):
-                task = _task(self.problem, setup)
+                task = task_of(self.problem, setup)
             setup = dataclasses.replace(setup, graph=task.graph, task=task)
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
@@ -161,7 +162,8 @@ class Cell:
         if graph_of is None:
             return self.network.network(setup)
         name = self.columns["method"]
-        if not isinstance(self.network, Links) or callable(self.network.link) or self.network.graph is not None:
+        linked_by_ends = isinstance(self.network, Links) and callable(self.network.link)
+        if linked_by_ends or self.network.topology(setup) is not None:
             raise BadInput(
                 f"methods: {name} runs over a graph of its own, a star for a server: must have Links with one Link for "
                 "all, and the problem's graph"
@@ -281,15 +283,27 @@ def forget_contents() -> None:
     _contents.clear()
 
 
-def _task(problem: Problem, setup: Setup) -> Any:
-    """Return the task of a run: methods that run one after the other on the same problem share it."""
-    key = [_content_of(problem), content(setup.seeds), setup.rounds, setup.ideal, content(setup.graph)]
-    if not _tasks or _tasks[0][0] != key or changed_files(known(reader_of(problem))):
+def task_of(problem: Problem, setup: Setup) -> Any:
+    """Return the task of a run: methods that run one after the other on the same problem share it.
+
+    A task with an attribute ``ideal`` serves links that are ideal and others.
+    """
+    key = [_content_of(problem), content(setup.seeds), setup.rounds, content(setup.graph)]
+    found = _tasks[0][1] if _tasks and _tasks[0][0] in (key, [*key, setup.ideal]) else None
+    if found is None or changed_files(known(reader_of(problem))):
         # Two at once may not fit into the memory.
-        _tasks.clear()
-        _tasks.append((key, problem.make(setup)))
-    task = _tasks[0][1]
-    return task.fresh() if isinstance(task, Task) else task
+        forget_task()
+        found = problem.make(setup)
+        _tasks.append((key if hasattr(found, "ideal") else [*key, setup.ideal], found))
+    if getattr(found, "ideal", setup.ideal) != setup.ideal:
+        found = copy.copy(found)
+        found.ideal = setup.ideal
+    return found.fresh() if isinstance(found, Task) else found
+
+
+def forget_task() -> None:
+    """Forget the task that methods share, because one may have changed it."""
+    _tasks.clear()
 
 
 def _optimum(task: Any) -> dict[str, float]:

@@ -93,6 +93,11 @@ class Experiment:
         Values of a method's paths by condition, as `tune` chose them.
     spent : frozenset of int
         Seeds that are refused, because something was chosen on them.
+    notes : sequence of str
+        What a reader of the results must know of the parts.
+    report : callable, optional
+        ``report(study, played)`` adds tables, figures and notes where the experiment is run as a study, one cell for
+        each method: ``played`` are these `Played`.
 
     Raises
     ------
@@ -117,6 +122,8 @@ class Experiment:
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
     spent: frozenset[int] = frozenset()
+    notes: Sequence[str] = ()
+    report: Callable[..., None] | None = None
 
     def __post_init__(self) -> None:
         networks = Links() if self.networks is None else self.networks
@@ -400,7 +407,7 @@ class Experiment:
     ) -> Results:
         found = [(cell, each) for cell in cells if (each := done[cell.key]) is not None]
         labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
-        notes = []
+        notes = list(self.notes)
         versions: dict[str, set[str]] = {}
         for _, each in found:
             for what, value in each.about.items():

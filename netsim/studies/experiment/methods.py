@@ -65,12 +65,9 @@ class Method:
 
     def parameters(self) -> dict[str, Any]:
         """Return the arguments by name, with their values; without those that the run gives, or that are required."""
-        usual = {
-            name: value
-            for name in self._arguments
-            if (value := default_of(self.kind, name)) is not inspect.Parameter.empty
-        }
-        return {**usual, **self.given}
+        known = {name: self.given.get(name, default_of(self.kind, name)) for name in self._arguments}
+        found = {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
+        return {**found, **self.given}
 
     def with_parameter(self, name: str, value: Any) -> "Method":
         """Return the method with another value of an argument."""
@@ -85,9 +82,10 @@ class Method:
             If the class requires an argument that neither the run nor ``given`` has.
         """
         assert setup.graph is not None
-        return {node: self._agent(setup, node) for node in setup.graph}
+        return {node: self.agent(setup, node) for node in setup.graph}
 
-    def _agent(self, setup: Setup, node: Any) -> Agent:
+    def agent(self, setup: Setup, node: Any) -> Agent:
+        """Return a new agent of a node; raises BadInput as `agents` does."""
         task, names = setup.task, list(self._arguments)
         learns = () if task is None else (task.cost(node), setup.rounds)
         own = {name: _of_node(value, setup, node) for name, value in self.given.items()}

@@ -1,5 +1,6 @@
 """Seeds of a study's data, graph and links: each sets what it names and nothing else, and follows --seed by default."""
 
+import dataclasses
 import re
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 
 from netsim import BadInput, Link, Network, results, topology
 from netsim.agents import DKLA
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
-from netsim.scenarios.tasks.settings import Channel, Rows, Setting
-from netsim.studies import Study, catalogue
+from netsim.scenarios.tasks.problems import KernelRegression
+from netsim.scenarios.tasks.settings import Channel
+from netsim.studies import catalogue
 from netsim.studies.catalogue import listed
+from netsim.studies.experiment import Setup
 from netsim.studies.seeds import DataSeed, GraphSeeds, Seeds
 from netsim.util import draws
 from tests.command import ROOT
@@ -42,12 +44,10 @@ def test_seeds_that_are_given_as_seed_give_the_same_run(name: str) -> None:
 
 def batch(**seeds: int) -> tuple[Any, Any, Any]:
     """Return the samples, the edges and the frequencies of a task, and its network."""
-    setting = Setting(agents=5, features=6)
-    study = BatchStudy.of(
-        Study("task", {}), "synthetic", 3, Rows(), BatchSteps(), setting, Seeds(**seeds), channel=Channel(loss=0.3)
-    )
-    task = study.draw()
-    return task, sorted(task.graph.edges), study.network
+    setup = Setup(Seeds(**seeds), 3)
+    task = KernelRegression(agents=5, features=6).make(setup)
+    network = Channel(loss=0.3).network(dataclasses.replace(setup, graph=task.graph))
+    return task, sorted(task.graph.edges), network
 
 
 def test_each_seed_draws_what_it_names_and_nothing_else() -> None:
