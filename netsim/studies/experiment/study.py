@@ -18,7 +18,7 @@ from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell, forget_task, reader_of, task_of
 from netsim.studies.experiment.command import _help_of, _kind_of
 from netsim.studies.experiment.content import is_users
-from netsim.studies.experiment.experiment import Experiment
+from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
 from netsim.studies.experiment.methods import Method, default_of
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
@@ -143,14 +143,13 @@ def play(study: Study, experiment: Experiment) -> None:
 
 
 def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
-    """Return the cells with their names: the method and the values of the setting, each once."""
-    swept = dict.fromkeys(path for setting in experiment.grid for path in setting)
+    """Return the cells with their names: the method, problem, network and the values of the setting, each once."""
+    shown = dict.fromkeys([METHOD, PROBLEM, NETWORK, *(path for setting in experiment.grid for path in setting)])
     order = {name: number for number, name in enumerate(experiment.methods)}
     found = []
     for cell in sorted(experiment.cells(), key=lambda each: order[each.columns[METHOD]]):
-        setting = [str(cell.columns[path]) for path in swept if path in cell.columns]
-        words = filter(None, [str(cell.columns[METHOD]), *setting])
-        found.append((" ".join(dict.fromkeys(words)), cell))
+        words = [str(cell.columns[path]) for path in shown if path in cell.columns]
+        found.append((" ".join(dict.fromkeys(filter(None, words))), cell))
     return found
 
 
