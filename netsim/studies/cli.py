@@ -69,19 +69,21 @@ def _made(*flags: _Flags) -> list[click.Parameter]:
     ]
 
 
-def _options(parameters: Iterable[catalogue.Parameter]) -> list[click.Parameter]:
-    """Return the options that stand for a scenario's parameters."""
+def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = False) -> list[click.Parameter]:
+    """Return the options that stand for parameters; ``listed``: as texts, each of which may list several values."""
     options: list[click.Parameter] = []
     for parameter in parameters:
-        flag = "--" + parameter.name.replace("_", "-")
-        switch = parameter.kind is bool
+        flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description
+        switch = parameter.kind is bool and not listed
         options.append(
             click.Option(
                 [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
-                type=parameter.kind,
-                default=parameter.default,
-                show_default=parameter.default is not None,
-                help=parameter.description,
+                type=str if listed else parameter.kind,
+                multiple=listed,
+                metavar={int: "INTEGER", float: "FLOAT"}.get(parameter.kind, "TEXT") if listed else None,
+                default=None if listed else usual,
+                show_default=usual is not None and not listed,
+                help=f"{words} [default: {usual}]" if listed and usual is not None else words,
             )
         )
     return options
@@ -162,9 +164,9 @@ def _run_command(scenario: Scenario) -> click.Command:
 
     shared = [each for each in scenario.flags if each is catalogue.EVERY]
     options = [
-        *_options(scenario.parameters),
+        *options_of(scenario.parameters),
         _at(),
-        *_options(shared),
+        *options_of(shared),
         *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS),
     ]
     if "check" not in {each.name for each in scenario.parameters}:
@@ -309,7 +311,7 @@ def _lab_command(scenario: Scenario) -> click.Command:
     return click.Command(
         scenario.name,
         callback=call,
-        params=[*_options(scenario.parameters), _at(), *browser],
+        params=[*options_of(scenario.parameters), _at(), *browser],
         help=title,
         short_help=title,
     )
@@ -421,8 +423,7 @@ def tune_it(
     Each method gets the same number of trials, by successive halving. tuned.json in the folder is what run and sweep
     take as --settings. What is done already is not done again: the same command goes on.
     """
-    from netsim.studies.catalogue import Parameter
-    from netsim.studies.sweeps.grid import values_of
+    from netsim.studies.sweeps.grid import numbers
     from netsim.studies.tuning import tune
 
     if (experiment := _experiment_in(scenario)) is not None:
@@ -445,15 +446,13 @@ def tune_it(
         )
         return
     found = catalogue.find_study(scenario)
-    reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
-    later: list[Any] | None = None if validation is None else []
-    if validation not in (None, "none"):
-        later = values_of(Parameter("validation", int, False, None, ""), [str(validation)])
+    reporter, chosen = Reporter(), numbers("seeds", seeds)
+    later = None if validation is None else [] if validation == "none" else numbers("validation", validation)
     names = [each.strip() for each in per.split(",")]
     try:
         given: dict[str, Any] = _listed(found, flags)
         done = tune(
-            scenario, over=over, out=out, per=names, seeds=numbers, validation=later, reporter=reporter, **more, **given
+            scenario, over=over, out=out, per=names, seeds=chosen, validation=later, reporter=reporter, **more, **given
         )
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
@@ -816,7 +815,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
-    options = _options(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
+    options = options_of(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 

@@ -3,15 +3,20 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from netsim.errors import BadInput
-from netsim.studies.experiment.command import SET, ExperimentFile, numbers, ranges_of
+from netsim.studies.cli import options_of
+from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
+from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import SEED, Results
+from netsim.studies.experiment.tuning import range_of
+from netsim.studies.sweeps.grid import numbers
 from netsim.studies.terminal import Reporter
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
@@ -21,9 +26,12 @@ _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. 
 def run_command(found: ExperimentFile) -> click.Command:
     """Return the command that runs an experiment; several values of a flag are all run."""
 
-    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **given: Any) -> None:
-        run(found, _texts(given), out=out, jobs=jobs, metric=metric, dask=dask)
+    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **given: Sequence[str]) -> None:
+        texts = [(name, text) for name, several in given.items() for text in several]
+        run(found, texts, out=out, jobs=jobs, metric=metric, dask=dask)
 
+    with found.known():
+        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags()]
     options: list[click.Parameter] = [
         click.Option(["--out"], type=str, help=f"The folder. Default: {_folder_of(found)}; what is there is kept."),
         _JOBS,
@@ -31,7 +39,7 @@ def run_command(found: ExperimentFile) -> click.Command:
         _METRIC,
     ]
     help_text = f"{found.title} A flag may have several values: 0,0.1,0.3." if found.title else None
-    return click.Command(found.file, callback=call, params=[*_options(found), *options], help=help_text)
+    return click.Command(found.file, callback=call, params=[*options_of(flags, listed=True), *options], help=help_text)
 
 
 def run(
@@ -96,7 +104,7 @@ def tune(
     with found.known(), _resumable(out):
         made = found.with_flags(words(flags))
         tuned = made.tune(
-            ranges_of(over),
+            dict(range_of(each) for each in over),
             out=out,
             seeds=numbers("seeds", seeds),
             metric=metric,
@@ -139,31 +147,6 @@ def words(flags: Sequence[str]) -> list[tuple[str, str]]:
         if not flag.startswith("--"):
             raise BadInput(f"{word}: must be a flag, as --loss 0.1")
         found.append((flag[2:].replace("-", "_"), value if joined else next(rest, "")))
-    return found
-
-
-def _options(found: ExperimentFile) -> list[click.Parameter]:
-    with found.known():
-        flags = found.flags()
-    return [
-        click.Option(
-            [f"--{each.name.replace('_', '-')}", each.name],
-            type=str,
-            multiple=each.name == SET,
-            help=f"{each.help} [default: {each.default}]" if each.default else each.help,
-            metavar={int: "INTEGER", float: "FLOAT"}.get(each.kind, "TEXT"),
-        )
-        for each in flags
-    ]
-
-
-def _texts(given: dict[str, Any]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name, value in given.items():
-        if isinstance(value, tuple):
-            found += [(name, each) for each in value]
-        elif value is not None:
-            found.append((name, value))
     return found
 
 

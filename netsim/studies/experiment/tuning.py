@@ -9,7 +9,9 @@ one with the least median. Tuned experiments refuse all these seeds.
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,19 +71,30 @@ class Between:
         if check.flag("log", self.log) and low <= 0:
             raise check.refuse("low", self.low, "above 0 with log")
 
-    def levels(self, count: int) -> list[Any]:
-        """Return so many values."""
+    def levels(self, count: int, whole: bool | None = None) -> list[Any]:
+        """Return so many values, evenly spaced, both ends among them, to six digits; ``whole`` ones are the nearest."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
             found = (np.geomspace if self.log else np.linspace)(self.low, self.high, count).tolist()
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return [round(each) for each in found]
-        return [float(f"{each:.6g}") for each in found]
+        if whole is None:
+            whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def is_end(self, value: Any) -> bool:
         """Return whether a value is one of the ends."""
         return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
+
+
+def range_of(text: str, place: str = "PATH") -> tuple[str, Between]:
+    """Return the path and the range that ``PATH=LOW:HIGH[:log]`` gives; raises BadInput for another form."""
+    path, _, given = (part.strip() for part in text.partition("="))
+    with suppress(ValueError):
+        low, high, *log = given.split(":")
+        if path and not path.endswith(".") and log in ([], ["log"]):
+            ends = [int(each) if re.fullmatch(r"\s*[+-]?\d+\s*", each) else float(each) for each in (low, high)]
+            return path, Between(ends[0], ends[1], log=bool(log))
+    raise check.refuse("over", text, f"{place}=LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0")
 
 
 @dataclass(frozen=True)

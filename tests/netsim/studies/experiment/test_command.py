@@ -8,8 +8,10 @@ import pytest
 
 from netsim import BadInput
 from netsim.studies import cli
-from netsim.studies.experiment.command import experiment_in, numbers, ranges_of
+from netsim.studies.experiment.command import experiment_in
 from netsim.studies.experiment.repeat import pack, repeat
+from netsim.studies.experiment.tuning import range_of
+from netsim.studies.sweeps.grid import numbers
 
 FILE = '''
 """Counting on a ring."""
@@ -123,7 +125,7 @@ def test_the_help_is_that_of_the_parts(capsys: pytest.CaptureFixture[str]) -> No
     ("words", "message"),
     [
         (["run", "plain.py", "--loss", "1.5"], "loss = .*probability"),
-        (["run", "plain.py", "--step", "a"], "step = 'a': must be a whole number"),
+        (["run", "plain.py", "--step", "a"], "step = 'a': must be whole numbers"),
         (["run", "plain.py", "--set", "methods.counts.stp=1"], "did you mean 'methods.counts.step'"),
         (["run", "plain.py", "--set", "nothing"], "set = 'nothing': must be PATH=VALUE"),
         (["run", "plain.py", "--seeds", "x"], "seeds = 'x': must be whole numbers"),
@@ -176,7 +178,7 @@ def test_numbers_are_lists_and_ranges(text: str, found: list[int]) -> None:
 
 
 def test_ranges_are_whole_where_both_ends_are() -> None:
-    found = ranges_of(["a.b=1:8", "c=0.01:1:log"])
+    found = dict(range_of(each) for each in ("a.b=1:8", "c=0.01:1:log"))
     assert found["a.b"].levels(8) == list(range(1, 9))
     assert found["c"].levels(3) == [0.01, 0.1, 1.0]
 
