@@ -24,7 +24,7 @@ from netsim.studies.folder import load
 from netsim.studies.outcome import COLUMN as OUTCOME
 from netsim.studies.outcome import DEAD
 from netsim.studies.reach import Target
-from netsim.studies.reserve import locked, refusals
+from netsim.studies.reserve import held, refusals
 from netsim.studies.selection import (
     Rung,
     Validated,
@@ -666,10 +666,7 @@ def _held(folder: Path, plan: Plan) -> Iterator[None]:
             raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or that of this tuning")
         if file.is_file() and file.read_text(encoding="utf-8") != text:
             raise BadInput(f"out = {str(folder)!r}: must be a new folder; it holds another tuning ({_PLAN})")
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as mine:
-        if not mine:
-            raise BadInput(f"out = {str(folder)!r}: must not be in use by another tuning")
+    with held(folder, "tuning"):
         if not file.is_file():
             _write(file, text)
         yield

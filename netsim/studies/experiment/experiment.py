@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 PROBLEM, NETWORK = "problem", "network"
 
-_MAX_MEGABYTES = 2**40
-
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -329,7 +327,7 @@ class Experiment:
             If the folder cannot be written; what is done is whole.
         """
         cells = list(self.cells())
-        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
+        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=Limits(timeout, memory), reporter=reporter)
 
     def run_cells(
         self,
@@ -492,13 +490,6 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
-
-
-def _limits(timeout: float | None, memory: int | None) -> Limits:
-    return Limits(
-        None if timeout is None else check.finite("timeout", timeout, above=0.0),
-        None if memory is None else check.integer("memory", memory, low=1, high=_MAX_MEGABYTES),
-    )
 
 
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
