@@ -130,7 +130,7 @@ class Experiment:
         self._check_names()
         for each in self.grid:
             for path in each:
-                self._check_path(path)
+                self.values(path)
         self._check_seeds()
         snapshot(files_of(self._parts()))
 
@@ -142,7 +142,7 @@ class Experiment:
                     raise check.refuse(what, name, f"another name; every table has a column {name}")
         for several in self.names.values():
             for path in _paths(several):
-                self._check_path(path)
+                self.values(path)
 
     def _check_seeds(self) -> None:
         seeds = self._all_seeds
@@ -192,13 +192,9 @@ class Experiment:
         """Return the paths that a short name or a path stands for."""
         return list(_paths(self.names.get(name, name)))
 
-    def _check_path(self, name: str) -> None:
-        for path in self._of(name):
-            paths.values_at(self._tree(), self._long(path))
-
     def values(self, name: str) -> list[Any]:
         """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
-        return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path))]
+        return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path), path)]
 
     def with_values(self, values: Mapping[str, Any]) -> "Experiment":
         """Return the experiment with other values at some paths or short names.
@@ -211,7 +207,7 @@ class Experiment:
         tree = self._tree()
         for name, given in values.items():
             for path in self._of(name):
-                tree = paths.changed(tree, self._long(path), value_of(given))
+                tree = paths.changed(tree, self._long(path), value_of(given), path)
         return dataclasses.replace(
             self, methods=tree["methods"], networks=tree["networks"], problem=tree[PROBLEM], rounds=tree["rounds"]
         )
@@ -506,7 +502,7 @@ def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> 
 
 def _name_of(method: Any) -> str:
     kind = getattr(method, "kind", getattr(method, "function", method))
-    return str(getattr(kind, "__name__", METHOD))
+    return str(getattr(getattr(kind, "func", kind), "__name__", METHOD))
 
 
 def _seeds_of(given: Any) -> Seeds:

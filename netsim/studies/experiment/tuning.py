@@ -372,14 +372,15 @@ def _kept(value: Any) -> Any:
 def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
     """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
     found: dict[str, dict[str, Between | Choice]] = {name: {} for name in experiment.methods}
-    longs = [(long, each) for name, each in over.items() for long in map(experiment._long, experiment._of(name))]
-    for long, range_ in sorted(longs, key=lambda each: paths.ANY not in each[0]):
+    longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
+    for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
+        range_ = over[written]
         if not isinstance(range_, Between | Choice):
-            raise check.refuse(f"over: {long}", range_, "a Between or a Choice")
+            raise check.refuse(f"over: {written}", range_, "a Between or a Choice")
         first, _, rest = long.partition(".")
         if first != "methods":
-            raise check.refuse("over", long, "a path of methods, as method.eta or methods.COKE.rho")
-        paths.values_at({"methods": experiment.methods}, long)
+            raise check.refuse("over", written, "a path of methods, as method.eta or methods.COKE.rho")
+        experiment.values(written)
         for name, method in experiment.methods.items():
             own = next(
                 (rest.removeprefix(each) for each in (f"{paths.ANY}.", f"{name}.") if rest.startswith(each)), None

@@ -4,7 +4,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import networkx as nx
@@ -13,7 +13,20 @@ import pytest
 from joblib.externals.loky.cloudpickle_wrapper import dumps
 
 import netsim
-from netsim import BadInput, Deployment, Experiment, Link, Links, Method, Network, agents, product, sweep, topology
+from netsim import (
+    BadInput,
+    Between,
+    Deployment,
+    Experiment,
+    Link,
+    Links,
+    Method,
+    Network,
+    agents,
+    product,
+    sweep,
+    topology,
+)
 from netsim.agents import COKE, DKLA, DPSGD, EF21, Geometric, RunningSums
 from netsim.coders import Coder, ErrorFeedback, Exact, Float, Uniform
 from netsim.links.measured import from_reception
@@ -60,6 +73,23 @@ def test_a_path_to_nothing_is_refused(path: str) -> None:
 def test_the_nearest_path_is_named() -> None:
     with pytest.raises(BadInput, match=r"did you mean 'methods.DKLA.rho'\?"):
         small().with_values({"methods.DKLA.rhoo": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("path", "nearest"),
+    [("method.rhoo", "method.rho"), ("network.link.los", "network.link.loss"), ("problem.nois", "problem.noise")],
+)
+def test_a_refused_path_is_shown_as_it_was_written(path: str, nearest: str) -> None:
+    both = {"a": Link(), "b": Link(loss=0.1)}
+    for networks in (None, both):
+        with pytest.raises(BadInput, match=rf"^path = '{path}': .*did you mean '{nearest}'\?\)$"):
+            small(networks=networks).with_values({path: 0.5})
+    with pytest.raises(BadInput, match=rf"^path = '{path}': "):
+        small(names={"short": path})
+    with pytest.raises(BadInput, match=r"^path = 'method\.rhoo': "):
+        small().tune({"method.rhoo": Between(0.1, 1.0)})
+    with pytest.raises(BadInput, match=r"^over = 'network\.link\.loss': must be a path of methods"):
+        small().tune({"network.link.loss": Between(0.1, 1.0)})
 
 
 def test_names_with_full_stops_are_names() -> None:
@@ -237,6 +267,41 @@ def test_links_may_be_functions_of_their_ends() -> None:
     assert run is not None
     network = Links(link=by_distance, graph=graph).network(setup_of(graph))
     assert {repr(link.latency) for link in network.links.values()} == {repr(Link(latency=1.0).latency)}
+
+
+def fading(ends: Any, mean: float = 0.2, slope: float = 0.0) -> Link:
+    return Link(loss=mean + slope * ends.distance)
+
+
+def field(seed: int, agents: int = 4, radius: float = 2.0) -> "nx.Graph[int]":
+    return topology.random_geometric(agents, radius, seed=seed)
+
+
+def test_keyword_arguments_of_functions_for_links_and_graphs_have_paths() -> None:
+    before = counting(networks=Links(link=fading, graph=field))
+    assert before.values("network.link.mean") == [0.2]
+    assert before.values("network.graph.agents") == [4]
+    after = before.with_values({"network.link.mean": 0.5, "network.graph.agents": 5})
+    (mine,) = after.cells()
+    network = mine.setup().network
+    assert network is not None
+    assert len(network.graph) == 5
+    assert {repr(link.loss) for link in network.links.values()} == {"Bernoulli(mean=0.5)"}
+    assert before.values("network.link.mean") == [0.2]
+    listed = dict(after.paths()[["path", "value"]].itertuples(index=False, name=None))
+    assert (listed["networks.link.mean"], listed["networks.link"]) == ("0.5", "fading(mean=0.5)")
+    assert len({next(each.cells()).key for each in (before, after, after.with_values({"network.link.mean": 0.4}))}) == 3
+
+
+def test_a_function_that_requires_nothing_gets_the_seed_by_its_name() -> None:
+    drawn = partial(topology.random_geometric, agents=6, radius=0.6)
+    here = counting(networks=Links(graph=drawn), seeds=[0, 1])
+    assert "networks.graph.seed" not in list(here.paths()["path"])
+    first, second = (cell.setup().graph for cell in here.cells())
+    assert first is not None
+    assert second is not None
+    assert sorted(first.edges) == sorted(topology.random_geometric(6, 0.6, seed=0).edges) != sorted(second.edges)
+    assert len(next(here.with_values({"network.graph.agents": 7}).cells()).setup().graph or ()) == 7
 
 
 def setup_of(graph: "nx.Graph[Any]") -> Any:
