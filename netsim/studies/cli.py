@@ -370,13 +370,18 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, more: Mapping[str, Any]) -> None:
     """Run an experiment as a sweep; raises BadInput for a flag that only the sweep of a study has."""
     from netsim.studies.experiment import cli
+    from netsim.studies.sweeps.point import Limits
 
-    for name in ("timeout", "memory", "retry", "redo"):
-        if more[name]:
-            raise BadInput(
-                f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content"
-            )
-    cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], metric=None, dask=more["dask"])
+    for name in _asked("retry", "redo", "tables"):
+        raise BadInput(f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content")
+    limits = Limits(more["timeout"], more["memory"])
+    cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
+
+
+def _asked(*names: str) -> list[str]:
+    """Return which of the flags of this command were given."""
+    source = click.get_current_context().get_parameter_source
+    return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 
 
 @app.command(
@@ -384,7 +389,11 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
 )
 @click.argument("scenario")
-@click.option("--over", multiple=True, required=True, help="[METHOD.]PARAMETER=LOW:HIGH or …:log; several times.")
+@click.option(
+    "--over",
+    multiple=True,
+    help="[METHOD.]PARAMETER=LOW:HIGH or …:log; several times. Default for an experiment: what its file has as `over`.",
+)
 @click.option("--out", type=str, required=True, help="The folder: new, or that of a tuning to go on with.")
 @click.option(
     "--per", default="method", show_default=True, help="method, or with parameters of the study: method,loss."
@@ -407,6 +416,8 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
+@click.option("--candidates", type=int, help="Of an experiment: how many values of each method are tried. Default: 8.")
+@click.option("--finalists", type=int, help="Of an experiment: how many of them are validated. Default: 3.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def tune_it(
     scenario: str,
@@ -426,25 +437,18 @@ def tune_it(
     from netsim.studies.sweeps.grid import numbers
     from netsim.studies.tuning import tune
 
+    counts = ("candidates", "finalists")
     if (experiment := _experiment_in(scenario)) is not None:
         from netsim.studies.experiment import cli
 
-        context = click.get_current_context()
-        asked = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
-        if useless := asked - {"metric", "jobs"} | ({"per"} if per != "method" else set()):
-            raise BadInput(f"{min(useless)}: must be left out for an experiment, which is tuned under each condition")
-        metric = str(more["metric"]) if "metric" in asked else None
-        cli.tune(
-            experiment,
-            flags,
-            over=over,
-            out=out,
-            seeds=seeds,
-            validation=validation,
-            metric=metric,
-            jobs=int(more["jobs"]),
-        )
+        for name in _asked("per", "budget", "redo"):
+            raise BadInput(f"{name}: must be left out for an experiment, which is tuned under each condition")
+        how = {name: more[name] for name in _asked("metric", "jobs", *counts)}
+        cli.tune(experiment, flags, over=over, out=out, seeds=seeds, validation=validation, **how)
         return
+    for name in counts:
+        if more.pop(name) is not None:
+            raise BadInput(f"{name}: must be left out for a study, whose --budget says how many candidates there are")
     found = catalogue.find_study(scenario)
     reporter, chosen = Reporter(), numbers("seeds", seeds)
     later = None if validation is None else [] if validation == "none" else numbers("validation", validation)

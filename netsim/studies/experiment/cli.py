@@ -17,6 +17,7 @@ from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import SEED, Results
 from netsim.studies.experiment.tuning import range_of
 from netsim.studies.sweeps.grid import numbers
+from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
@@ -48,15 +49,24 @@ def run(
     *,
     out: str | None,
     jobs: int,
-    metric: str | None,
+    metric: str | None = None,
     dask: str | None,
+    limits: Limits | None = None,
 ) -> None:
     """Run an experiment, and print its summary."""
     reporter, folder = Reporter(), out or _folder_of(found)
     with found.known(), _resumable(folder):
         made = found.with_flags(given)
         results = made.run_cells(
-            list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given, file=Path(found.file)
+            list(made.cells()),
+            folder,
+            jobs=jobs,
+            dask=dask,
+            limits=limits,
+            reporter=reporter,
+            metric=metric,
+            flags=given,
+            file=Path(found.file),
         )
     show(results, metric, reporter)
     reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
@@ -95,23 +105,19 @@ def tune(
     out: str,
     seeds: str,
     validation: str | None,
-    metric: str | None,
-    jobs: int,
+    **more: Any,
 ) -> None:
-    """Tune an experiment's methods, and print what was chosen."""
+    """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
     reporter = Reporter()
-    chosen: dict[str, Any] = {} if validation is None else {"validation": numbers("validation", validation)}
+    ranges = dict(range_of(each) for each in over) or found.over
+    if not ranges:
+        where = "in the table [over]" if found.file.endswith(".toml") else "as a mapping `over` beside the experiment"
+        raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
+    if validation is not None:
+        more["validation"] = numbers("validation", validation)
     with found.known(), _resumable(out):
         made = found.with_flags(words(flags))
-        tuned = made.tune(
-            dict(range_of(each) for each in over),
-            out=out,
-            seeds=numbers("seeds", seeds),
-            metric=metric,
-            jobs=jobs,
-            reporter=reporter,
-            **chosen,
-        )
+        tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
     reporter.table("Chosen by validation", tuned.chosen)
     for note in tuned.notes:
         reporter.line(note)

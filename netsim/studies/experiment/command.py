@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from netsim.studies.catalogue import Parameter, described, parameters_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.tuning import settled
+from netsim.studies.experiment.tuning import Between, Choice, settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
 
@@ -44,6 +44,12 @@ class ExperimentFile:
     file: str
     make: Callable[..., Experiment]
     module: types.ModuleType
+
+    @property
+    def over(self) -> Mapping[str, Between | Choice] | None:
+        """The ranges of tuning, which the file may have beside the experiment."""
+        found = vars(self.module).get("over")
+        return None if found is None else check.mapping("over", found)
 
     @property
     def title(self) -> str:
@@ -104,7 +110,8 @@ class ExperimentFile:
         made = made.with_values({name: values[0] for name, values in chosen.items() if len(values) == 1})
         for name, values in chosen.items():
             # Values from the command line replace those that the file tries.
-            others = [{path: value for path, value in each.items() if path != name} for each in made.grid]
+            mine = made._of(name)
+            others = [{path: value for path, value in each.items() if made._of(path) != mine} for each in made.grid]
             kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
             made = dataclasses.replace(made, grid=sweep(name, values) * kept if len(values) > 1 else kept)
         return made if settings is None else settled(made, _single(flags[SETTINGS], settings))

@@ -34,7 +34,7 @@ from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.results import METHOD, SEED, Results
-from netsim.studies.outcome import FAILED, Ending
+from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.point import KILLED, Limits
@@ -334,12 +334,14 @@ class Experiment:
         dask: str | None = None,
         limits: Limits | None = None,
         reporter: Reporter | None = None,
+        metric: str | None = None,
         flags: Sequence[tuple[str, str]] = (),
         file: Path | None = None,
     ) -> Results:
         """Run some cells of the experiment as `run` does.
 
-        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it.
+        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it. A
+        ``metric`` that is no column is refused as soon as a run of each problem has ended.
         """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
@@ -363,6 +365,9 @@ class Experiment:
             check_fits(cells, missing)
             work = CellRun(folder.absolute(), running.absolute(), limits)
             lost: dict[str, str] = {}
+            ended: dict[Any, tuple[Cell, Measured]] = {}
+            for cell in cells:
+                self._check_metric(metric, ended, cell, done[cell.key])
             with show.tally("cells", len(done)) as tally:
                 count, failed = len(done) - len(missing), 0
                 tally(count, failed)
@@ -372,6 +377,8 @@ class Experiment:
                     count, failed = count + (why is None), failed + (why is not None)
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
+                    if metric is not None and len(ended) < len(self.problem):
+                        self._check_metric(metric, ended, missing[key], read(folder, key))
             for key, cell in missing.items():
                 found = None if key in lost else read(folder, key)
                 found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
@@ -388,6 +395,16 @@ class Experiment:
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
         return results
+
+    def _check_metric(
+        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, found: Measured | None
+    ) -> None:
+        """Raise BadInput for a metric that is no column; runs of each problem that have ``ended`` have all columns."""
+        problem = cell.columns.get(PROBLEM)
+        if metric is not None and problem not in ended and found is not None and found.row["outcome"] not in DEAD:
+            ended[problem] = cell, found
+            if len(ended) == len(self.problem):
+                Results([*ended.values()])._metric(metric)
 
     def _results(
         self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int

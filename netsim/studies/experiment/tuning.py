@@ -298,9 +298,9 @@ class _Search:
                 for path, value in tries[key][number].items():
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
-        results = plain.run_cells([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
-        metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
-        self.metric = metric
+        how: dict[str, Any] = {"jobs": self.jobs, "reporter": self.reporter, "metric": self.metric}
+        results = plain.run_cells([cell for _, _, cell in wanted], self.out, **how)
+        metric = self.metric = results._metric(self.metric)
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
             dead = measured.row["outcome"] in DEAD
             value = float(measured.row.get(metric, math.nan))
