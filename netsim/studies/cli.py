@@ -90,8 +90,8 @@ def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = Fals
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
-    """Return the experiment that a Python file defines; None if it is no such file."""
-    if not name.endswith(".py"):
+    """Return the experiment that a file of Python or TOML defines; None if it is no such file."""
+    if not name.endswith((".py", ".toml")):
         return None
     from netsim.studies.experiment.command import experiment_in
 
@@ -288,7 +288,10 @@ def list_them() -> None:
 
 @app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
-    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
+    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help.
+
+    An experiment's file may be TOML, too.
+    """
 
 
 # --- lab --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The commands of an experiment's file: netsim run, sweep, tune and show FILE.py."""
+"""The commands of an experiment's file: netsim run, sweep, tune and show FILE.py, or FILE.toml."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ from netsim.studies.experiment.tuning import range_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
+from netsim.util import check
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
 _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. Default: the problem's error.")
@@ -109,7 +110,7 @@ def tune(
 ) -> None:
     """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
     reporter = Reporter()
-    ranges = dict(range_of(each) for each in over) or found.over
+    ranges = dict(range_of(each) for each in over) or check.mapping("over", found.over or {})
     if not ranges:
         where = "in the table [over]" if found.file.endswith(".toml") else "as a mapping `over` beside the experiment"
         raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
@@ -118,10 +119,10 @@ def tune(
     with found.known(), _resumable(out):
         made = found.with_flags(words(flags))
         tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
+        tuned.save(Path(out) / "tuned.json")
     reporter.table("Chosen by validation", tuned.chosen)
     for note in tuned.notes:
         reporter.line(note)
-    tuned.save(Path(out) / "tuned.json")
     reporter.line(f"{out}: tuned.json, runs/")
 
 

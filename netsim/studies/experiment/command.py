@@ -1,4 +1,4 @@
-"""Experiments on the command line: a file with an ``experiment``, or a function ``-> Experiment``, and its flags.
+"""Experiments on the command line: a file with an ``experiment``, or a function ``-> Experiment``, or TOML; its flags.
 
 The flags are the function's arguments, the experiment's short names, and ``--set PATH=VALUE`` for any path. Their types
 are those of the present values; help comes from the docstrings of the parts.
@@ -8,8 +8,8 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from netsim.studies.catalogue import Parameter, described, parameters_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.tuning import Between, Choice, settled
+from netsim.studies.experiment.toml import read_toml
+from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
 
@@ -29,7 +30,7 @@ SEEDS, ROUNDS, SET, SETTINGS = "seeds", "rounds", "set", "settings"
 
 @dataclass(frozen=True)
 class ExperimentFile:
-    """A Python file that defines an experiment.
+    """A file of Python or TOML that defines an experiment.
 
     Attributes
     ----------
@@ -37,36 +38,31 @@ class ExperimentFile:
         Its path.
     make : callable
         Returns the experiment; its keyword arguments are flags.
-    module : module
-        The executed file.
+    title : str
+        The first line of the function's docstring, or else of the file's.
+    over : mapping or None
+        The ranges of tuning, which the file may have beside the experiment.
+    modules : sequence of module
+        The executed files.
     """
 
     file: str
     make: Callable[..., Experiment]
-    module: types.ModuleType
-
-    @property
-    def over(self) -> Mapping[str, Between | Choice] | None:
-        """The ranges of tuning, which the file may have beside the experiment."""
-        found = vars(self.module).get("over")
-        return None if found is None else check.mapping("over", found)
-
-    @property
-    def title(self) -> str:
-        """The first line of the function's docstring, or else of the file's."""
-        text = inspect.getdoc(self.make) or self.module.__doc__ or ""
-        return text.strip().partition("\n")[0]
+    title: str
+    over: Any
+    modules: Sequence[types.ModuleType]
 
     @contextmanager
     def known(self) -> Iterator[None]:
         """Let Python, and workers, find the file's classes inside the context."""
         pickler = _pickler()
-        with script.known(self.module), beside(self.file):
-            pickler.register_pickle_by_value(self.module)
-            try:
-                yield
-            finally:
-                pickler.unregister_pickle_by_value(self.module)
+        with ExitStack() as entered:
+            entered.enter_context(beside(self.file))
+            for module in self.modules:
+                entered.enter_context(script.known(module))
+                pickler.register_pickle_by_value(module)
+                entered.callback(pickler.unregister_pickle_by_value, module)
+            yield
 
     def flags(self) -> list[Parameter]:
         """Return the flags: the function's arguments, the short names, the rounds, the seeds and any path."""
@@ -114,11 +110,11 @@ class ExperimentFile:
             others = [{path: value for path, value in each.items() if made._of(path) != mine} for each in made.grid]
             kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
             made = dataclasses.replace(made, grid=sweep(name, values) * kept if len(values) > 1 else kept)
-        return made if settings is None else settled(made, _single(flags[SETTINGS], settings))
+        return made if settings is None else settled(made, _single(flags[SETTINGS], settings), self.over)
 
 
 def experiment_in(file: str) -> ExperimentFile | None:
-    """Return the experiment that a Python file defines; None if it defines none.
+    """Return the experiment that a file of Python or TOML defines; None if one of Python defines none.
 
     Raises
     ------
@@ -126,6 +122,10 @@ def experiment_in(file: str) -> ExperimentFile | None:
         If the file does not run, or defines several.
     """
     path = Path(file)
+    if path.suffix == ".toml":
+        with beside(file):
+            read = read_toml(file)
+        return ExperimentFile(file, lambda: read.experiment, read.title, read.over, read.modules)
     # A file is executed once only: a script may print.
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
@@ -136,10 +136,13 @@ def experiment_in(file: str) -> ExperimentFile | None:
             return None
         makers = [each for each in script.defined(module).values() if _makes_experiment(each)]
         if isinstance(made := vars(module).get("experiment"), Experiment):
-            return ExperimentFile(file, lambda: made, module)
+            makers = [lambda: made]
         if len(makers) > 1:
             raise BadInput(f"{file}: must define one experiment, or one function -> Experiment, not {len(makers)}")
-    return ExperimentFile(file, makers[0], module) if makers else None
+    if not makers:
+        return None
+    title = (inspect.getdoc(makers[0]) or module.__doc__ or "").strip().partition("\n")[0]
+    return ExperimentFile(file, makers[0], title, vars(module).get("over"), [module])
 
 
 @contextmanager

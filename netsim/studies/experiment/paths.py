@@ -32,6 +32,9 @@ _LONGEST = 60  # characters of a value in a table
 class Given(partial[Any]):
     """A function with values of some of its keyword arguments."""
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 def parameters(part: Any) -> dict[str, Any]:
     """Return a part's parameters by name, with their present values; empty if it has none."""

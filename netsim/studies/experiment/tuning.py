@@ -22,6 +22,7 @@ from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.results import METHOD, survival
@@ -152,13 +153,17 @@ class Tuned:
             out.write(json.dumps(kept, indent=1).encode())
 
 
-def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
+def settled(
+    experiment: "Experiment", file: str | Path, over: Mapping[str, Between | Choice] | None = None
+) -> "Experiment":
     """Return an experiment with the values of a file that `Tuned.save` wrote; it refuses the seeds spent on them.
+
+    Objects, as coders, are those that the choices of ``over`` have.
 
     Raises
     ------
     BadInput
-        If the file is none, has a value that is no number or text, or lacks a condition of a method that was tuned.
+        If the file is none, has an object that no choice has, or lacks a condition of a method that was tuned.
     """
     try:
         kept = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -166,8 +171,10 @@ def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
         spent = frozenset(map(int, kept["spent"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
-    if objects := [path for values in settings.values() for path, value in values.items() if isinstance(value, dict)]:
-        raise BadInput(f"settings = {str(file)!r}: must have numbers and texts; {objects[0]} was tuned as an object")
+    for key, values in settings.items():
+        for path, kept_value in values.items():
+            if isinstance(kept_value, dict):
+                values[path] = _object_of(experiment, over or {}, key, path, kept_value, f"settings = {str(file)!r}")
     # With a copy among the inputs, the folder alone repeats the runs.
     files = [*experiment.files, file]
     found = dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
@@ -366,7 +373,24 @@ class _Search:
 def _kept(value: Any) -> Any:
     """Return a value as tuned.json has it; an object, which a text cannot give back, as a mapping."""
     given = value_of(value)
-    return given if isinstance(given, int | float | str | None) else {"object": paths.brief(given)}
+    if isinstance(given, int | float | str | None):
+        return given
+    return {"object": paths.brief(given), "content": digest(json.dumps(content(given), sort_keys=True).encode())}
+
+
+def _object_of(
+    experiment: "Experiment", over: Mapping[str, Any], key: Key, path: str, kept: Mapping[str, Any], where: str
+) -> Any:
+    """Return the object of a choice that a file of chosen values has kept; raises BadInput if no choice has it."""
+    ranges = _ranges(experiment, over)
+    several = [each[path] for name, each in ranges.items() if f"{METHOD}={name}" in key and path in each]
+    choices = [value for each in several if isinstance(each, Choice) for value in each.values]
+    for value in choices:
+        if _kept(value) == kept:
+            return value
+    raise BadInput(
+        f"{where}: must have objects that the choices of `over` have; {path} was tuned as {kept.get('object')}"
+    )
 
 
 def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:

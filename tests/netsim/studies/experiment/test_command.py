@@ -261,7 +261,7 @@ def test_a_packed_experiment_is_repeated_from_the_file_alone(folder: Path, capsy
 
 def test_code_of_others_is_not_run_unless_trusted() -> None:
     netsim("run", "plain.py", "--out", "made")
-    with pytest.raises(BadInput, match=r"holds Python files .inputs/plain\.py.; read them, then"):
+    with pytest.raises(BadInput, match=r"holds files that run code .inputs/plain\.py.; read them, then"):
         repeat("made")
 
 
