@@ -70,9 +70,10 @@ class Links:
         """Return the graph, or None if it is the problem's."""
         if not callable(self.graph):
             return self.graph
-        seed = inspect.signature(self.graph).parameters.get("seed")
+        draw: Callable[..., nx.Graph[Any]] = self.graph
+        seed = inspect.signature(draw).parameters.get("seed")
         is_named = seed is not None and seed.default is not seed.empty
-        return self.graph(seed=setup.seeds.graph) if is_named else self.graph(setup.seeds.graph)
+        return draw(seed=setup.seeds.graph) if is_named else draw(setup.seeds.graph)
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function of ends returns no link."""

@@ -5,10 +5,10 @@ import importlib
 import inspect
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
@@ -24,6 +24,8 @@ from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.grid import numbers
 from netsim.util import check
+
+_Made = TypeVar("_Made")
 
 KIND = "kind"
 _TABLE, _LIST = (dict, "a table"), (list, "a list")
@@ -132,7 +134,8 @@ class _Reader:
             return self._told(where, Choice, self.built(given, where))
         if not isinstance(given, dict) or not {"low", "high"} <= given.keys():
             raise self._refused(where, given, _RANGE)
-        return self.built(given, where, Between)
+        found: Between = self.built(given, where, Between)
+        return found
 
     def built(self, given: Any, where: str, usual: Any = None) -> Any:
         """Return what a value is; of a table without a kind, the ``usual`` kind or the mapping that it is."""
@@ -191,7 +194,7 @@ class _Reader:
             raise self._refused(where, name, _NAME)
         return found
 
-    def _told(self, where: str, function: Any, *given: Any, **named: Any) -> Any:
+    def _told(self, where: str, function: Callable[..., _Made], *given: Any, **named: Any) -> _Made:
         """Return what a function returns; raise its errors as BadInput, with the place in the file."""
         try:
             return function(*given, **named)
