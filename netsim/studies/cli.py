@@ -75,6 +75,7 @@ def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = Fals
     for parameter in parameters:
         flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description
         switch = parameter.kind is bool and not listed
+        alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if listed and parameter.kind is bool else {}
         options.append(
             click.Option(
                 [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
@@ -84,6 +85,7 @@ def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = Fals
                 default=None if listed else usual,
                 show_default=usual is not None and not listed,
                 help=f"{words} [default: {usual}]" if listed and usual is not None else words,
+                **alone,
             )
         )
     return options
@@ -378,7 +380,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
     for name in _asked("retry", "redo", "tables"):
         raise BadInput(f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content")
     limits = Limits(more["timeout"], more["memory"])
-    cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
+    cli.run(found, cli.pairs_of(found, flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
 
 
 def _asked(*names: str) -> list[str]:
@@ -469,9 +471,16 @@ def tune_it(
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the values that flags list, by parameter."""
     from netsim.studies.sweeps.grid import values_of
+
+    by_name = {each.name: each for each in scenario.flags}
+    return {name: values_of(by_name[name], listed) for name, listed in texts_of(scenario.flags, flags).items()}
+
+
+def texts_of(parameters: Iterable[catalogue.Parameter], flags: Iterable[str]) -> dict[str, list[str]]:
+    """Return the texts that flags give, by parameter; raises BadInput for an unknown flag."""
     from netsim.util import check
 
-    known = {f"--{each.name.replace('_', '-')}": each for each in scenario.flags}
+    known = {f"--{each.name.replace('_', '-')}": each for each in parameters}
     texts: dict[str, list[str]] = {}
     words = iter(flags)
     for word in words:
@@ -483,8 +492,7 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
         elif not joined:
             value = next(words, "")
         texts.setdefault(parameter.name, []).append(value)
-    by_name = {each.name: each for each in scenario.flags}
-    return {name: values_of(by_name[name], listed) for name, listed in texts.items()}
+    return texts
 
 
 @app.command(

@@ -1,7 +1,7 @@
 """The commands of an experiment's file: netsim run, sweep, tune and show FILE.py, or FILE.toml."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from netsim.errors import BadInput
-from netsim.studies.cli import options_of
+from netsim.studies.cli import options_of, texts_of
 from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.paths import brief
@@ -28,9 +28,8 @@ _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. 
 def run_command(found: ExperimentFile) -> click.Command:
     """Return the command that runs an experiment; several values of a flag are all run."""
 
-    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **given: Sequence[str]) -> None:
-        texts = [(name, text) for name, several in given.items() for text in several]
-        run(found, texts, out=out, jobs=jobs, metric=metric, dask=dask)
+    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
+        run(found, _pairs(texts), out=out, jobs=jobs, metric=metric, dask=dask)
 
     with found.known():
         flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags()]
@@ -116,8 +115,9 @@ def tune(
         raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
     if validation is not None:
         more["validation"] = numbers("validation", validation)
+    texts = pairs_of(found, flags)
     with found.known(), _resumable(out):
-        made = found.with_flags(words(flags))
+        made = found.with_flags(texts)
         tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
         tuned.save(Path(out) / "tuned.json")
     reporter.table("Chosen by validation", tuned.chosen)
@@ -146,15 +146,14 @@ def show_paths(found: ExperimentFile) -> None:
         Reporter().table(found.title or found.file, found.make().paths())
 
 
-def words(flags: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line and their values; raises BadInput for a word that is none."""
-    found, rest = [], iter(flags)
-    for word in rest:
-        flag, joined, value = word.partition("=")
-        if not flag.startswith("--"):
-            raise BadInput(f"{word}: must be a flag, as --loss 0.1")
-        found.append((flag[2:].replace("-", "_"), value if joined else next(rest, "")))
-    return found
+def pairs_of(found: ExperimentFile, flags: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the flags of a command line and their values; raises BadInput for an unknown one."""
+    with found.known():
+        return _pairs(texts_of(found.flags(), flags))
+
+
+def _pairs(texts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    return [(name, text) for name, several in texts.items() for text in several]
 
 
 def _folder_of(found: ExperimentFile) -> str:

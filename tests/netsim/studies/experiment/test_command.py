@@ -101,6 +101,18 @@ def test_a_file_with_a_function_has_its_arguments_as_flags() -> None:
     assert list(runs("there")["total"]) == [10, 10, 30, 30]
 
 
+def test_a_switch_of_a_function_needs_no_value(folder: Path) -> None:
+    (folder / "made.py").write_text(
+        MADE.replace("nodes: int = 3)", "nodes: int = 3, more: bool = False)").replace(
+            "topology.ring(nodes)", "topology.ring(nodes + more)"
+        )
+    )
+    netsim("sweep", "made.py", "--more", "--nodes=4", "--out", "there")
+    netsim("run", "made.py", "--more", "--out", "same")
+    netsim("run", "made.py", "--more", "false", "--out", "other")
+    assert [list(runs(name)["total"]) for name in ("there", "same", "other")] == [[10], [8], [6]]
+
+
 def test_values_of_a_flag_replace_those_that_the_file_tries() -> None:
     netsim("run", "plain.py", "--loss", "0.25")
     assert "loss" not in runs("runs/plain")
@@ -140,7 +152,7 @@ def test_the_help_is_that_of_the_parts(capsys: pytest.CaptureFixture[str]) -> No
         (["run", "plain.py", "--seeds", "x"], "seeds = 'x': must be whole numbers"),
         (["run", "plain.py", "--metric", "totl"], "did you mean 'total'"),
         (["sweep", "plain.py", "--redo", "--out", "a"], "redo = True: must be left out for an experiment"),
-        (["sweep", "plain.py", "--stp", "1", "--out", "a"], "did you mean 'step'"),
+        (["sweep", "plain.py", "--stp", "1", "--out", "a"], "flag = '--stp': .*did you mean '--step'"),
         (["tune", "plain.py", "--over", "method.step", "--out", "a"], "PATH=LOW:HIGH"),
         (["tune", "plain.py", "--over", "method.stp=1:2", "--out", "a"], "^path = 'method.stp': .*'method.step'"),
         (
