@@ -349,6 +349,17 @@ def test_a_problem_may_take_the_networks_graph() -> None:
     assert runs["transmissions"].tolist() == [12, 12]
 
 
+def test_a_required_argument_of_a_problem_may_be_given_by_its_path() -> None:
+    def problem(seed: int, agents: int, noise: float = 0.1) -> Any:
+        return least_squares(seed, agents, noise)
+
+    runs = small(problem=problem, grid=sweep("problem.agents", [3, 4]), rounds=2, seeds=[0]).run().runs
+    assert runs["transmissions"].tolist() == [6, 6, 8, 8]
+    same = small(problem=partial(problem, agents=4), rounds=2, seeds=[0])
+    assert same.values("problem.agents") == [4]
+    assert same.run().runs["gap"].tolist() == runs["gap"].tolist()[2:]
+
+
 def test_more_costs_than_nodes_are_refused() -> None:
     with pytest.raises(BadInput, match="a cost for each of the network's 3 nodes, not 4"):
         small(networks=topology.ring(3)).run()
