@@ -95,7 +95,7 @@ experiment = Experiment(
     seeds=range(4),
 )
 
-OVER = {
+over = {
     "method.rho": Between(0.01, 3.0, log=True),
     "method.eta": Between(0.01, 1.0, log=True),
     "methods.mine.momentum": Between(0.0, 0.9),
@@ -104,7 +104,7 @@ OVER = {
 
 if __name__ == "__main__":
     tuned = experiment.tune(
-        OVER, out="runs/own-tuning", candidates=3, seeds=range(100, 102), validation=range(200, 204)
+        over, out="runs/own-tuning", candidates=3, seeds=range(100, 102), validation=range(200, 204)
     )
     print(tuned.chosen.to_string(index=False), *tuned.notes, sep="\n")
     results = tuned.experiment.run("runs/own")

@@ -65,10 +65,10 @@ experiment = Experiment(
     ending=Ending(target=0.02),
     seeds=range(8),
 )
-OVER = {"method.eta": Between(0.01, 0.5, log=True), "method.rho": Between(0.001, 0.1, log=True)}
+over = {"method.eta": Between(0.01, 0.5, log=True), "method.rho": Between(0.001, 0.1, log=True)}
 
 if __name__ == "__main__":
-    tuned = experiment.tune(OVER, out="runs/paper-tuning", seeds=range(100, 102), candidates=6, finalists=2)
+    tuned = experiment.tune(over, out="runs/paper-tuning", seeds=range(100, 102), candidates=6, finalists=2)
     found = tuned.experiment.run("runs/paper")
     pairs = results.paired(found.tidy(), "gap", "CTA", test="ratio")
     for table in (tuned.chosen, found.summary(), found.versus("CTA"), pairs):

@@ -52,7 +52,10 @@ class Registry:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a scenario, of kind int, float, str or bool; an ``optional`` one may be None."""
+    """One parameter of a scenario, of kind int, float, str or bool; an ``optional`` one may be None.
+
+    Of an experiment it may be of kind object: a part such as a loss model, in whose place a number may be given.
+    """
 
     name: str
     kind: type
@@ -257,7 +260,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     hints = _hints(name, function)
     hints.pop("return", None)
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
-    parameters = [each for each in _parameters(name, function) if each.name not in groups]
+    parameters = [each for each in parameters_of(name, function) if each.name not in groups]
     # A study of an experiment (`netsim.studies.experiment.study`) has flags that follow from its parts.
     parameters += getattr(function, "named_parameters", list)()
     for key, group in groups.items():
@@ -269,7 +272,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
                 default=getattr(usual, each.name, each.default),
                 description=f"{each.description}{_by_data(usual, each.name)}",
             )
-            for each in _parameters(name, group)
+            for each in parameters_of(name, group)
         ]
     names = [parameter.name for parameter in parameters]
     for twice in sorted({each for each in names if names.count(each) > 1}):
@@ -295,13 +298,18 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a scenario's function, the study left out, or the fields of a dataclass."""
-    described: dict[str, str] = {}
-    # A dataclass need not describe the fields of its bases again.
+def described(source: Any) -> dict[str, str]:
+    """Return what docstrings say of parameters; a class need not describe those of its bases again."""
+    found: dict[str, str] = {}
     for each in reversed(inspect.getmro(source)) if isinstance(source, type) else [source]:
-        described |= re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.getdoc(each) or "", re.MULTILINE)
-    hints = _hints(name, source)
+        listed = re.findall(r"^(\w+(?:, \w+)*) : .*\n((?:    .*\n?)+)", inspect.getdoc(each) or "", re.MULTILINE)
+        found |= {name: " ".join(text.split()) for names, text in listed for name in names.split(", ")}
+    return found
+
+
+def parameters_of(name: str, source: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a scenario's function, the study left out, or the fields of a dataclass."""
+    words, hints = described(source), _hints(name, source)
     found = []
     for key, parameter in inspect.signature(source).parameters.items():
         if key == "study":
@@ -310,15 +318,14 @@ def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
             raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} a default")
         if key in _TAKEN:
             raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} another name; every run has its own")
-        words = " ".join(described.get(key, "").split())
         if dataclasses.is_dataclass(hints.get(key)):
-            found.append(Parameter(key, object, False, parameter.default, words))
+            found.append(Parameter(key, object, False, parameter.default, words.get(key, "")))
             continue
         kind, optional = _kind(name, key, hints.get(key))
         default = parameter.default
         # numpy's numbers as Python's: a command has no others.
         plain = default.item() if type(default).__module__ == "numpy" and not default.ndim else default
-        found.append(Parameter(key, kind, optional, plain, words))
+        found.append(Parameter(key, kind, optional, plain, words.get(key, "")))
     return found
 
 

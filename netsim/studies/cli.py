@@ -69,27 +69,31 @@ def _made(*flags: _Flags) -> list[click.Parameter]:
     ]
 
 
-def _options(parameters: Iterable[catalogue.Parameter]) -> list[click.Parameter]:
-    """Return the options that stand for a scenario's parameters."""
+def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = False) -> list[click.Parameter]:
+    """Return the options that stand for parameters; ``listed``: as texts, each of which may list several values."""
     options: list[click.Parameter] = []
     for parameter in parameters:
-        flag = "--" + parameter.name.replace("_", "-")
-        switch = parameter.kind is bool
+        flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description
+        switch = parameter.kind is bool and not listed
+        alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if listed and parameter.kind is bool else {}
         options.append(
             click.Option(
                 [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
-                type=parameter.kind,
-                default=parameter.default,
-                show_default=parameter.default is not None,
-                help=parameter.description,
+                type=str if listed else parameter.kind,
+                multiple=listed,
+                metavar={int: "INTEGER", float: "FLOAT"}.get(parameter.kind, "TEXT") if listed else None,
+                default=None if listed else usual,
+                show_default=usual is not None and not listed,
+                help=f"{words} [default: {usual}]" if listed and usual is not None else words,
+                **alone,
             )
         )
     return options
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
-    """Return the experiment that a Python file defines; None if it is no such file."""
-    if not name.endswith(".py"):
+    """Return the experiment that a file of Python or TOML defines; None if it is no such file."""
+    if not name.endswith((".py", ".toml")):
         return None
     from netsim.studies.experiment.command import experiment_in
 
@@ -162,9 +166,9 @@ def _run_command(scenario: Scenario) -> click.Command:
 
     shared = [each for each in scenario.flags if each is catalogue.EVERY]
     options = [
-        *_options(scenario.parameters),
+        *options_of(scenario.parameters),
         _at(),
-        *_options(shared),
+        *options_of(shared),
         *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS),
     ]
     if "check" not in {each.name for each in scenario.parameters}:
@@ -286,7 +290,10 @@ def list_them() -> None:
 
 @app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
-    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
+    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help.
+
+    An experiment's file may be TOML, too.
+    """
 
 
 # --- lab --------------------------------------------------------------------------------------------------------------
@@ -309,7 +316,7 @@ def _lab_command(scenario: Scenario) -> click.Command:
     return click.Command(
         scenario.name,
         callback=call,
-        params=[*_options(scenario.parameters), _at(), *browser],
+        params=[*options_of(scenario.parameters), _at(), *browser],
         help=title,
         short_help=title,
     )
@@ -368,13 +375,18 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, more: Mapping[str, Any]) -> None:
     """Run an experiment as a sweep; raises BadInput for a flag that only the sweep of a study has."""
     from netsim.studies.experiment import cli
+    from netsim.studies.sweeps.point import Limits
 
-    for name in ("timeout", "memory", "retry", "redo"):
-        if more[name]:
-            raise BadInput(
-                f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content"
-            )
-    cli.run(found, cli.words(flags), out=out, jobs=more["jobs"], metric=None, dask=more["dask"])
+    for name in _asked("retry", "redo", "tables"):
+        raise BadInput(f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content")
+    limits = Limits(more["timeout"], more["memory"])
+    cli.run(found, cli.pairs_of(found, flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
+
+
+def _asked(*names: str) -> list[str]:
+    """Return which of the flags of this command were given."""
+    source = click.get_current_context().get_parameter_source
+    return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 
 
 @app.command(
@@ -382,7 +394,11 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
 )
 @click.argument("scenario")
-@click.option("--over", multiple=True, required=True, help="[METHOD.]PARAMETER=LOW:HIGH or …:log; several times.")
+@click.option(
+    "--over",
+    multiple=True,
+    help="[METHOD.]PARAMETER=LOW:HIGH or …:log; several times. Default for an experiment: what its file has as `over`.",
+)
 @click.option("--out", type=str, required=True, help="The folder: new, or that of a tuning to go on with.")
 @click.option(
     "--per", default="method", show_default=True, help="method, or with parameters of the study: method,loss."
@@ -405,6 +421,8 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
+@click.option("--candidates", type=int, help="Of an experiment: how many values of each method are tried. Default: 8.")
+@click.option("--finalists", type=int, help="Of an experiment: how many of them are validated. Default: 3.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def tune_it(
     scenario: str,
@@ -421,39 +439,29 @@ def tune_it(
     Each method gets the same number of trials, by successive halving. tuned.json in the folder is what run and sweep
     take as --settings. What is done already is not done again: the same command goes on.
     """
-    from netsim.studies.catalogue import Parameter
-    from netsim.studies.sweeps.grid import values_of
+    from netsim.studies.sweeps.grid import numbers
     from netsim.studies.tuning import tune
 
+    counts = ("candidates", "finalists")
     if (experiment := _experiment_in(scenario)) is not None:
         from netsim.studies.experiment import cli
 
-        context = click.get_current_context()
-        asked = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
-        if useless := asked - {"metric", "jobs"} | ({"per"} if per != "method" else set()):
-            raise BadInput(f"{min(useless)}: must be left out for an experiment, which is tuned under each condition")
-        metric = str(more["metric"]) if "metric" in asked else None
-        cli.tune(
-            experiment,
-            flags,
-            over=over,
-            out=out,
-            seeds=seeds,
-            validation=validation,
-            metric=metric,
-            jobs=int(more["jobs"]),
-        )
+        for name in _asked("per", "budget", "redo"):
+            raise BadInput(f"{name}: must be left out for an experiment, which is tuned under each condition")
+        how = {name: more[name] for name in _asked("metric", "jobs", *counts)}
+        cli.tune(experiment, flags, over=over, out=out, seeds=seeds, validation=validation, **how)
         return
+    for name in counts:
+        if more.pop(name) is not None:
+            raise BadInput(f"{name}: must be left out for a study, whose --budget says how many candidates there are")
     found = catalogue.find_study(scenario)
-    reporter, numbers = Reporter(), values_of(Parameter("seeds", int, False, None, ""), [seeds])
-    later: list[Any] | None = None if validation is None else []
-    if validation not in (None, "none"):
-        later = values_of(Parameter("validation", int, False, None, ""), [str(validation)])
+    reporter, chosen = Reporter(), numbers("seeds", seeds)
+    later = None if validation is None else [] if validation == "none" else numbers("validation", validation)
     names = [each.strip() for each in per.split(",")]
     try:
         given: dict[str, Any] = _listed(found, flags)
         done = tune(
-            scenario, over=over, out=out, per=names, seeds=numbers, validation=later, reporter=reporter, **more, **given
+            scenario, over=over, out=out, per=names, seeds=chosen, validation=later, reporter=reporter, **more, **given
         )
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
@@ -463,9 +471,16 @@ def tune_it(
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the values that flags list, by parameter."""
     from netsim.studies.sweeps.grid import values_of
+
+    by_name = {each.name: each for each in scenario.flags}
+    return {name: values_of(by_name[name], listed) for name, listed in texts_of(scenario.flags, flags).items()}
+
+
+def texts_of(parameters: Iterable[catalogue.Parameter], flags: Iterable[str]) -> dict[str, list[str]]:
+    """Return the texts that flags give, by parameter; raises BadInput for an unknown flag."""
     from netsim.util import check
 
-    known = {f"--{each.name.replace('_', '-')}": each for each in scenario.flags}
+    known = {f"--{each.name.replace('_', '-')}": each for each in parameters}
     texts: dict[str, list[str]] = {}
     words = iter(flags)
     for word in words:
@@ -477,8 +492,7 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
         elif not joined:
             value = next(words, "")
         texts.setdefault(parameter.name, []).append(value)
-    by_name = {each.name: each for each in scenario.flags}
-    return {name: values_of(by_name[name], listed) for name, listed in texts.items()}
+    return texts
 
 
 @app.command(
@@ -816,7 +830,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
-    options = _options(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
+    options = options_of(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 

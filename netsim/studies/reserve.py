@@ -7,9 +7,11 @@ system gives the lock back when its process ends, however it ends; what is found
 import errno
 import itertools
 import os
+import re
 import shutil
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -112,6 +114,43 @@ def locked(folder: Path) -> Iterator[bool]:
     finally:
         if lock is not None:
             _release(folder / LOCK, lock)
+
+
+@contextmanager
+def held(folder: Path, what: str) -> Iterator[None]:
+    """Lock a folder that stays, a new one or one that is there, for ``what`` this process does in it.
+
+    Raises BadInput if it cannot be written, or is another process's.
+    """
+    with refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as mine:
+        if not mine:
+            raise BadInput(
+                f"out = {str(folder)!r}: must not be in use by another {what}; if none is running, one was killed: "
+                f"remove {str(folder / LOCK)!r}"
+            )
+        yield
+
+
+@contextmanager
+def running_in(folder: Path, prefix: str) -> Iterator[Path]:
+    """Yield a new folder inside a held one, in which its parts run; those that killed processes left are removed."""
+    for left in folder.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with refusals(folder):
+        running = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+    try:
+        yield running
+    finally:
+        shutil.rmtree(running, ignore_errors=True)
+
+
+def clear_unfinished(*folders: Path) -> None:
+    """Remove the temporary files of `netsim.util.files.write_whole` that killed processes left in held folders."""
+    for left in (path for folder in folders for path in folder.glob(".*")):
+        if re.fullmatch(r"\..+\.\d+-\d+", left.name) and left.is_file():
+            left.unlink(missing_ok=True)
 
 
 def _reserve(folder: str | Path, timeout: float, new: bool = False) -> Reservation | Path | None:

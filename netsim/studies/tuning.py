@@ -16,16 +16,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
+from netsim.studies.experiment.tuning import Between, range_of
 from netsim.studies.folder import load
 from netsim.studies.outcome import COLUMN as OUTCOME
 from netsim.studies.outcome import DEAD
 from netsim.studies.reach import Target
-from netsim.studies.reserve import locked, refusals
+from netsim.studies.reserve import held, refusals
 from netsim.studies.selection import (
     Rung,
     Validated,
@@ -69,28 +68,13 @@ class Range:
     @classmethod
     def of(cls, text: str) -> "Range":
         """Return the range that ``[METHOD.]PARAMETER=LOW:HIGH[:log]`` gives; raises BadInput for another form."""
-        place, _, ends = text.partition("=")
+        place, ends = range_of(text, "[METHOD.]PARAMETER")
         method, parameter = placed(place)
-        parts = ends.split(":")
-        try:
-            low, high = (float(each) for each in parts[:2])
-        except ValueError:
-            low = high = math.nan
-        log = parts[2:] == ["log"]
-        if not (parameter and -math.inf < low < high < math.inf) or (parts[2:] and not log) or (log and low <= 0):
-            raise check.refuse(
-                "over", text, "[METHOD.]PARAMETER=LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0"
-            )
-        return cls(method or None, parameter, low, high, log)
+        return cls(method or None, parameter, float(ends.low), float(ends.high), ends.log)
 
     def levels(self, count: int, whole: bool) -> list[Any]:
-        """Return evenly spaced values, both ends among them, to six digits; of whole numbers the nearest."""
-        if count == 1:
-            found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
-        else:
-            spaced = np.geomspace if self.log else np.linspace
-            found = [self.low, *spaced(self.low, self.high, count)[1:-1].tolist(), self.high]
-        return [round(each) if whole else float(f"{each:.6g}") for each in found]
+        """Return evenly spaced values, as `netsim.Between` does."""
+        return Between(self.low, self.high, self.log).levels(count, whole)
 
     def place(self, value: Any) -> float:
         """Return where a value lies, 0 at the low end and 1 at the high one; NaN of what is no number."""
@@ -682,10 +666,7 @@ def _held(folder: Path, plan: Plan) -> Iterator[None]:
             raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or that of this tuning")
         if file.is_file() and file.read_text(encoding="utf-8") != text:
             raise BadInput(f"out = {str(folder)!r}: must be a new folder; it holds another tuning ({_PLAN})")
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as mine:
-        if not mine:
-            raise BadInput(f"out = {str(folder)!r}: must not be in use by another tuning")
+    with held(folder, "tuning"):
         if not file.is_file():
             _write(file, text)
         yield

@@ -229,8 +229,12 @@ class Cell:
         }
 
     def _judged(self, rounds: "pd.DataFrame", column: str, optimum: float) -> Outcome:
-        if column not in rounds:
+        if rounds.empty:
             return Outcome(DIVERGED)
+        try:
+            check.one_of("error", column, map(str, rounds))
+        except BadInput as error:
+            return Outcome(FAILED, why=str(error))
         least = None if math.isnan(optimum) else optimum
         return self.ending.judge(rounds[column], rounds["round"].tolist(), optimum=least)
 

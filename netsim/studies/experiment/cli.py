@@ -1,18 +1,25 @@
-"""The commands of an experiment's file: netsim run, sweep, tune and show FILE.py."""
+"""The commands of an experiment's file: netsim run, sweep, tune and show FILE.py, or FILE.toml."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from netsim.errors import BadInput
-from netsim.studies.experiment.command import SET, ExperimentFile, numbers, ranges_of
+from netsim.studies.cli import options_of, texts_of
+from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
+from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import SEED, Results
+from netsim.studies.experiment.tuning import range_of
+from netsim.studies.sweeps.grid import numbers
+from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
+from netsim.util import check
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
 _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. Default: the problem's error.")
@@ -21,9 +28,11 @@ _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. 
 def run_command(found: ExperimentFile) -> click.Command:
     """Return the command that runs an experiment; several values of a flag are all run."""
 
-    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **given: Any) -> None:
-        run(found, _texts(given), out=out, jobs=jobs, metric=metric, dask=dask)
+    def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
+        run(found, _pairs(texts), out=out, jobs=jobs, metric=metric, dask=dask)
 
+    with found.known():
+        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags()]
     options: list[click.Parameter] = [
         click.Option(["--out"], type=str, help=f"The folder. Default: {_folder_of(found)}; what is there is kept."),
         _JOBS,
@@ -31,7 +40,7 @@ def run_command(found: ExperimentFile) -> click.Command:
         _METRIC,
     ]
     help_text = f"{found.title} A flag may have several values: 0,0.1,0.3." if found.title else None
-    return click.Command(found.file, callback=call, params=[*_options(found), *options], help=help_text)
+    return click.Command(found.file, callback=call, params=[*options_of(flags, listed=True), *options], help=help_text)
 
 
 def run(
@@ -40,15 +49,24 @@ def run(
     *,
     out: str | None,
     jobs: int,
-    metric: str | None,
+    metric: str | None = None,
     dask: str | None,
+    limits: Limits | None = None,
 ) -> None:
     """Run an experiment, and print its summary."""
     reporter, folder = Reporter(), out or _folder_of(found)
     with found.known(), _resumable(folder):
         made = found.with_flags(given)
         results = made.run_cells(
-            list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given, file=Path(found.file)
+            list(made.cells()),
+            folder,
+            jobs=jobs,
+            dask=dask,
+            limits=limits,
+            reporter=reporter,
+            metric=metric,
+            flags=given,
+            file=Path(found.file),
         )
     show(results, metric, reporter)
     reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
@@ -87,27 +105,24 @@ def tune(
     out: str,
     seeds: str,
     validation: str | None,
-    metric: str | None,
-    jobs: int,
+    **more: Any,
 ) -> None:
-    """Tune an experiment's methods, and print what was chosen."""
+    """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
     reporter = Reporter()
-    chosen: dict[str, Any] = {} if validation is None else {"validation": numbers("validation", validation)}
+    ranges = dict(range_of(each) for each in over) or check.mapping("over", found.over or {})
+    if not ranges:
+        where = "in the table [over]" if found.file.endswith(".toml") else "as a mapping `over` beside the experiment"
+        raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
+    if validation is not None:
+        more["validation"] = numbers("validation", validation)
+    texts = pairs_of(found, flags)
     with found.known(), _resumable(out):
-        made = found.with_flags(words(flags))
-        tuned = made.tune(
-            ranges_of(over),
-            out=out,
-            seeds=numbers("seeds", seeds),
-            metric=metric,
-            jobs=jobs,
-            reporter=reporter,
-            **chosen,
-        )
+        made = found.with_flags(texts)
+        tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
+        tuned.save(Path(out) / "tuned.json")
     reporter.table("Chosen by validation", tuned.chosen)
     for note in tuned.notes:
         reporter.line(note)
-    tuned.save(Path(out) / "tuned.json")
     reporter.line(f"{out}: tuned.json, runs/")
 
 
@@ -131,40 +146,14 @@ def show_paths(found: ExperimentFile) -> None:
         Reporter().table(found.title or found.file, found.make().paths())
 
 
-def words(flags: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line and their values; raises BadInput for a word that is none."""
-    found, rest = [], iter(flags)
-    for word in rest:
-        flag, joined, value = word.partition("=")
-        if not flag.startswith("--"):
-            raise BadInput(f"{word}: must be a flag, as --loss 0.1")
-        found.append((flag[2:].replace("-", "_"), value if joined else next(rest, "")))
-    return found
-
-
-def _options(found: ExperimentFile) -> list[click.Parameter]:
+def pairs_of(found: ExperimentFile, flags: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the flags of a command line and their values; raises BadInput for an unknown one."""
     with found.known():
-        flags = found.flags()
-    return [
-        click.Option(
-            [f"--{each.name.replace('_', '-')}", each.name],
-            type=str,
-            multiple=each.name == SET,
-            help=f"{each.help} [default: {each.default}]" if each.default else each.help,
-            metavar={int: "INTEGER", float: "FLOAT"}.get(each.kind, "TEXT"),
-        )
-        for each in flags
-    ]
+        return _pairs(texts_of(found.flags(), flags))
 
 
-def _texts(given: dict[str, Any]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name, value in given.items():
-        if isinstance(value, tuple):
-            found += [(name, each) for each in value]
-        elif value is not None:
-            found.append((name, value))
-    return found
+def _pairs(texts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    return [(name, text) for name, several in texts.items() for text in several]
 
 
 def _folder_of(found: ExperimentFile) -> str:

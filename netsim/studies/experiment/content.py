@@ -334,7 +334,7 @@ def files_of(parts: Iterable[Any]) -> list[Path]:
     found: dict[Path, None] = {}
     for part in parts:
         for each in (part, type(part), getattr(part, "kind", None), getattr(part, "function", None)):
-            for file in _files(_home_of(each), set()):
+            for file in _files(_home_of(each.func if isinstance(each, partial) else each), set()):
                 found[file] = None
     return list(found)
 

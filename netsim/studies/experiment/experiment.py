@@ -34,7 +34,7 @@ from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.results import METHOD, SEED, Results
-from netsim.studies.outcome import FAILED, Ending
+from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.point import KILLED, Limits
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
 
 PROBLEM, NETWORK = "problem", "network"
-
-_MAX_MEGABYTES = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +137,7 @@ class Experiment:
         self._check_names()
         for each in self.grid:
             for path in each:
-                self._check_path(path)
+                self.values(path)
         self._check_seeds()
         snapshot(files_of(self._parts()))
 
@@ -151,7 +149,7 @@ class Experiment:
                     raise check.refuse(what, name, f"another name; every table has a column {name}")
         for several in self.names.values():
             for path in _paths(several):
-                self._check_path(path)
+                self.values(path)
 
     def _check_seeds(self) -> None:
         seeds = self._all_seeds
@@ -201,13 +199,9 @@ class Experiment:
         """Return the paths that a short name or a path stands for."""
         return list(_paths(self.names.get(name, name)))
 
-    def _check_path(self, name: str) -> None:
-        for path in self._of(name):
-            paths.values_at(self._tree(), self._long(path))
-
     def values(self, name: str) -> list[Any]:
         """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
-        return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path))]
+        return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path), path)]
 
     def with_values(self, values: Mapping[str, Any]) -> "Experiment":
         """Return the experiment with other values at some paths or short names.
@@ -220,7 +214,7 @@ class Experiment:
         tree = self._tree()
         for name, given in values.items():
             for path in self._of(name):
-                tree = paths.changed(tree, self._long(path), value_of(given))
+                tree = paths.changed(tree, self._long(path), value_of(given), path)
         return dataclasses.replace(
             self, methods=tree["methods"], networks=tree["networks"], problem=tree[PROBLEM], rounds=tree["rounds"]
         )
@@ -336,7 +330,7 @@ class Experiment:
             If the folder cannot be written; what is done is whole.
         """
         cells = list(self.cells())
-        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=_limits(timeout, memory), reporter=reporter)
+        return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=Limits(timeout, memory), reporter=reporter)
 
     def run_cells(
         self,
@@ -347,12 +341,14 @@ class Experiment:
         dask: str | None = None,
         limits: Limits | None = None,
         reporter: Reporter | None = None,
+        metric: str | None = None,
         flags: Sequence[tuple[str, str]] = (),
         file: Path | None = None,
     ) -> Results:
         """Run some cells of the experiment as `run` does.
 
-        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it.
+        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it. A
+        ``metric`` that is no column is refused as soon as a run of each problem has ended.
         """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
@@ -376,6 +372,9 @@ class Experiment:
             check_fits(cells, missing)
             work = CellRun(folder.absolute(), running.absolute(), limits)
             lost: dict[str, str] = {}
+            ended: dict[Any, tuple[Cell, Measured]] = {}
+            for cell in cells:
+                self._check_metric(metric, ended, cell, done[cell.key])
             with show.tally("cells", len(done)) as tally:
                 count, failed = len(done) - len(missing), 0
                 tally(count, failed)
@@ -385,6 +384,8 @@ class Experiment:
                     count, failed = count + (why is None), failed + (why is not None)
                     tally(count, failed)
                     lost |= {key: why} if why == KILLED else {}
+                    if metric is not None and len(ended) < len(self.problem):
+                        self._check_metric(metric, ended, missing[key], read(folder, key))
             for key, cell in missing.items():
                 found = None if key in lost else read(folder, key)
                 found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
@@ -401,6 +402,16 @@ class Experiment:
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
         return results
+
+    def _check_metric(
+        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, found: Measured | None
+    ) -> None:
+        """Raise BadInput for a metric that is no column; runs of each problem that have ``ended`` have all columns."""
+        problem = cell.columns.get(PROBLEM)
+        if metric is not None and problem not in ended and found is not None and found.row["outcome"] not in DEAD:
+            ended[problem] = cell, found
+            if len(ended) == len(self.problem):
+                Results([*ended.values()])._metric(metric)
 
     def _results(
         self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int
@@ -501,13 +512,6 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
             yield job.name, work.run(job)
 
 
-def _limits(timeout: float | None, memory: int | None) -> Limits:
-    return Limits(
-        None if timeout is None else check.finite("timeout", timeout, above=0.0),
-        None if memory is None else check.integer("memory", memory, low=1, high=_MAX_MEGABYTES),
-    )
-
-
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
     """Return parts by name; one without a name has the name ``alone``."""
     if not isinstance(given, Mapping):
@@ -522,7 +526,7 @@ def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> 
 
 def _name_of(method: Any) -> str:
     kind = getattr(method, "kind", getattr(method, "function", method))
-    return str(getattr(kind, "__name__", METHOD))
+    return str(getattr(getattr(kind, "func", kind), "__name__", METHOD))
 
 
 def _seeds_of(given: Any) -> Seeds:

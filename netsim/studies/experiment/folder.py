@@ -4,7 +4,6 @@ import copyreg
 import json
 import math
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from netsim.errors import BadInput, one_line
+from netsim.studies import reserve
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest, is_users
 from netsim.studies.folder import Unsaved, json_value
 from netsim.studies.outcome import FAILED
-from netsim.studies.reserve import LOCK, locked, refusals
+from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
 from netsim.studies.sweeps.point import KILLED, Limits, reason_of
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
@@ -43,27 +43,12 @@ def held(folder: Path) -> Iterator[Path]:
     others = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
     if (folder.exists() and not folder.is_dir()) or (others and not (folder / RUNS).is_dir()):
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of an experiment")
-    with refusals(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as mine:
-        if not mine:
-            raise BadInput(
-                f"out = {str(folder)!r}: must not be in use by another run; if none is running, one was killed: "
-                f"remove {str(folder / LOCK)!r}"
-            )
+    with reserve.held(folder, "run"):
         with refusals(folder):
             (folder / RUNS).mkdir(exist_ok=True)
-            for left in folder.glob(f"{_RUNNING}*"):
-                shutil.rmtree(left, ignore_errors=True)
-            for left in (*folder.glob(".*"), *folder.glob(f"{INPUTS}/.*")):
-                # A process that was killed while it wrote a file has left its temporary file.
-                if re.fullmatch(r"\..+\.\d+-\d+", left.name) and left.is_file():
-                    left.unlink()
-            running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
-        try:
+            clear_unfinished(folder, folder / INPUTS)
+        with running_in(folder, _RUNNING) as running:
             yield running
-        finally:
-            shutil.rmtree(running, ignore_errors=True)
 
 
 def keys_in(folder: Path) -> list[str]:

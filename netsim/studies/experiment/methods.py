@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from netsim.agent import Agent
 from netsim.errors import BadInput
+from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.setup import Setup
 from netsim.util import check
@@ -110,7 +111,7 @@ def _of_node(value: Any, setup: Setup, node: Any) -> Any:
     """Return the value of an argument for a node: coders with a memory have one for each agent."""
     if isinstance(value, Coder):
         return value.fresh()
-    return value(setup, node) if inspect.isfunction(value) else value
+    return value(setup, node) if inspect.isfunction(value) or isinstance(value, paths.Given) else value
 
 
 def default_of(kind: type, name: str) -> Any:
@@ -136,37 +137,27 @@ class Made:
     Attributes
     ----------
     function : callable
-    given : mapping
-        The values of its keyword arguments.
     label : mapping
         As of `Method`.
     """
 
     function: Callable[..., Mapping[Any, Agent]]
-    given: Mapping[str, Any] = field(default_factory=dict)
     label: Mapping[str, str] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments with their values."""
-        return keyword_arguments(self.function) | dict(self.given)
+        return paths.parameters(self.function)
 
     def with_parameter(self, name: str, value: Any) -> "Made":
         """Return the method with another value of a keyword argument."""
-        return dataclasses.replace(self, given={**self.given, name: value})
+        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
         """Return what the function makes; raises BadInput if these are no agents by node."""
-        found = self.function(setup, **self.given)
-        name = getattr(self.function, "__name__", "function")
+        found = self.function(setup)
         if not isinstance(found, Mapping) or not all(isinstance(each, Agent) for each in found.values()):
-            raise BadInput(f"{name}(setup): must return {{node: Agent}}, not {brief(found)}")
+            raise BadInput(f"{brief(self.function)}(setup): must return {{node: Agent}}, not {brief(found)}")
         return found
-
-
-def keyword_arguments(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the arguments of a function that have defaults, with these."""
-    known = inspect.signature(function).parameters
-    return {name: each.default for name, each in known.items() if each.default is not each.empty}
 
 
 def method_of(given: Any) -> AnyMethod:

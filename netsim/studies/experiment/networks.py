@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from netsim.faults import Fault
 from netsim.links.link import Link
 from netsim.links.measured import Measured
 from netsim.network import Compute, Medium, Network
-from netsim.studies.experiment.methods import keyword_arguments
+from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.setup import Ends, Setup
 from netsim.util import check
@@ -42,7 +42,8 @@ class Links:
     link : Link or callable
         The settings of every link, or a function of `Ends` that returns those of each directed link.
     graph : networkx.Graph or callable, optional
-        The graph, or a function of the graph's seed that returns one. Default: the problem's.
+        The graph, or a function of the graph's seed that returns one. Default: the problem's. The keyword arguments of
+        functions have paths, as the fields of dataclasses have.
     medium, round_period, compute, faults
         As of `netsim.Network`.
     """
@@ -67,7 +68,12 @@ class Links:
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the graph, or None if it is the problem's."""
-        return self.graph(setup.seeds.graph) if callable(self.graph) else self.graph
+        if not callable(self.graph):
+            return self.graph
+        draw: Callable[..., nx.Graph[Any]] = self.graph
+        seed = inspect.signature(draw).parameters.get("seed")
+        is_named = seed is not None and seed.default is not seed.empty
+        return draw(seed=setup.seeds.graph) if is_named else draw(setup.seeds.graph)
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function of ends returns no link."""
@@ -136,15 +142,14 @@ class MadeNetwork:
     """
 
     function: Callable[..., Network | Deployment]
-    given: Mapping[str, Any] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
         """Return the function's keyword arguments with their values."""
-        return keyword_arguments(self.function) | dict(self.given)
+        return paths.parameters(self.function)
 
     def with_parameter(self, name: str, value: Any) -> "MadeNetwork":
         """Return the network with another value of a keyword argument."""
-        return dataclasses.replace(self, given={**self.given, name: value})
+        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
     def topology(self, setup: Setup) -> "nx.Graph[Any]":
         """Return the graph of the network that the function makes."""
@@ -152,7 +157,7 @@ class MadeNetwork:
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function returns something else."""
-        found = self.function(setup, **self.given)
+        found = self.function(setup)
         if isinstance(found, Deployment):
             found = found.network(seed=setup.seeds.network)
         if not isinstance(found, Network):

@@ -1,12 +1,17 @@
 """Paths into the parts of an experiment: ``methods.COKE.censor.mu``, ``network.link.loss``.
 
-The parameters of a part are the keys of a mapping, the fields of a dataclass, the arguments of a coder, or what its
-method ``parameters()`` returns. A part is never changed in place: `changed` makes it anew, so its own checks run again.
+The parameters of a part are the keys of a mapping, the fields of a dataclass, the arguments of a coder, the keyword
+arguments of a function, or what its method ``parameters()`` returns. A part is never changed in place: `changed` makes
+it anew, so its own checks run again.
 """
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -19,8 +24,16 @@ from netsim.wire.coded import Coder
 ANY = "*"
 """In a path, every part at this place that has the rest of the path."""
 
+_FUNCTIONS = (types.FunctionType, partial)
 _DEEPEST = 8
 _LONGEST = 60  # characters of a value in a table
+
+
+class Given(partial[Any]):
+    """A function with values of some of its keyword arguments."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def parameters(part: Any) -> dict[str, Any]:
@@ -33,9 +46,21 @@ def parameters(part: Any) -> dict[str, Any]:
         return dict(part) if all(isinstance(name, str) for name in part) else {}
     if isinstance(part, Coder):
         return part.arguments
+    if isinstance(part, _FUNCTIONS) or hasattr(part, "cache_info"):
+        return _keyword_arguments(part)
     if dataclasses.is_dataclass(part):
         return {each.name: getattr(part, each.name) for each in dataclasses.fields(part) if each.init}
     return {}
+
+
+def _keyword_arguments(function: Any) -> dict[str, Any]:
+    """Return the arguments of a function that have defaults, with these."""
+    known: Sequence[inspect.Parameter] = ()
+    with suppress(ValueError):  # of some functions in C no arguments are known
+        known = [each for each in inspect.signature(function).parameters.values() if each.kind.name[:3] != "VAR"]
+    usual = {each.name: each.default for each in known if each.default is not each.empty}
+    # A function that requires nothing gets the seed by its name (`Links`).
+    return {name: value for name, value in usual.items() if name != "seed" or len(usual) < len(known)}
 
 
 def with_parameter(part: Any, name: str, value: Any) -> Any:
@@ -46,6 +71,8 @@ def with_parameter(part: Any, name: str, value: Any) -> Any:
         return {**part, name: value}
     if isinstance(part, Coder):
         return type(part)(**{**part.arguments, name: value})
+    if callable(part) and not dataclasses.is_dataclass(part):
+        return Given(part, **{name: value})
     return dataclasses.replace(part, **{name: value})
 
 
@@ -58,14 +85,14 @@ def places(part: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, A
         yield from places(value, f"{prefix}{name}.", depth + 1)
 
 
-def values_at(part: Any, path: str) -> list[Any]:
+def values_at(part: Any, path: str, written: str | None = None) -> list[Any]:
     """Return the values at a path, one for each part that `ANY` stands for.
 
-    Raises BadInput, with the nearest path, if there is no value.
+    Raises BadInput, with the path as the user has ``written`` it and the nearest, if there is no value.
     """
     found = list(_values(part, path))
     if not found:
-        raise _nowhere(part, path)
+        raise _nowhere(part, path, written or path)
     return found
 
 
@@ -89,11 +116,11 @@ def _steps(own: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
         yield name, path[len(name) + 1 :]
 
 
-def changed(part: Any, path: str, value: Any) -> Any:
-    """Return a part with another value at a path; raises BadInput, with the nearest path, if it leads nowhere."""
+def changed(part: Any, path: str, value: Any, written: str | None = None) -> Any:
+    """Return a part with another value at a path; raises BadInput, as `values_at` does, if it leads nowhere."""
     found, count = _changed(part, path, value)
     if not count:
-        raise _nowhere(part, path)
+        raise _nowhere(part, path, written or path)
     return found
 
 
@@ -107,15 +134,21 @@ def _changed(part: Any, path: str, value: Any) -> tuple[Any, int]:
     return part, count
 
 
-def _nowhere(part: Any, path: str) -> BadInput:
+def _nowhere(part: Any, path: str, written: str) -> BadInput:
     known = [place for place, _ in places(part)]
+    if written != path:
+        # Its first word stands for several parts.
+        first, _, rest = written.partition(".")
+        known = [
+            f"{first}.{place}" for each in _values(part, path.removesuffix(f".{rest}")) for place, _ in places(each)
+        ]
     try:
-        check.one_of("path", path, known)
+        check.one_of("path", written, known)
     except BadInput as error:
         near = re.search(r" \(did you mean .*\)$", str(error))
         hint = near.group() if near else ""
-        return BadInput(f"path = {path!r}: must be a path that Experiment.paths() or netsim show lists{hint}")
-    return BadInput(f"path = {path!r}: must lead to a parameter")
+        return BadInput(f"path = {written!r}: must be a path that Experiment.paths() or netsim show lists{hint}")
+    return BadInput(f"path = {written!r}: must lead to a parameter")
 
 
 def brief(value: Any) -> str:
@@ -126,6 +159,9 @@ def brief(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(brief(each) for each in _given(value))})"
     if isinstance(value, str):
         return value
+    if isinstance(value, partial):
+        given = [f"{name}={brief(each)}" for name, each in value.keywords.items()]
+        return f"{brief(value.func)}({', '.join([*map(brief, value.args), *given])})"
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))
     named = getattr(value, "__name__", text)
     return named if len(named) <= _LONGEST else f"{named[: _LONGEST - 1]}…"

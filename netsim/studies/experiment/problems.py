@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from netsim import topology
 from netsim.errors import BadInput
+from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.setup import Setup
 from netsim.util import check
@@ -113,36 +114,33 @@ class Drawn(Problem):
     ----------
     function : callable
         Takes the seed of the data. If it has an argument ``graph``, it gets the network's graph.
-    given : mapping
-        The values of its keyword arguments.
     edges : int, optional
         Edges of the random graph that is drawn if neither the function nor the network has one; default: two for each
         agent.
     """
 
     function: Callable[..., Any]
-    given: Mapping[str, Any] = field(default_factory=dict)
     edges: int | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the function's keyword arguments with their values, and the edges."""
         known = list(inspect.signature(self.function).parameters.items())[1:]
-        usual = {name: each.default for name, each in known if name != "graph"}
-        return usual | dict(self.given) | {"edges": self.edges}
+        return {name: each.default for name, each in known if name != "graph"} | {"edges": self.edges}
 
     def with_parameter(self, name: str, value: Any) -> "Drawn":
         """Return the problem with another value of a parameter."""
         if name == "edges":
             return dataclasses.replace(self, edges=value)
-        return dataclasses.replace(self, given={**self.given, name: value})
+        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
     def make(self, setup: Setup) -> Task:
         """Return the task of a run; raises BadInput if the function returns something else."""
-        name, takes = self.function.__name__, inspect.signature(self.function).parameters
-        graph = setup.graph
-        made = self.function(setup.seeds.data, **self.given, **({"graph": graph} if "graph" in takes else {}))
+        graph, takes = setup.graph, inspect.signature(self.function).parameters
+        made = self.function(setup.seeds.data, **({"graph": graph} if "graph" in takes else {}))
         if not isinstance(made, tuple) or len(made) != 3 or not callable(made[2]) or not isinstance(made[0], Iterable):
-            raise BadInput(f"{name}(seed): must return costs, a graph or None, and a measure, not {brief(made)}")
+            raise BadInput(
+                f"{brief(self.function)}(seed): must return costs, a graph or None, and a measure, not {brief(made)}"
+            )
         costs, own, measure = list(made[0]), made[1], made[2]
         graph = own if graph is None else graph
         if graph is None:
@@ -156,8 +154,6 @@ def problem_of(given: Any) -> Problem | None:
     """Return a problem as it is, or that of a function of the seed; None for None. Raises BadInput for others."""
     if given is None or isinstance(given, Problem):
         return given
-    if inspect.isfunction(given):
+    if inspect.isfunction(given) or (isinstance(given, partial) and inspect.isfunction(given.func) and not given.args):
         return Drawn(given)
-    if isinstance(given, partial) and inspect.isfunction(given.func) and not given.args:
-        return Drawn(given.func, given.keywords)
     raise check.refuse("problem", given, "a Problem, or a function of the seed")

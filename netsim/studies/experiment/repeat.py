@@ -120,7 +120,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
     Raises
     ------
     BadInput
-        Without ``trust``, if the folder holds Python files; or for a folder or file that is none of an experiment.
+        Without ``trust``, because the folder's files run code; or for a folder or file that is none of an experiment.
     """
     show = reporter or Reporter(quiet=True)
     with opened(Path(place).resolve()) as folder:
@@ -130,7 +130,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
             raise BadInput(f"{place}: must hold the file that defines the experiment; it was made without one")
         if not trust:
             raise BadInput(
-                f"{place}: holds Python files ({INPUTS}/{file.name}); read them, then give --trust to run them"
+                f"{place}: holds files that run code ({INPUTS}/{file.name}); read them, then give --trust to run them"
             )
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
             # Data are found beside the file, as they were when it ran.

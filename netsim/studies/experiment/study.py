@@ -1,5 +1,6 @@
 """An experiment as a study: one run of each method, with its flags, traces, replays and a report."""
 
+import dataclasses
 import functools
 import inspect
 import math
@@ -16,7 +17,7 @@ from netsim.run import Run
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell, forget_task, reader_of, task_of
-from netsim.studies.experiment.command import _help_of, _kind_of
+from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
 from netsim.studies.experiment.methods import Method, default_of
@@ -78,10 +79,9 @@ def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
     """Return the flags of an experiment's short names, each left open by default, and those of its methods' values."""
     usual = make()
     found = []
-    for name in usual.names:
-        value = usual.values(name)[0]
-        text = f"{_help_of(usual, name)} [default: {paths.brief(value)}]"
-        found.append(Parameter(name, _kind_of(None, value), True, None, text))
+    for each in (flag_of(usual, name) for name in usual.names):
+        text = f"{each.description} [default: {paths.brief(each.default)}]"
+        found.append(dataclasses.replace(each, default=None, description=text))
     return [*found, SET, SETTINGS]
 
 

@@ -9,7 +9,9 @@ one with the least median. Tuned experiments refuse all these seeds.
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.results import METHOD, survival
@@ -69,19 +72,30 @@ class Between:
         if check.flag("log", self.log) and low <= 0:
             raise check.refuse("low", self.low, "above 0 with log")
 
-    def levels(self, count: int) -> list[Any]:
-        """Return so many values."""
+    def levels(self, count: int, whole: bool | None = None) -> list[Any]:
+        """Return so many values, evenly spaced, both ends among them, to six digits; ``whole`` ones are the nearest."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
             found = (np.geomspace if self.log else np.linspace)(self.low, self.high, count).tolist()
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return [round(each) for each in found]
-        return [float(f"{each:.6g}") for each in found]
+        if whole is None:
+            whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def is_end(self, value: Any) -> bool:
         """Return whether a value is one of the ends."""
         return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
+
+
+def range_of(text: str, place: str = "PATH") -> tuple[str, Between]:
+    """Return the path and the range that ``PATH=LOW:HIGH[:log]`` gives; raises BadInput for another form."""
+    path, _, given = (part.strip() for part in text.partition("="))
+    with suppress(ValueError):
+        low, high, *log = given.split(":")
+        if path and not path.endswith(".") and log in ([], ["log"]):
+            ends = [int(each) if re.fullmatch(r"\s*[+-]?\d+\s*", each) else float(each) for each in (low, high)]
+            return path, Between(ends[0], ends[1], log=bool(log))
+    raise check.refuse("over", text, f"{place}=LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0")
 
 
 @dataclass(frozen=True)
@@ -139,13 +153,17 @@ class Tuned:
             out.write(json.dumps(kept, indent=1).encode())
 
 
-def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
+def settled(
+    experiment: "Experiment", file: str | Path, over: Mapping[str, Between | Choice] | None = None
+) -> "Experiment":
     """Return an experiment with the values of a file that `Tuned.save` wrote; it refuses the seeds spent on them.
+
+    Objects, as coders, are those that the choices of ``over`` have.
 
     Raises
     ------
     BadInput
-        If the file is none, has a value that is no number or text, or lacks a condition of a method that was tuned.
+        If the file is none, has an object that no choice has, or lacks a condition of a method that was tuned.
     """
     try:
         kept = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -153,8 +171,10 @@ def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
         spent = frozenset(map(int, kept["spent"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
-    if objects := [path for values in settings.values() for path, value in values.items() if isinstance(value, dict)]:
-        raise BadInput(f"settings = {str(file)!r}: must have numbers and texts; {objects[0]} was tuned as an object")
+    for key, values in settings.items():
+        for path, kept_value in values.items():
+            if isinstance(kept_value, dict):
+                values[path] = _object_of(experiment, over or {}, key, path, kept_value, f"settings = {str(file)!r}")
     # With a copy among the inputs, the folder alone repeats the runs.
     files = [*experiment.files, file]
     found = dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
@@ -285,9 +305,9 @@ class _Search:
                 for path, value in tries[key][number].items():
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
-        results = plain.run_cells([cell for _, _, cell in wanted], self.out, jobs=self.jobs, reporter=self.reporter)
-        metric = results.metric if self.metric is None else check.one_of("metric", self.metric, map(str, results.runs))
-        self.metric = metric
+        how: dict[str, Any] = {"jobs": self.jobs, "reporter": self.reporter, "metric": self.metric}
+        results = plain.run_cells([cell for _, _, cell in wanted], self.out, **how)
+        metric = self.metric = results._metric(self.metric)
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
             dead = measured.row["outcome"] in DEAD
             value = float(measured.row.get(metric, math.nan))
@@ -353,20 +373,38 @@ class _Search:
 def _kept(value: Any) -> Any:
     """Return a value as tuned.json has it; an object, which a text cannot give back, as a mapping."""
     given = value_of(value)
-    return given if isinstance(given, int | float | str | None) else {"object": paths.brief(given)}
+    if isinstance(given, int | float | str | None):
+        return given
+    return {"object": paths.brief(given), "content": digest(json.dumps(content(given), sort_keys=True).encode())}
+
+
+def _object_of(
+    experiment: "Experiment", over: Mapping[str, Any], key: Key, path: str, kept: Mapping[str, Any], where: str
+) -> Any:
+    """Return the object of a choice that a file of chosen values has kept; raises BadInput if no choice has it."""
+    ranges = _ranges(experiment, over)
+    several = [each[path] for name, each in ranges.items() if f"{METHOD}={name}" in key and path in each]
+    choices = [value for each in several if isinstance(each, Choice) for value in each.values]
+    for value in choices:
+        if _kept(value) == kept:
+            return value
+    raise BadInput(
+        f"{where}: must have objects that the choices of `over` have; {path} was tuned as {kept.get('object')}"
+    )
 
 
 def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
     """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
     found: dict[str, dict[str, Between | Choice]] = {name: {} for name in experiment.methods}
-    longs = [(long, each) for name, each in over.items() for long in map(experiment._long, experiment._of(name))]
-    for long, range_ in sorted(longs, key=lambda each: paths.ANY not in each[0]):
+    longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
+    for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
+        range_ = over[written]
         if not isinstance(range_, Between | Choice):
-            raise check.refuse(f"over: {long}", range_, "a Between or a Choice")
+            raise check.refuse(f"over: {written}", range_, "a Between or a Choice")
         first, _, rest = long.partition(".")
         if first != "methods":
-            raise check.refuse("over", long, "a path of methods, as method.eta or methods.COKE.rho")
-        paths.values_at({"methods": experiment.methods}, long)
+            raise check.refuse("over", written, "a path of methods, as method.eta or methods.COKE.rho")
+        experiment.values(written)
         for name, method in experiment.methods.items():
             own = next(
                 (rest.removeprefix(each) for each in (f"{paths.ANY}.", f"{name}.") if rest.startswith(each)), None

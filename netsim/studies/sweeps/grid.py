@@ -1,10 +1,12 @@
 """The points of a sweep: every combination of the values that its parameters take."""
 
+import ast
 import hashlib
 import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,14 +114,23 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     """
     if parameter.kind is str:
         return list(texts)
-    parts = [part.strip() for text in texts for part in text.split(",")]
     found: list[Any] = []
-    for part in parts:
+    for part in split(texts):
         several = _several(parameter.name, _parsed(parameter, part), part)
         if not several:
             raise check.refuse(parameter.name, part, "a range from a number up to a larger one, which is not in it")
         found += several
     return found
+
+
+def split(texts: Sequence[str]) -> list[str]:
+    """Return the values between commas that are in no brackets."""
+    return [part.strip() for text in texts for part in re.split(r",(?![^(\[]*[)\]])", text)]
+
+
+def numbers(name: str, text: str) -> list[int]:
+    """Return the whole numbers that a flag lists: ``0,1,5`` or ``0:10``."""
+    return values_of(Parameter(name, int, False, None, ""), [text])
 
 
 def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
@@ -139,11 +150,11 @@ def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
         if any(isinstance(value, str | bool) for value in several):
             flags += [flag(name, value) for value in several]
         else:
-            flags.append(flag(name, ",".join(_ranges(several))))
+            flags.append(flag(name, listing(several)))
     return " ".join(flags)
 
 
-def _ranges(values: Sequence[Any]) -> list[str]:
+def listing(values: Sequence[Any]) -> str:
     """Return numbers as `values_of` reads them: of whole ones three or more in a row are a range."""
     runs: list[list[Any]] = []
     for value in values:
@@ -155,7 +166,7 @@ def _ranges(values: Sequence[Any]) -> list[str]:
     for run in runs:
         shown = ["none" if value is None else _text(value) for value in run]
         found += shown if len(run) < 3 else [f"{run[0]}:{run[-1] + 1}"]
-    return found
+    return ",".join(found)
 
 
 def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
@@ -163,6 +174,10 @@ def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
         return [None]
     if parameter.kind is bool and text.lower() in ("true", "false"):
         return [text.lower() == "true"]
+    if parameter.kind is object:
+        with suppress(ValueError, SyntaxError):
+            return [ast.literal_eval(text)]
+        return [text]
     try:
         if parameter.kind is int and re.fullmatch(r"-?\d+:-?\d+(:-?\d+)?", text):
             return range(*map(int, text.split(":")))

@@ -23,6 +23,7 @@ from netsim.util import check
 from netsim.util.files import write_whole
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
+_MAX_MEGABYTES = 2**40  # no system counts more bytes
 _TRIES = 2  # of a point whose process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
@@ -33,10 +34,19 @@ class _TooLong(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Limits:
-    """The time that a point may take, and the memory beyond what its worker has; None: no limit."""
+    """The time that a point may take, and the memory beyond what its worker has; None: no limit.
+
+    Raises BadInput for other values.
+    """
 
     seconds: float | None = None
     megabytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None:
+            check.finite("timeout", self.seconds, above=0.0)
+        if self.megabytes is not None:
+            check.integer("memory", self.megabytes, low=1, high=_MAX_MEGABYTES)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

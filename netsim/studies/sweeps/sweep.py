@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from netsim.studies import catalogue
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
 from netsim.studies.origin import changed_files, changed_source, is_recorded, versions
-from netsim.studies.reserve import LOCK, locked, refusals
+from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
 from netsim.studies.sweeps.point import Limits, SweepRun, kept_of, unwritten
@@ -28,7 +27,6 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-_MAX_MEGABYTES = 2**40  # no system counts more bytes
 _RUNNING_PREFIX = "running-"
 
 
@@ -121,10 +119,7 @@ def sweep(
     check.integer("jobs", jobs, low=1)
     if dask is not None and jobs != 1:
         raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
-    limits = Limits(
-        None if timeout is None else check.finite("timeout", timeout, above=0.0),
-        None if memory is None else check.integer("memory", memory, low=1, high=_MAX_MEGABYTES),
-    )
+    limits = Limits(timeout, memory)
     # Save no figures: drawing them may take longer than the point, and a thousand points have too many to view.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
@@ -341,23 +336,8 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
     leftovers = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_leftover(each.name)]
     if folder.exists() and not about.is_file() and leftovers:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of a sweep")
-    with refusals(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as mine:
-        if not mine:
-            raise BadInput(
-                f"out = {str(folder)!r}: must not be in use by another sweep; "
-                f"if none is running, a sweep was killed: remove {str(folder / LOCK)!r}"
-            )
-        for left in (
-            *folder.glob(".sweep.json.*"),
-            *folder.glob(".points.csv.*"),
-            *(folder / "failed").glob(".*.json.*"),
-        ):
-            # Temporary files of `netsim.util.files.write_whole` remain if a sweep was killed while writing.
-            left.unlink(missing_ok=True)
-        for left in folder.glob(f"{_RUNNING_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+    with held(folder, "sweep"):
+        clear_unfinished(folder, folder / "failed")
         if about.is_file():
             _check_same_sweep(folder, chosen)
             examine(folder)
@@ -367,11 +347,8 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
                 settings |= {"idle": chosen.idle} if chosen.idle else {}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
-            running = Path(tempfile.mkdtemp(prefix=_RUNNING_PREFIX, dir=folder))
-        try:
+        with running_in(folder, _RUNNING_PREFIX) as running:
             yield running
-        finally:
-            shutil.rmtree(running, ignore_errors=True)
 
 
 def _is_leftover(name: str) -> bool:

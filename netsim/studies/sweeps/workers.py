@@ -127,6 +127,8 @@ def run_parallel(
 
     # loky replaces a worker whose memory has grown, and warns of it; no point is lost by that.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+    # Where something is refused in between, what workers have done since is kept, and does not count.
+    warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)
     tasks = (delayed(run)(work, point) for point in points)
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
 

@@ -246,7 +246,7 @@ def test_of_two_sweeps_into_one_folder_the_second_is_refused(study: str, tmp_pat
     second = call(*flags, cwd=tmp_path)
     assert second.returncode == 2
     assert second.stderr == (
-        "netsim: out = 'out': must not be in use by another sweep; if none is running, a sweep was killed: "
+        "netsim: out = 'out': must not be in use by another sweep; if none is running, one was killed: "
         f"remove {str(Path('out', LOCK))!r}\n"
     )
     output, _ = first.communicate(timeout=60)

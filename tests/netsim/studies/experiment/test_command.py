@@ -2,14 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import BadInput, Experiment
 from netsim.studies import cli
-from netsim.studies.experiment.command import experiment_in, numbers, ranges_of
+from netsim.studies.experiment.command import experiment_in
 from netsim.studies.experiment.repeat import pack, repeat
+from netsim.studies.experiment.tuning import range_of
+from netsim.studies.sweeps.grid import numbers
+from netsim.studies.sweeps.point import Limits
 
 FILE = '''
 """Counting on a ring."""
@@ -97,11 +101,30 @@ def test_a_file_with_a_function_has_its_arguments_as_flags() -> None:
     assert list(runs("there")["total"]) == [10, 10, 30, 30]
 
 
+def test_a_switch_of_a_function_needs_no_value(folder: Path) -> None:
+    (folder / "made.py").write_text(
+        MADE.replace("nodes: int = 3)", "nodes: int = 3, more: bool = False)").replace(
+            "topology.ring(nodes)", "topology.ring(nodes + more)"
+        )
+    )
+    netsim("sweep", "made.py", "--more", "--nodes=4", "--out", "there")
+    netsim("run", "made.py", "--more", "--out", "same")
+    netsim("run", "made.py", "--more", "false", "--out", "other")
+    assert [list(runs(name)["total"]) for name in ("there", "same", "other")] == [[10], [8], [6]]
+
+
 def test_values_of_a_flag_replace_those_that_the_file_tries() -> None:
     netsim("run", "plain.py", "--loss", "0.25")
     assert "loss" not in runs("runs/plain")
     netsim("sweep", "plain.py", "--loss", "0.1,0.2,0.3", "--out", "swept")
     assert list(runs("swept")["loss"]) == [0.1, 0.2, 0.3]
+
+
+def test_a_path_that_is_set_replaces_what_the_file_tries_by_its_short_name() -> None:
+    netsim("run", "plain.py", "--set", "network.link.loss=0.25")
+    assert len(list(Path("runs/plain/runs").iterdir())) == 1
+    paths = json.loads(Path("runs/plain/experiment.json").read_text())["paths"]
+    assert paths["networks.link.loss"] == "Bernoulli(mean=0.25)"
 
 
 def test_any_path_may_be_set() -> None:
@@ -123,15 +146,29 @@ def test_the_help_is_that_of_the_parts(capsys: pytest.CaptureFixture[str]) -> No
     ("words", "message"),
     [
         (["run", "plain.py", "--loss", "1.5"], "loss = .*probability"),
-        (["run", "plain.py", "--step", "a"], "step = 'a': must be a whole number"),
+        (["run", "plain.py", "--step", "a"], "step = 'a': must be whole numbers"),
         (["run", "plain.py", "--set", "methods.counts.stp=1"], "did you mean 'methods.counts.step'"),
         (["run", "plain.py", "--set", "nothing"], "set = 'nothing': must be PATH=VALUE"),
         (["run", "plain.py", "--seeds", "x"], "seeds = 'x': must be whole numbers"),
         (["run", "plain.py", "--metric", "totl"], "did you mean 'total'"),
         (["sweep", "plain.py", "--redo", "--out", "a"], "redo = True: must be left out for an experiment"),
-        (["sweep", "plain.py", "--stp", "1", "--out", "a"], "did you mean 'step'"),
+        (["sweep", "plain.py", "--stp", "1", "--out", "a"], "flag = '--stp': .*did you mean '--step'"),
         (["tune", "plain.py", "--over", "method.step", "--out", "a"], "PATH=LOW:HIGH"),
-        (["tune", "plain.py", "--over", "method.stp=1:2", "--out", "a"], "path = "),
+        (["tune", "plain.py", "--over", "method.stp=1:2", "--out", "a"], "^path = 'method.stp': .*'method.step'"),
+        (
+            ["tune", "plain.py", "--out", "a"],
+            "^over: must be given, .* a mapping `over` beside the experiment in plain.py",
+        ),
+        (
+            ["tune", "plain.py", "--over", "method.step=1:2", "--candidates", "1", "--out", "a"],
+            "candidates = 1: must be",
+        ),
+        (["tune", "coke", "--over", "eta=1:2", "--finalists", "1", "--out", "a"], "finalists: must be left out"),
+        (["sweep", "plain.py", "--timeout", "0", "--out", "a"], "timeout = 0.0: must be"),
+        (["sweep", "plain.py", "--memory", "0", "--out", "a"], "memory = 0: must be"),
+        (["sweep", "plain.py", "--tables", "parquet", "--out", "a"], "tables = parquet: must be left out"),
+        (["run", "made.py", "--nodes", "3,4"], "nodes = '3,4': must be one value"),
+        (["run", "plain.py", "--rounds", "3", "--rounds", "4"], "rounds = '3,4': must be one value"),
         (["verify", "plain.zip"], "plain.zip: must be a file that netsim pack wrote"),
         (["pack", ".", "--out", "a.zip"], "must be the folder of an experiment"),
     ],
@@ -140,6 +177,48 @@ def test_what_cannot_be_is_refused_in_one_line(words: list[str], message: str) -
     with pytest.raises(BadInput, match=message) as error:
         netsim(*words)
     assert "\n" not in str(error.value)
+
+
+def test_an_argument_without_a_type_is_refused(folder: Path) -> None:
+    (folder / "made.py").write_text(MADE.replace("nodes: int", "nodes"))
+    with pytest.raises(BadInput, match="must give its parameter 'nodes' the type int, float, str or bool"):
+        netsim("run", "made.py")
+
+
+def test_a_sweep_limits_the_time_and_memory_of_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    run = Experiment.run_cells
+    monkeypatch.setattr(Experiment, "run_cells", lambda *words, **how: given.update(how) or run(*words, **how))
+    netsim("sweep", "plain.py", "--timeout", "90", "--memory", "4000", "--out", "there")
+    assert given["limits"] == Limits(90.0, 4000)
+    assert list(runs("there")["total"]) == [6, 6]
+
+
+def test_tuning_takes_what_the_file_has_as_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    over = "over = {'method.step': netsim.Choice([3, 1, 2])}\n"
+    (folder / "plain.py").write_text(PLAIN + over)
+    words = ["--seeds", "10", "--validation", "20", "--metric", "total", "--loss", "0"]
+    netsim("tune", "plain.py", *words, "--candidates", "3", "--finalists", "1", "--out", "tuned")
+    kept = json.loads(Path("tuned/tuned.json").read_text())
+    assert [each["values"] for each in kept["best"]] == [{}], "of 1, 3 and 1 the first is the method as it is"
+    assert len(list(Path("tuned/runs").iterdir())) == 3 + 1
+    netsim("tune", "plain.py", *words, "--over", "method.step=-5:-1", "--candidates", "3", "--out", "other")
+    kept = json.loads(Path("other/tuned.json").read_text())
+    assert [each["values"] for each in kept["best"]] == [{"step": -5}]
+    (folder / "plain.py").write_text(PLAIN + "over = [1]\n")
+    with pytest.raises(BadInput, match=r"over = \[1\]: must be a mapping"):
+        netsim("tune", "plain.py", "--out", "third")
+
+
+def test_an_unknown_metric_is_refused_after_the_first_run() -> None:
+    for words in (["run", "plain.py"], ["tune", "plain.py", "--over", "method.step=1:2"]):
+        with pytest.raises(BadInput, match=r"metric = 'totl': must be one of .*did you mean 'total'\?\)$"):
+            netsim(*words, "--seeds", "100:103", "--metric", "totl", "--out", words[0])
+        assert len(list(Path(words[0], "runs").iterdir())) == 1
+    # What is there already is known before anything runs.
+    with pytest.raises(BadInput, match="metric = 'totl'"):
+        netsim("run", "plain.py", "--seeds", "100:103", "--metric", "totl", "--out", "run")
+    assert len(list(Path("run/runs").iterdir())) == 1
 
 
 def test_two_experiments_in_a_file_are_refused(folder: Path) -> None:
@@ -176,7 +255,7 @@ def test_numbers_are_lists_and_ranges(text: str, found: list[int]) -> None:
 
 
 def test_ranges_are_whole_where_both_ends_are() -> None:
-    found = ranges_of(["a.b=1:8", "c=0.01:1:log"])
+    found = dict(range_of(each) for each in ("a.b=1:8", "c=0.01:1:log"))
     assert found["a.b"].levels(8) == list(range(1, 9))
     assert found["c"].levels(3) == [0.01, 0.1, 1.0]
 
@@ -194,7 +273,7 @@ def test_a_packed_experiment_is_repeated_from_the_file_alone(folder: Path, capsy
 
 def test_code_of_others_is_not_run_unless_trusted() -> None:
     netsim("run", "plain.py", "--out", "made")
-    with pytest.raises(BadInput, match=r"holds Python files .inputs/plain\.py.; read them, then"):
+    with pytest.raises(BadInput, match=r"holds files that run code .inputs/plain\.py.; read them, then"):
         repeat("made")
 
 

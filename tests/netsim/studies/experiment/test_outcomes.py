@@ -364,3 +364,21 @@ def test_a_figure_over_rounds_counts_the_dead_as_the_summary_does() -> None:
     assert last.loc["bad", "survived"] == 5 - died
     summary = results.summary().set_index("method")
     assert (summary.loc["bad", "failed"], summary.loc["bad", "verdict"]) == (died, "")
+
+
+def test_an_error_that_no_problem_measures_fails_with_the_nearest() -> None:
+    with pytest.raises(NetsimError, match=r"all 4 runs failed; the first: error = 'gapp': .*did you mean 'gap'\?\)$"):
+        small(error="gapp").run()
+
+
+def test_a_metric_that_only_one_of_several_problems_measures_is_known(tmp_path: Path) -> None:
+    def other(seed: int) -> Any:
+        costs, graph, _ = least_squares(seed)
+        return costs, graph, lambda models: {"spread": float(models.std())}
+
+    both = small(problem={"first": least_squares, "other": other}, seeds=[0], rounds=2)
+    found = both.run_cells(list(both.cells()), tmp_path / "a", metric="spread")
+    assert found.runs["spread"].notna().tolist() == [False, False, True, True]
+    with pytest.raises(BadInput, match=r"metric = 'sprad': .*did you mean 'spread'"):
+        both.run_cells(list(both.cells()), tmp_path / "b", metric="sprad")
+    assert len(keys_in(tmp_path / "b")) == 3, "as soon as a run of each has ended"

@@ -4,7 +4,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import networkx as nx
@@ -13,7 +13,20 @@ import pytest
 from joblib.externals.loky.cloudpickle_wrapper import dumps
 
 import netsim
-from netsim import BadInput, Deployment, Experiment, Link, Links, Method, Network, agents, product, sweep, topology
+from netsim import (
+    BadInput,
+    Between,
+    Deployment,
+    Experiment,
+    Link,
+    Links,
+    Method,
+    Network,
+    agents,
+    product,
+    sweep,
+    topology,
+)
 from netsim.agents import COKE, DKLA, DPSGD, EF21, Geometric, RunningSums
 from netsim.coders import Coder, ErrorFeedback, Exact, Float, Uniform
 from netsim.links.measured import from_reception
@@ -60,6 +73,23 @@ def test_a_path_to_nothing_is_refused(path: str) -> None:
 def test_the_nearest_path_is_named() -> None:
     with pytest.raises(BadInput, match=r"did you mean 'methods.DKLA.rho'\?"):
         small().with_values({"methods.DKLA.rhoo": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("path", "nearest"),
+    [("method.rhoo", "method.rho"), ("network.link.los", "network.link.loss"), ("problem.nois", "problem.noise")],
+)
+def test_a_refused_path_is_shown_as_it_was_written(path: str, nearest: str) -> None:
+    both = {"a": Link(), "b": Link(loss=0.1)}
+    for networks in (None, both):
+        with pytest.raises(BadInput, match=rf"^path = '{path}': .*did you mean '{nearest}'\?\)$"):
+            small(networks=networks).with_values({path: 0.5})
+    with pytest.raises(BadInput, match=rf"^path = '{path}': "):
+        small(names={"short": path})
+    with pytest.raises(BadInput, match=r"^path = 'method\.rhoo': "):
+        small().tune({"method.rhoo": Between(0.1, 1.0)})
+    with pytest.raises(BadInput, match=r"^over = 'network\.link\.loss': must be a path of methods"):
+        small().tune({"network.link.loss": Between(0.1, 1.0)})
 
 
 def test_names_with_full_stops_are_names() -> None:
@@ -239,6 +269,41 @@ def test_links_may_be_functions_of_their_ends() -> None:
     assert {repr(link.latency) for link in network.links.values()} == {repr(Link(latency=1.0).latency)}
 
 
+def fading(ends: Any, mean: float = 0.2, slope: float = 0.0) -> Link:
+    return Link(loss=mean + slope * ends.distance)
+
+
+def field(seed: int, agents: int = 4, radius: float = 2.0) -> "nx.Graph[int]":
+    return topology.random_geometric(agents, radius, seed=seed)
+
+
+def test_keyword_arguments_of_functions_for_links_and_graphs_have_paths() -> None:
+    before = counting(networks=Links(link=fading, graph=field))
+    assert before.values("network.link.mean") == [0.2]
+    assert before.values("network.graph.agents") == [4]
+    after = before.with_values({"network.link.mean": 0.5, "network.graph.agents": 5})
+    (mine,) = after.cells()
+    network = mine.setup().network
+    assert network is not None
+    assert len(network.graph) == 5
+    assert {repr(link.loss) for link in network.links.values()} == {"Bernoulli(mean=0.5)"}
+    assert before.values("network.link.mean") == [0.2]
+    listed = dict(after.paths()[["path", "value"]].itertuples(index=False, name=None))
+    assert (listed["networks.link.mean"], listed["networks.link"]) == ("0.5", "fading(mean=0.5)")
+    assert len({next(each.cells()).key for each in (before, after, after.with_values({"network.link.mean": 0.4}))}) == 3
+
+
+def test_a_function_that_requires_nothing_gets_the_seed_by_its_name() -> None:
+    drawn = partial(topology.random_geometric, agents=6, radius=0.6)
+    here = counting(networks=Links(graph=drawn), seeds=[0, 1])
+    assert "networks.graph.seed" not in list(here.paths()["path"])
+    first, second = (cell.setup().graph for cell in here.cells())
+    assert first is not None
+    assert second is not None
+    assert sorted(first.edges) == sorted(topology.random_geometric(6, 0.6, seed=0).edges) != sorted(second.edges)
+    assert len(next(here.with_values({"network.graph.agents": 7}).cells()).setup().graph or ()) == 7
+
+
 def setup_of(graph: "nx.Graph[Any]") -> Any:
     from netsim.studies.experiment import Seeds, Setup
 
@@ -282,6 +347,17 @@ def test_a_problem_may_take_the_networks_graph() -> None:
 
     runs = small(problem=problem, networks=topology.star(6), rounds=2, seeds=[0]).run().runs
     assert runs["transmissions"].tolist() == [12, 12]
+
+
+def test_a_required_argument_of_a_problem_may_be_given_by_its_path() -> None:
+    def problem(seed: int, agents: int, noise: float = 0.1) -> Any:
+        return least_squares(seed, agents, noise)
+
+    runs = small(problem=problem, grid=sweep("problem.agents", [3, 4]), rounds=2, seeds=[0]).run().runs
+    assert runs["transmissions"].tolist() == [6, 6, 8, 8]
+    same = small(problem=partial(problem, agents=4), rounds=2, seeds=[0])
+    assert same.values("problem.agents") == [4]
+    assert same.run().runs["gap"].tolist() == runs["gap"].tolist()[2:]
 
 
 def test_more_costs_than_nodes_are_refused() -> None:

@@ -163,7 +163,7 @@ def test_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "object.json").write_text(json.dumps({"best": best, "spent": []}))
     (tmp_path / "other.json").write_text("{}")
     for name, why in (
-        ("object.json", "must have numbers and texts; coder was tuned as an object"),
+        ("object.json", "must have objects that the choices of `over` have; coder was tuned as Exact()"),
         ("other.json", "must be a tuned.json that netsim tune wrote for an experiment"),
         ("none.json", "must be a tuned.json that netsim tune wrote for an experiment"),
     ):
