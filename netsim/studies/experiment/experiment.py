@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from netsim.studies.experiment.grid import Grid, Named, value_of
 from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
+from netsim.studies.experiment.record import of_file, record
 from netsim.studies.experiment.results import METHOD, SEED, Results
 from netsim.studies.outcome import FAILED, Ending
 from netsim.studies.reserve import refusals
@@ -93,6 +95,8 @@ class Experiment:
         Values of a method's paths by condition, as `tune` chose them.
     spent : frozenset of int
         Seeds that are refused, because something was chosen on them.
+    tuning : mapping
+        How `tune` chose the settings: ranges, candidates, seeds; reports tell it.
 
     Raises
     ------
@@ -117,6 +121,7 @@ class Experiment:
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
     spent: frozenset[int] = frozenset()
+    tuning: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         networks = Links() if self.networks is None else self.networks
@@ -388,8 +393,9 @@ class Experiment:
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
+            self._about(results, flags, file)
             if out is not None:
-                self._keep(folder, results, flags, file)
+                self._keep(folder, results, file)
         rows = [found.row for _, found in results.cells]
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
@@ -409,33 +415,28 @@ class Experiment:
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         return Results(found, tuple(labels), folder, ran, notes)
 
-    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]], file: Path | None = None) -> None:
-        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
-        read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
+    def _about(self, results: Results, flags: Sequence[tuple[str, str]], file: Path | None) -> None:
+        """Let results know what their experiment is."""
+        results.about.update(record(self, results), flags=list(flags), file=None, notes=results.notes)
+        if (own := self._files(file)) and own[0].is_file():
+            results.about.update(of_file(own[0]))
+            begin = f"python {own[0].name}" if file is None else f"netsim run {shlex.quote(str(file))}"
+            results.about["command"] = " ".join([begin, *(f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in flags)])
+
+    def _files(self, file: Path | None) -> list[Path]:
+        """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
         main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
         # Of several files, the script that Python runs is the one that defines the experiment, most likely.
-        own = [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
-        files = dict.fromkeys([*map(Path, self.files), *own])
-        results.notes.extend(keep_inputs(folder, files, read_files))
-        about = {
-            "paths": dict(self.paths()[["path", "value"]].itertuples(index=False, name=None)),
-            "cells": {
-                cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
-            },
-            "settings": {
-                ", ".join(key): {path: paths.brief(value_of(value)) for path, value in values.items()}
-                for key, values in self.settings.items()
-            },
-            "spent": sorted(self.spent),
-            "file": own[0].name if own else None,
-            "flags": list(flags),
-            "files": read_files,
-            "notes": results.notes,
-        }
+        return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
+
+    def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
+        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
+        files = dict.fromkeys([*map(Path, self.files), *self._files(file)])
+        results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
             for name, data in (
-                (EXPERIMENT, json.dumps(about, indent=1)),
+                (EXPERIMENT, json.dumps(results.about, indent=1)),
                 ("runs.csv", results.runs.to_csv(index=False)),
             ):
                 with write_whole(folder / name) as out:

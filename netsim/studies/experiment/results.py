@@ -45,6 +45,8 @@ class Results:
         How many of the cells ran now; the others were there.
     notes : list of str
         What a reader must know: cells of several versions, data that was not copied.
+    about : dict
+        The experiment, as experiment.json has it (`netsim.studies.experiment.record`).
     """
 
     cells: list[tuple[Cell, Measured]]
@@ -52,6 +54,7 @@ class Results:
     folder: Path | None = None
     ran: int = 0
     notes: list[str] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def runs(self) -> "pd.DataFrame":

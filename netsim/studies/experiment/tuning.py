@@ -69,6 +69,9 @@ class Between:
         if check.flag("log", self.log) and low <= 0:
             raise check.refuse("low", self.low, "above 0 with log")
 
+    def __str__(self) -> str:
+        return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
+
     def levels(self, count: int) -> list[Any]:
         """Return so many values."""
         if count == 1:
@@ -96,6 +99,9 @@ class Choice:
     def __post_init__(self) -> None:
         if not list(self.values):
             raise check.refuse("values", self.values, "one at least")
+
+    def __str__(self) -> str:
+        return f"{{{', '.join(map(paths.brief, self.values))}}}"
 
     def levels(self, count: int) -> list[Any]:
         """Return so many of the objects, each as often as the others."""
@@ -129,12 +135,12 @@ class Tuned:
     notes: list[str] = field(default_factory=list)
 
     def save(self, file: str | Path) -> None:
-        """Write the chosen values, the spent seeds and the notes as JSON."""
+        """Write the chosen values, the spent seeds, and how they were chosen as JSON."""
         best = [
             {"condition": list(key), "values": {path: _kept(value) for path, value in values.items()}}
             for key, values in self.experiment.settings.items()
         ]
-        kept = {"best": best, "spent": sorted(self.experiment.spent), "notes": self.notes}
+        kept = {"best": best, "spent": sorted(self.experiment.spent), **self.experiment.tuning}
         with write_whole(file) as out:
             out.write(json.dumps(kept, indent=1).encode())
 
@@ -151,13 +157,16 @@ def settled(experiment: "Experiment", file: str | Path) -> "Experiment":
         kept = json.loads(Path(file).read_text(encoding="utf-8"))
         settings = {tuple(each["condition"]): dict(each["values"]) for each in kept["best"]}
         spent = frozenset(map(int, kept["spent"]))
+        tuning = {**kept, "file": Path(file).name}
     except (OSError, ValueError, KeyError, TypeError):
         raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
     if objects := [path for values in settings.values() for path, value in values.items() if isinstance(value, dict)]:
         raise BadInput(f"settings = {str(file)!r}: must have numbers and texts; {objects[0]} was tuned as an object")
     # With a copy among the inputs, the folder alone repeats the runs.
     files = [*experiment.files, file]
-    found = dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
+    del tuning["best"], tuning["spent"]
+    spent |= experiment.spent
+    found = dataclasses.replace(experiment, settings=settings, spent=spent, files=files, tuning=tuning)
     for _ in found.cells(found.seeds[:1]):
         # A condition that was not tuned is refused here, before anything runs.
         pass
@@ -255,10 +264,16 @@ class _Search:
             values = self._values(key, ranges[names[key]], tries[key][winner])
             chosen.append(self._row(key, winner, values))
             notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
-        tuned = dataclasses.replace(self.experiment, settings=best, spent=frozenset([*seeds, *validation]))
+        notes = list(dict.fromkeys(notes))
+        over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
+        kept = {"methods": list(over), "over": over, "metric": self.metric, "seeds": seeds, "validation": validation}
+        kept |= {"candidates": candidates, "finalists": finalists, "runs": len(self.rows), "notes": notes}
+        kept |= {"per": [each.partition("=")[0] for each in next(iter(best))] if best else []}
+        spent = frozenset([*seeds, *validation])
+        tuned = dataclasses.replace(self.experiment, settings=best, spent=spent, tuning=kept)
         import pandas as pd
 
-        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), list(dict.fromkeys(notes)))
+        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), notes)
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
         used = {each.seed for each in self.experiment._all_seeds}
