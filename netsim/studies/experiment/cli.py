@@ -51,7 +51,8 @@ def run(
             list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given, file=Path(found.file)
         )
     show(results, metric, reporter)
-    reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
+    page = results.report().name
+    reporter.line(f"\n{folder}: {page}, runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
 
 
 @contextmanager

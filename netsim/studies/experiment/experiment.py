@@ -420,15 +420,17 @@ class Experiment:
         results.about.update(record(self, results), flags=list(flags), file=None, notes=results.notes)
         if (own := self._files(file)) and own[0].is_file():
             results.about.update(of_file(own[0]))
-            begin = f"python {own[0].name}" if file is None else f"netsim run {shlex.quote(str(file))}"
-            results.about["command"] = " ".join([begin, *(f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in flags)])
+            if file is not None:
+                words = [f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in flags]
+                results.about["command"] = " ".join(["netsim run", shlex.quote(str(file)), *words])
+            elif own[0].resolve() == _main().resolve():
+                results.about["command"] = f"python {shlex.quote(own[0].name)}"
 
     def _files(self, file: Path | None) -> list[Path]:
         """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
-        main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
         # Of several files, the script that Python runs is the one that defines the experiment, most likely.
-        return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
+        return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != _main().resolve())
 
     def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
         """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
@@ -493,6 +495,11 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
+
+
+def _main() -> Path:
+    """Return the script that Python runs; in a notebook none."""
+    return Path(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def _limits(timeout: float | None, memory: int | None) -> Limits:

@@ -124,8 +124,8 @@ def brief(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, Coder):
         return f"{type(value).__name__}({', '.join(brief(each) for each in _given(value))})"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | nx.Graph):
+        return str(value)
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))
     named = getattr(value, "__name__", text)
     return named if len(named) <= _LONGEST else f"{named[: _LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""The record of an experiment, as experiment.json has it: its parts with their values by condition, versions, tuning."""
+"""The record of an experiment, as experiment.json has it: parts with their values by condition, versions, tuning."""
 
 import ast
 import dataclasses
@@ -53,6 +53,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
     """Return the different methods under each condition, beside its problem and network."""
     found: dict[Any, dict[str, Any]] = {}
     described: dict[int, dict[str, str]] = {}
+    links = Links()
 
     def of(part: Any, usual: Any = None) -> dict[str, str]:
         if id(part) not in described:
@@ -67,10 +68,23 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
                 "parameters": columns,
                 "methods": {str(cell.columns[METHOD]): method},
                 "problems": {} if cell.problem is None else {columns.get("problem", ""): of(cell.problem)},
-                "networks": {columns.get("network", ""): of(cell.network, Links())},
+                "networks": {columns.get("network", ""): of(cell.network, links)},
             },
         )
-    return list(found.values())
+    conditions = list(found.values())
+    for kind, usual in (("methods", {}), ("problems", {}), ("networks", _described(links, links))):
+        told: dict[str, set[str]] = {}
+        for name, values in (pair for each in conditions for pair in each[kind].items()):
+            unusual = {
+                key for key, text in values.items() if text not in (usual.get(key, "None"), usual.get(key, "False"))
+            }
+            told.setdefault(name, set()).update(unusual)
+        for each in conditions:
+            each[kind] = {
+                name: {key: text for key, text in values.items() if key in told[name]} or {"links": "ideal"}
+                for name, values in each[kind].items()
+            }
+    return conditions
 
 
 def _settings(cell: Cell, labels: tuple[str, ...]) -> dict[str, Any]:
@@ -78,19 +92,20 @@ def _settings(cell: Cell, labels: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _described(part: Any, usual: Any) -> dict[str, str]:
+    """Return what a part is made of, and its parameters; below those that are of a usual one's class, theirs."""
     kind = getattr(part, "kind", None) or getattr(part, "function", None) or type(part)
-    return {"class": paths.brief(kind), **dict(_unusual(part, usual))}
+    named = {} if kind is type(usual) else {"class" if isinstance(kind, type) else "function": paths.brief(kind)}
+    return named | dict(_parameters(part, usual))
 
 
-def _unusual(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a part that differ from those of a usual one, with their values."""
-    others = paths.parameters(usual)
+def _parameters(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in paths.parameters(part).items():
-        other = others.get(name)
+        other = paths.parameters(usual).get(name)
         if type(value) is type(other) and paths.parameters(value):
-            yield from _unusual(value, other, f"{prefix}{name}.")
-        elif name not in others or paths.brief(value) != paths.brief(other):
-            yield f"{prefix}{name}", paths.brief(value)
+            yield from _parameters(value, other, f"{prefix}{name}.")
+        else:
+            # A paper has no use for the folders of a machine.
+            yield f"{prefix}{name}", value.name if isinstance(value, Path) else paths.brief(value)
 
 
 def _different(several: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
