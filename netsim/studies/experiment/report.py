@@ -2,7 +2,9 @@
 
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
 _MOST_FIGURES = 12
+_MOST_CELLS = 2000  # whose rounds are read in some seconds
 _FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
 _DECADES = 1e4
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
@@ -42,20 +45,22 @@ def report(results: Results, reference: str | None, title: str) -> str:
     failed: dict[str, str] = {}
     summary = {"answer": " ".join(itertools.islice(said.outcomes(), 1)), "notes": list(results.notes), "failed": failed}
     summary["notes"] += [f"Tuning: {each}" for each in about["tuning"].get("notes", ())]
+    if len(results.cells) > _MOST_CELLS:
+        summary["notes"].append(
+            f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it."
+        )
     captions: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         drawn = _figures(results)
-        for number in itertools.count():
-            name = f"figure {number + 1:02}"
+        for number, (caption, draw) in enumerate(itertools.islice(drawn, _MOST_FIGURES), 1):
+            name = f"figure {number:02}"
             try:
-                caption, figure = next(drawn, (None, None))
-                if figure is None:
-                    break
-                write_figure(Path(folder, f"{name}.png"), figure)
+                write_figure(Path(folder, f"{name}.png"), draw())
+                captions[name] = caption
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {one_line(error)}"
-                break
-            captions[name] = str(caption)
+        if next(drawn, None) is not None:
+            summary["notes"].append("There are more figures than fit here; Results.figure draws them.")
         texts = {"For the methods section of a paper": methods_section(results)}
         named = about.get("command") or about["file"] or "netsim.Experiment"
         return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
@@ -91,37 +96,43 @@ def _tables(results: Results, reference: str | None) -> "Iterator[tuple[str, str
         yield "" if results.folder is None else "runs.csv", "Runs that diverged or failed", shown
 
 
-def _figures(results: Results) -> "Iterator[tuple[str, Figure]]":
-    """Yield captions and figures: of the error, or else of each measure, over the rounds and each setting."""
-    drawn = (each for of, part in _problems(results) for each in _of_problem(part, of))
-    yield from itertools.islice(drawn, _MOST_FIGURES)
-
-
-def _of_problem(results: Results, of: str) -> "Iterator[tuple[str, Figure]]":
+def _figures(results: Results) -> "Iterator[tuple[str, Callable[[], Figure]]]":
+    """Yield captions, and what draws the error, or else each measure, over the rounds and each setting."""
+    over = []
+    if len(results.cells) <= _MOST_CELLS:
+        # Each figure takes the rounds of many runs: they are read once.
+        read = [(cell, replace(found, table=found.rounds)) for cell, found in results.cells]
+        results, over = replace(results, cells=read), ["round"]
     numeric = set(results.runs.select_dtypes("number"))
-    measures = [name for name in results.runs if name in numeric and name not in {*results.keys, *_COUNTED}]
-    settings = [name for name in results.by if name in numeric]
-    for y in [results.metric] if results.is_judged else measures:
-        for x in ["round", *settings]:
-            if x != "round" or y in results.rounds:
-                yield from _split(results, y, x, of)
+    for of, part in _problems(results):
+        measures = [name for name in part.runs if name in numeric and name not in {*part.keys, *_COUNTED}]
+        for y in [part.metric] if part.is_judged else measures:
+            for x in [*over, *(name for name in part.by if name in numeric)]:
+                if x != "round" or any(y in found.rounds for _, found in part.cells):
+                    yield from _split(part, y, x, of)
 
 
-def _split(results: Results, y: str, x: str, of: str) -> "Iterator[tuple[str, Figure]]":
+def _split(results: Results, y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
     """Yield a figure, or one for each value of a setting if it has too many panels."""
     settings = [name for name in results.by if name not in (METHOD, x)]
     if settings and results.runs.groupby(settings, dropna=False).ngroups > _MOST_PANELS:
         for value in results.runs[settings[0]].unique():
             yield from _split(results.only(settings[0], value), y, x, f"{of}, {settings[0]} = {value}")
-    else:
-        seeds = results.runs[SEED].nunique()
-        many = f"the median of {seeds} seeds, with its interval" if seeds > 1 else "one seed"
-        ends = " Lines end where half of the runs or more died." if results.runs["outcome"].isin(DEAD).any() else ""
-        values = results.rounds[y] if x == "round" else results.runs[y]
-        positive = values[(values > 0) & np.isfinite(values)]
-        ratio = float(positive.max() / positive.min()) if len(positive) else 1.0
-        figure = results.figure(y, x, log=ratio > _FAR)
-        for panel in figure.axes if ratio > _DECADES else ():
-            # They take half of the time of drawing, and nothing is read from them.
-            panel.minorticks_off()
-        yield f"{label(y)} against {label(x)}{of}: {many}.{ends}", figure
+        return
+    seeds = results.runs[SEED].nunique()
+    many = f"the median of {seeds} seeds, with its interval" if seeds > 1 else "one seed"
+    ends = " Lines end where half of the runs or more died." if results.runs["outcome"].isin(DEAD).any() else ""
+    yield f"{label(y)} against {label(x)}{of}: {many}.{ends}", partial(_drawn, results, y, x)
+
+
+def _drawn(results: Results, y: str, x: str) -> "Figure":
+    """Return a figure whose axis is logarithmic if its values are far apart."""
+    tables = [found.rounds for _, found in results.cells] if x == "round" else [results.runs]
+    values = np.concatenate([table[y].to_numpy(dtype=np.float64) for table in tables if y in table])
+    positive = values[(values > 0) & np.isfinite(values)]
+    ratio = float(positive.max() / positive.min()) if len(positive) else 1.0
+    figure = results.figure(y, x, log=ratio > _FAR)
+    for panel in figure.axes if ratio > _DECADES else ():
+        # They take half of the time of drawing, and nothing is read from them.
+        panel.minorticks_off()
+    return figure
