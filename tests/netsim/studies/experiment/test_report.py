@@ -15,6 +15,8 @@ from netsim.studies.experiment.report import _figures
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.methods_section import methods_section
+from netsim.studies.paired import holm
+from netsim.studies.paper_tables import latex
 from netsim.studies.seeds import Seeds
 from tests.command import call
 from tests.netsim.studies.experiment.parts import counting, small
@@ -37,7 +39,8 @@ METHODS = {"DKLA": Method(DKLA, rho=0.1), "steep": Method(DPSGD, eta=50.0), "bad
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     networks = {"ideal": Links(), "lossy": Links(link=Link(loss=0.2))}
-    experiment = small(methods=METHODS, networks=networks, grid=sweep("problem.noise", [0.1, 0.2]), seeds=range(6))
+    noises = sweep("problem.noise", [0.1, 0.2])
+    experiment = small(methods=METHODS, networks=networks, grid=noises, seeds=range(2), rounds=6)
     found: Results = experiment.run(tmp_path_factory.mktemp("report") / "out")
     return found
 
@@ -64,11 +67,20 @@ def test_page_holds_the_summary_what_was_won_and_every_run_that_died(results: Re
         assert row["survived"] in line
         assert line[3] == row["verdict"]
     won = rows(page, "gap: seeds won and lost against DKLA")
-    assert [line[3:6] for line in won] == [["0", "6", "0"]] * 8
+    assert [line[3:6] for line in won] == [["0", "2", "0"]] * 8
     assert "p_holm corrected for the 8 rows of this table (Holm)" in page
     died = rows(page, "Runs that diverged or failed")
-    assert len(died) == (results.runs["outcome"].isin(["diverged", "failed"])).sum() == 48
+    assert len(died) == (results.runs["outcome"].isin(["diverged", "failed"])).sum() == 16
     assert all("no step" in line[-1] for line in died if "bad" in line)
+
+
+def test_tables_are_corrected_for_all_their_rows_and_say_so(results: Results) -> None:
+    whole, part = results.versus("DKLA"), results.only("network", "lossy").versus("DKLA")
+    for table, count in ((whole, 8), (part, 4)):
+        assert table["p_holm"].tolist() == holm(table["p"].to_numpy()).tolist()
+        assert f"corrected for the {count} rows of this table (Holm)." in table.attrs["note"]
+        assert latex(table).startswith(f"% {table.attrs['note']}\n\\begin{{tabular}}")
+    assert whole["p"].iloc[-4:].tolist() == part["p"].tolist()
 
 
 def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: Results, page: str) -> None:
@@ -80,8 +92,8 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
         ("network ideal", "links ideal"),
         ("network lossy", "link.loss.mean 0.2"),
         ("problem", "function least_squares, agents 4, noise as swept"),
-        ("seeds", "0 to 5"),
-        ("length", "20 rounds"),
+        ("seeds", "0 and 1"),
+        ("length", "6 rounds"),
     ):
         assert f"<tr><th>{part}</th><td>{value}</td></tr>" in page
     assert "numpy" in page
@@ -92,17 +104,15 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
 def test_dead_runs_are_in_the_figures(results: Results) -> None:
     for _, draw in _figures(results):
         for panel in draw().axes:
-            assert panel.texts[0].get_text() == "steep (0/6)\nbad (0/6)"
+            assert panel.texts[0].get_text() == "steep (0/2)\nbad (0/2)"
 
 
 def test_many_panels_are_several_figures_and_many_lines_several_panels() -> None:
     methods = {f"D-PSGD {number}": Method(DPSGD, eta=0.1 + number / 100) for number in range(9)}
-    found = small(methods=methods, grid=sweep("problem.noise", [0.1, 0.2, 0.3]), seeds=[0], rounds=2).run()
-    over_rounds, over_noise = (draw() for _, draw in _figures(found))
-    assert [len(panel.lines) for panel in over_rounds.axes if panel.get_visible()] == [8, 1] * 3
-    assert [len(panel.lines) for panel in over_noise.axes] == [8, 1]
+    ((_, draw),) = _figures(small(methods=methods, seeds=[0], rounds=1).run())
+    assert [len(panel.lines) for panel in draw().axes] == [8, 1]
     noises = sweep("problem.noise", [0.1, 0.2]) * sweep("network.round_period", [1.0, 2.0, 3.0, 4.0, 5.0])
-    captions = [each for each, _ in _figures(small(grid=noises, seeds=[0], rounds=2).run())]
+    captions = [each for each, _ in _figures(small(grid=noises, seeds=[0], rounds=1).run())]
     assert captions[:2] == [f"gap against round, problem.noise = {noise}: one seed." for noise in (0.1, 0.2)]
 
 
@@ -158,10 +168,10 @@ def test_report_is_refused_without_a_place_or_for_another_method() -> None:
 def test_paragraph_tells_runs_seeds_outcomes_tests_and_what_to_cite(results: Results) -> None:
     text, counts = results.methods_section(), results.runs["outcome"].value_counts()
     assert "ran 3 methods over 2 networks, at problem.noise = 0.1 and 0.2, in netsim" in text
-    assert ": 72 runs of 20 rounds." in text
-    assert "the same 6 seeds (0 to 5) of everything random" in text
+    assert ": 24 runs of 6 rounds." in text
+    assert "the same 2 seeds (0 and 1) of everything random" in text
     assert f"{counts['diverged']} diverged and {counts['failed']} failed." in text
-    assert "steep at network = ideal, problem.noise = 0.1 (6 of 6)" in text
+    assert "steep at network = ideal, problem.noise = 0.1 (2 of 2)" in text
     assert "DKLA (censor Always(), coder Exact(), duals Accumulated(), rho 0.1) [1]; " in text
     assert "bad (class Fails, censor Always(), coder Exact(), unheard kept, eta 0.1) after [2]." in text
     assert "diverged if it ended at no number or above 10 times the first" in text
@@ -226,4 +236,4 @@ def test_seeds_of_their_own_are_told(tmp_path: Path) -> None:
 
 def test_counts_of_a_run_that_diverged_are_what_it_spent(results: Results) -> None:
     medians = results.medians().groupby("method")["link_messages"].unique()
-    assert medians["steep"].tolist() == medians["DKLA"].tolist() == [20 * 8]
+    assert medians["steep"].tolist() == medians["DKLA"].tolist() == [6 * 8]
