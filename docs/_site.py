@@ -87,9 +87,9 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
     flags = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["all_flags"]()
     files.append(File.generated(config, "reference/flags.md", content=flags))
-    for path in lessons():
+    for path in [*lessons(), *sorted((ROOT / "docs" / "experiments").glob("*.ipynb"))]:
         for name, content in lesson(path).items():
-            files.append(File.generated(config, f"lessons/{name}", content=content))
+            files.append(File.generated(config, f"{path.parent.name}/{name}", content=content))
     for name in ELSEWHERE:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name.lower(), content=inward(text)))
