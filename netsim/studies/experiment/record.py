@@ -81,7 +81,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
             told.setdefault(name, set()).update(unusual)
         for each in conditions:
             each[kind] = {
-                name: {key: text for key, text in values.items() if key in told[name]} or {"links": "ideal"}
+                name: {key: text for key, text in values.items() if key in told[name]} or {"ideal": "links"}
                 for name, values in each[kind].items()
             }
     return conditions

@@ -89,7 +89,7 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
     assert f"{counts['diverged']} diverged and {counts['failed']} failed." in page.partition("<figure>")[0]
     for part, value in (
         ("method steep", "class DPSGD, censor Always(), coder Exact(), unheard kept, eta 50"),
-        ("network ideal", "links ideal"),
+        ("network ideal", "ideal links"),
         ("network lossy", "link.loss.mean 0.2"),
         ("problem", "function least_squares, agents 4, noise as swept"),
         ("seeds", "0 and 1"),
