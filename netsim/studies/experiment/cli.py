@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from netsim.errors import BadInput
+from netsim.studies.experiment.cells import SEED
 from netsim.studies.experiment.command import SET, ExperimentFile, numbers, ranges_of
 from netsim.studies.experiment.folder import EXPERIMENT
-from netsim.studies.experiment.results import SEED, Results
+from netsim.studies.experiment.results import Results
 from netsim.studies.terminal import Reporter
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import RESERVED, Cell, Measured, check_fits, condition_of, forget_contents
+from netsim.studies.experiment.cells import (
+    METHOD,
+    RESERVED,
+    SEED,
+    Cell,
+    Measured,
+    check_fits,
+    condition_of,
+    forget_contents,
+)
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -35,7 +44,7 @@ from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.record import of_file, record
-from netsim.studies.experiment.results import METHOD, SEED, Results
+from netsim.studies.experiment.results import Results
 from netsim.studies.outcome import FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.cells import METHOD, SEED, Cell
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.networks import Links
-from netsim.studies.experiment.results import METHOD, SEED, Results
+from netsim.studies.experiment.results import Results
 
 if TYPE_CHECKING:
     from netsim.studies.experiment.experiment import Experiment

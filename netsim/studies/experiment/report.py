@@ -13,7 +13,7 @@ import numpy as np
 from netsim.core.records import ALL_CAUSES, totals_of
 from netsim.errors import one_line
 from netsim.studies.columns import label
-from netsim.studies.experiment.results import METHOD, SEED, Results
+from netsim.studies.experiment.cells import METHOD, SEED
 from netsim.studies.formats import write_figure
 from netsim.studies.methods_section import OfExperiment, methods_section
 from netsim.studies.outcome import DEAD
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from netsim.studies.experiment.results import Results
+
 _MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
 _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # whose rounds are read in some seconds
@@ -31,7 +33,7 @@ _DECADES = 1e4
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
 
 
-def report(results: Results, reference: str | None, title: str) -> str:
+def report(results: "Results", reference: str | None, title: str) -> str:
     """Return the page of an experiment's results; the arguments are those of `Results.report`."""
     about, said = results.about, OfExperiment(results.about, results.runs)
     versions = about["versions"]
@@ -66,7 +68,7 @@ def report(results: Results, reference: str | None, title: str) -> str:
         return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
 
 
-def _problems(results: Results) -> Iterator[tuple[str, Results]]:
+def _problems(results: "Results") -> "Iterator[tuple[str, Results]]":
     """Yield what results are of, and results with one error: of each problem, if problems have errors of their own."""
     errors = set(results.runs["judged_by"].dropna()) - {""} if results.is_judged else set()
     if len(errors) < 2:
@@ -76,7 +78,7 @@ def _problems(results: Results) -> Iterator[tuple[str, Results]]:
         yield f", {name}", results.only("problem", name)
 
 
-def _tables(results: Results, reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":
+def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":
     for of, part in _problems(results):
         if part.is_judged:
             table = part.summary()
@@ -96,7 +98,7 @@ def _tables(results: Results, reference: str | None) -> "Iterator[tuple[str, str
         yield "" if results.folder is None else "runs.csv", "Runs that diverged or failed", shown
 
 
-def _figures(results: Results) -> "Iterator[tuple[str, Callable[[], Figure]]]":
+def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]":
     """Yield captions, and what draws the error, or else each measure, over the rounds and each setting."""
     over = []
     if len(results.cells) <= _MOST_CELLS:
@@ -112,7 +114,7 @@ def _figures(results: Results) -> "Iterator[tuple[str, Callable[[], Figure]]]":
                     yield from _split(part, y, x, of)
 
 
-def _split(results: Results, y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
+def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
     """Yield a figure, or one for each value of a setting if it has too many panels."""
     settings = [name for name in results.by if name not in (METHOD, x)]
     if settings and results.runs.groupby(settings, dropna=False).ngroups > _MOST_PANELS:
@@ -125,7 +127,7 @@ def _split(results: Results, y: str, x: str, of: str) -> "Iterator[tuple[str, Ca
     yield f"{label(y)} against {label(x)}{of}: {many}.{ends}", partial(_drawn, results, y, x)
 
 
-def _drawn(results: Results, y: str, x: str) -> "Figure":
+def _drawn(results: "Results", y: str, x: str) -> "Figure":
     """Return a figure whose axis is logarithmic if its values are far apart."""
     tables = [found.rounds for _, found in results.cells] if x == "round" else [results.runs]
     values = np.concatenate([table[y].to_numpy(dtype=np.float64) for table in tables if y in table])

@@ -12,7 +12,7 @@ from scipy.stats import beta, binomtest
 
 from netsim.errors import BadInput
 from netsim.studies import columns
-from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.experiment.cells import METHOD, SEED, Cell, Measured
 from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
 from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
 from netsim.studies.page import NAME as PAGE
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-METHOD, SEED = "method", "seed"
 _LEVEL = 0.05
 _MOST_LINES = 8  # of a panel, so that they can be told apart
 BEST, TIED = "best", "tied"

@@ -19,10 +19,10 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.cells import METHOD, Cell
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.methods import AnyMethod
-from netsim.studies.experiment.results import METHOD, survival
+from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
 from netsim.studies.outcome import DEAD
 from netsim.studies.selection import rungs
