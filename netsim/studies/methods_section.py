@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import BadInput
 from netsim.studies import catalogue, compare
 from netsim.studies.folder import load
-from netsim.studies.formats import read_table
 from netsim.studies.intervals import SEEDS, over_text
 from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, ENDED, FAILED, STALLED, UNFINISHED
 from netsim.studies.paper_tables import in_latex
@@ -64,9 +63,16 @@ def methods_section(folder: "str | Path | Results", format: str = "text") -> str
 
 
 def _found(folder: str | Path) -> "_Found":
+    import pandas as pd
+
     path = Path(folder)
     if (path / "experiment.json").is_file():
-        return OfExperiment(json.loads((path / "experiment.json").read_text()), read_table(path / "runs.csv"))
+        about = json.loads((path / "experiment.json").read_text(encoding="utf-8"))
+        if "conditions" not in about:
+            raise BadInput(
+                f"folder = {str(folder)!r}: must be of this version; run the experiment again, which keeps its runs"
+            )
+        return OfExperiment(about, pd.read_csv(path / "runs.csv", keep_default_na=False, na_values=[""]))
     places = runs_of(path)
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")

@@ -52,7 +52,8 @@ def run(
             list(made.cells()), folder, jobs=jobs, dask=dask, reporter=reporter, flags=given, file=Path(found.file)
         )
     show(results, metric, reporter)
-    page = results.report().name
+    with _resumable(folder):
+        page = results.report().name
     reporter.line(f"\n{folder}: {page}, runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
 
 

@@ -45,6 +45,7 @@ from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.record import of_file, record
 from netsim.studies.experiment.results import Results
+from netsim.studies.folder import json_value
 from netsim.studies.outcome import FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
@@ -447,7 +448,7 @@ class Experiment:
         results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
             for name, data in (
-                (EXPERIMENT, json.dumps(results.about, indent=1)),
+                (EXPERIMENT, json.dumps(results.about, indent=1, default=json_value)),
                 ("runs.csv", results.runs.to_csv(index=False)),
             ):
                 with write_whole(folder / name) as out:

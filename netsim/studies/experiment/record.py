@@ -35,7 +35,7 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
         },
         "spent": sorted(experiment.spent),
         "tuning": experiment.tuning,
-        "papers": {name: [kind.citation()] for name, kind in kinds.items() if getattr(kind, "paper", "")},
+        "papers": {name: [cited] for name, kind in kinds.items() if (cited := getattr(kind, "citation", str)())},
         "own": [name for name, kind in kinds.items() if kind is not None and is_users(kind)],
         "versions": _different(found.about for _, found in results.cells if found.about),
         "files": {name: sha for _, found in results.cells for name, sha in found.read.items()},

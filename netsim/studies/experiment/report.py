@@ -30,6 +30,7 @@ _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # whose rounds are read in some seconds
 _FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
 _DECADES = 1e4
+_FACTORS = 50.0  # by what factor settings differ that were chosen by factors
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
 
 
@@ -45,12 +46,10 @@ def report(results: "Results", reference: str | None, title: str) -> str:
     }
     settings |= {"command": about["command"]} if "command" in about else {}
     failed: dict[str, str] = {}
-    summary = {"answer": " ".join(itertools.islice(said.outcomes(), 1)), "notes": list(results.notes), "failed": failed}
-    summary["notes"] += [f"Tuning: {each}" for each in about["tuning"].get("notes", ())]
+    notes = [*results.notes, *(f"Tuning: {each}" for each in about["tuning"].get("notes", ()))]
+    summary = {"answer": next(said.outcomes()), "notes": notes, "failed": failed}
     if len(results.cells) > _MOST_CELLS:
-        summary["notes"].append(
-            f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it."
-        )
+        notes.append(f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it.")
     captions: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         drawn = _figures(results)
@@ -62,7 +61,7 @@ def report(results: "Results", reference: str | None, title: str) -> str:
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {one_line(error)}"
         if next(drawn, None) is not None:
-            summary["notes"].append("There are more figures than fit here; Results.figure draws them.")
+            notes.append("There are more figures than fit here; Results.figure draws them.")
         texts = {"For the methods section of a paper": methods_section(results)}
         named = about.get("command") or about["file"] or "netsim.Experiment"
         return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
@@ -107,7 +106,7 @@ def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]"
         results, over = replace(results, cells=read), ["round"]
     numeric = set(results.runs.select_dtypes("number"))
     for of, part in _problems(results):
-        measures = [name for name in part.runs if name in numeric and name not in {*part.keys, *_COUNTED}]
+        measures = [name for name in map(str, part.runs) if name in numeric and name not in {*part.keys, *_COUNTED}]
         for y in [part.metric] if part.is_judged else measures:
             for x in [*over, *(name for name in part.by if name in numeric)]:
                 if x != "round" or any(y in found.rounds for _, found in part.cells):
@@ -134,7 +133,13 @@ def _drawn(results: "Results", y: str, x: str) -> "Figure":
     positive = values[(values > 0) & np.isfinite(values)]
     ratio = float(positive.max() / positive.min()) if len(positive) else 1.0
     figure = results.figure(y, x, log=ratio > _FAR)
-    for panel in figure.axes if ratio > _DECADES else ():
-        # They take half of the time of drawing, and nothing is read from them.
-        panel.minorticks_off()
+    settings = results.runs[x].dropna().unique() if x != "round" else np.ones(1)
+    for panel in figure.axes:
+        if ratio > _DECADES:
+            # They take half of the time of drawing, and nothing is read from them.
+            panel.minorticks_off()
+        if settings.min() > 0 and settings.max() > _FACTORS * settings.min():
+            panel.set_xscale("log")
+        elif x != "round":
+            panel.locator_params(axis="x", nbins=5)
     return figure

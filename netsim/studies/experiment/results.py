@@ -17,6 +17,7 @@ from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence
 from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.paired import holm
+from netsim.studies.reserve import refusals
 from netsim.studies.results import bands
 from netsim.util import check
 from netsim.util.files import write_whole
@@ -331,7 +332,7 @@ class Results:
         Raises
         ------
         BadInput
-            Without a path, if the runs are kept in no folder; for an unknown method.
+            Without a path, if the runs are kept in no folder; for an unknown method, or a file that cannot be written.
         """
         from netsim.studies.experiment.report import report
 
@@ -340,8 +341,9 @@ class Results:
         if reference is not None:
             check.one_of("reference", reference, [str(each) for each in self.runs[METHOD].unique()])
         place = Path(path) if path is not None else Path(str(self.folder), PAGE)
-        with write_whole(place) as file:
-            file.write(report(self, reference, title).encode(errors="backslashreplace"))
+        page = report(self, reference, title).encode(errors="backslashreplace")
+        with refusals(place.parent), write_whole(place) as file:
+            file.write(page)
         return place
 
     def methods_section(self, format: str = "text") -> str:

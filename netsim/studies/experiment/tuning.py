@@ -218,8 +218,8 @@ def tune(
         validation.
     """
     return _Search(experiment, over, metric, out, jobs, reporter).found(
-        list(seeds),
-        list(validation),
+        [check.integer("seeds", each, low=0) for each in seeds],
+        [check.integer("validation", each, low=0) for each in validation],
         check.integer("candidates", candidates, low=2),
         check.integer("finalists", finalists, low=1),
     )
@@ -266,7 +266,13 @@ class _Search:
             notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
         notes = list(dict.fromkeys(notes))
         over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
-        kept = {"methods": list(over), "over": over, "metric": self.metric, "seeds": seeds, "validation": validation}
+        kept: dict[str, Any] = {
+            "methods": list(over),
+            "over": over,
+            "metric": self.metric,
+            "seeds": seeds,
+            "validation": validation,
+        }
         kept |= {"candidates": candidates, "finalists": finalists, "runs": len(self.rows), "notes": notes}
         kept |= {"per": [each.partition("=")[0] for each in next(iter(best))] if best else []}
         spent = frozenset([*seeds, *validation])

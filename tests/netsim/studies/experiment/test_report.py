@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from netsim import BadInput, Between, Link, Links, Method, sweep
@@ -20,18 +21,8 @@ from netsim.studies.paper_tables import latex
 from netsim.studies.seeds import Seeds
 from tests.command import call
 from tests.netsim.studies.experiment.parts import counting, small
+from tests.netsim.studies.experiment.test_outcomes import Fails, fails_for
 from tests.netsim.studies.experiment.test_scripts import SMALL
-
-
-class Fails(DPSGD):
-    """Raises in its third round."""
-
-    def local_step(self) -> Any:
-        self.taken = getattr(self, "taken", 0) + 1
-        if self.taken == 3:
-            raise ArithmeticError("no step")
-        return super().local_step()
-
 
 METHODS = {"DKLA": Method(DKLA, rho=0.1), "steep": Method(DPSGD, eta=50.0), "bad": Method(Fails, eta=0.1)}
 
@@ -189,9 +180,13 @@ def test_paragraph_tells_runs_seeds_outcomes_tests_and_what_to_cite(results: Res
     assert r"Holm~\cite{holm1979} for all rows" in results.methods_section("latex")
 
 
-def test_folder_has_the_paragraph_of_its_results(results: Results) -> None:
+def test_folder_has_the_paragraph_of_its_results(results: Results, tmp_path: Path) -> None:
     assert results.folder is not None
     assert methods_section(results.folder) == results.methods_section()
+    seeds = np.arange(2)
+    some = small(problem=fails_for(1), seeds=seeds, rounds=2, methods={"NA": METHODS["DKLA"]})
+    found = some.run(tmp_path)
+    assert "NA (1 of 2)" in methods_section(tmp_path) == found.methods_section()
     with pytest.raises(BadInput, match="format"):
         results.methods_section("html")
 
