@@ -98,7 +98,7 @@ def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, s
 
 
 def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]":
-    """Yield captions, and what draws the error, or else each measure, over the rounds and each setting."""
+    """Yield captions, and what draws the error, or else each measure, over each setting, and over the rounds."""
     over = []
     if len(results.cells) <= _MOST_CELLS:
         # Each figure takes the rounds of many runs: they are read once.
@@ -108,7 +108,7 @@ def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]"
     for of, part in _problems(results):
         measures = [name for name in map(str, part.runs) if name in numeric and name not in {*part.keys, *_COUNTED}]
         for y in [part.metric] if part.is_judged else measures:
-            for x in [*over, *(name for name in part.by if name in numeric)]:
+            for x in [*(name for name in part.by if name in numeric), *over]:
                 if x != "round" or any(y in found.rounds for _, found in part.cells):
                     yield from _split(part, y, x, of)
 

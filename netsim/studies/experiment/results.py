@@ -316,7 +316,7 @@ class Results:
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
         """Write the results as one page, which loads nothing, and return its path.
 
-        It has figures of the error over the rounds and over each setting that is a number (without an error, of each
+        It has figures of the error over each setting that is a number and over the rounds (without an error, of each
         measure), `summary`, `versus`, `medians`, every run that died, notes, the parts and their values, the command
         that repeats it, the paragraph for a methods section, and versions.
 

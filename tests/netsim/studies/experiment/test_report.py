@@ -88,7 +88,7 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
     ):
         assert f"<tr><th>{part}</th><td>{value}</td></tr>" in page
     assert "numpy" in page
-    assert page.count("<img") == page.count("<figcaption>") == 2, "over the rounds, and over the noise"
+    assert page.count("<img") == page.count("<figcaption>") == 2, "over the noise, and over the rounds"
     assert "could not be made" not in page
 
 
@@ -104,7 +104,7 @@ def test_many_panels_are_several_figures_and_many_lines_several_panels() -> None
     assert [len(panel.lines) for panel in draw().axes] == [8, 1]
     noises = sweep("problem.noise", [0.1, 0.2]) * sweep("network.round_period", [1.0, 2.0, 3.0, 4.0, 5.0])
     captions = [each for each, _ in _figures(small(grid=noises, seeds=[0], rounds=1).run())]
-    assert captions[:2] == [f"gap against round, problem.noise = {noise}: one seed." for noise in (0.1, 0.2)]
+    assert captions[-2:] == [f"gap against round, problem.noise = {noise}: one seed." for noise in (0.1, 0.2)]
 
 
 def test_without_an_error_there_are_the_medians_and_a_figure_of_each_measure(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_without_an_error_there_are_the_medians_and_a_figure_of_each_measure(tmp
     assert [line[-2:] for line in rows(page, "Medians over the seeds")] == [["9", "3"], ["18", "3"]]
     captions = [html.unescape(each) for each in re.findall(r"<figcaption>(.*?)</figcaption>", page)]
     assert captions == [
-        "total against round: one seed.",
         "total against method.step: one seed.",
+        "total against round: one seed.",
         "ended at against method.step: one seed.",
     ]
     assert "survivors" not in page
