@@ -398,11 +398,12 @@ class OfExperiment(_Found):
         )
 
     def _seeds(self) -> Iterator[str]:
-        count = len(self.about["seeds"])
-        if count == 1:
-            yield f"Each combination ran with {self.about['seeds'][0]}."
+        texts = self.about["seeds"]
+        if len(texts) == 1:
+            yield f"Each combination ran with {texts[0]}."
         else:
-            yield f"Each combination ran with the same {count} seeds ({self._seeds_text()}) of everything random."
+            of = "" if "," in "".join(texts) else " of everything random"
+            yield f"Each combination ran with the same {len(texts)} seeds ({self._seeds_text()}){of}."
 
     def _seeds_text(self) -> str:
         texts = self.about["seeds"]
@@ -453,7 +454,7 @@ class OfExperiment(_Found):
         if len(self.methods) > 1:
             yield (
                 "Methods are compared seed by seed by the two-sided sign test, with p corrected after Holm "
-                f"⟦{papers.index(_HOLM)}⟧ for all rows of a table."
+                f"⟦{papers.index(_HOLM)}⟧ for all rows of a table; verdicts on the best for the methods of one condition."
             )
 
     def _traces(self) -> Iterator[str]:

@@ -224,7 +224,7 @@ def test_paragraph_tells_how_settings_were_tuned_and_for_which_network(where: st
 
 def test_seeds_of_their_own_are_told(tmp_path: Path) -> None:
     found = counting(seeds=[Seeds(seed=1, data_seed=7), Seeds(seed=2, data_seed=7)]).run(tmp_path)
-    assert "2 seeds (seed 1, data seed 7; seed 2, data seed 7)" in methods_section(tmp_path)
+    assert "2 seeds (seed 1, data seed 7; seed 2, data seed 7)." in methods_section(tmp_path)
     assert json.loads((tmp_path / "experiment.json").read_text())["seeds"] == found.about["seeds"]
     assert "Each combination ran with seed 3." in replace(counting(), seeds=[3]).run().methods_section()
 
