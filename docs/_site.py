@@ -55,11 +55,19 @@ def lessons() -> list[Path]:
     return sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 
 
+def examples() -> list[Path]:
+    """Return the notebooks of experiments."""
+    return sorted((ROOT / "docs" / "experiments").glob("*.ipynb"))
+
+
 def on_config(config: Any) -> Any:
     """Put the lessons, the reference and the pages that stand elsewhere into the navigation."""
     for part in config.nav:
         if isinstance(part, dict) and "Lessons" in part:
             part["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
+        if isinstance(part, dict) and "Guides" in part:
+            place = part["Guides"].index("tutorials/paper.md") + 1
+            part["Guides"][place:place] = [f"experiments/{path.stem}.md" for path in examples()]
     sections: dict[str, list[Any]] = {section: [] for section in SECTIONS}
     for name, page in modules():
         section = max((each for each in SECTIONS if name == each or name.startswith(each + ".")), key=len)
@@ -87,9 +95,9 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
     flags = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["all_flags"]()
     files.append(File.generated(config, "reference/flags.md", content=flags))
-    for path in lessons():
+    for path in [*lessons(), *examples()]:
         for name, content in lesson(path).items():
-            files.append(File.generated(config, f"lessons/{name}", content=content))
+            files.append(File.generated(config, f"{path.parent.name}/{name}", content=content))
     for name in ELSEWHERE:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name.lower(), content=inward(text)))

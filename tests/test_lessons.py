@@ -1,4 +1,4 @@
-"""The lessons and their answers: each has its parts, and executed anew prints what is committed."""
+"""The lessons, their answers, and the example of an experiment: executed anew they print what is committed."""
 
 import base64
 import os
@@ -24,6 +24,7 @@ pytest.importorskip("ipykernel", reason="the lessons take nbclient and ipykernel
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 PARTS = ("question", "guess", "run", "look", "fix", "exercises")
 LARGEST = 60_000  # bytes of a figure
+EXAMPLES = [ROOT / "docs" / "experiments" / "notebook.ipynb"]
 ANSWERS = sorted((ROOT / "docs" / "lessons" / "answers").glob("*.ipynb"))
 ABOUT = re.compile(
     r"^\*Level: (introductory|intermediate|advanced)\. Time: (\d+) minutes\. First: (.+)\.\*$", re.MULTILINE
@@ -31,7 +32,7 @@ ABOUT = re.compile(
 
 by_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 by_notebook = pytest.mark.parametrize(
-    "path", LESSONS + ANSWERS, ids=lambda path: f"{'answers-' * (path.parent.name == 'answers')}{path.stem}"
+    "path", LESSONS + EXAMPLES + ANSWERS, ids=lambda path: f"{'answers-' * (path.parent.name == 'answers')}{path.stem}"
 )
 
 
@@ -59,7 +60,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@by_lesson
+@pytest.mark.parametrize("path", LESSONS + EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("kernels")
 def test_a_lesson_prints_what_is_committed(path: Path, tool: dict[str, Any]) -> None:
     files = tool["notebooks"](path)

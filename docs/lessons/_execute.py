@@ -2,7 +2,8 @@
 
 ``python docs/lessons/_execute.py`` executes all of them, ``python docs/lessons/_execute.py 01_flooding 03_averaging``
 those named, and writes them anew, each with its answers (answers/01_flooding.ipynb). Answers begin where their lesson
-ends: their first cell runs it. Takes nbclient and ipykernel (``pip install -e '.[test]'``).
+ends: their first cell runs it. The notebook of an experiment, ``notebook``, is one of them, without exercises. Takes
+nbclient and ipykernel (``pip install -e '.[test]'``).
 """
 
 import sys
@@ -16,6 +17,7 @@ from nbclient import NotebookClient
 from netsim.util.files import write_whole
 
 LESSONS = Path(__file__).parent
+EXAMPLES = LESSONS.parent / "experiments"
 SECONDS = 300
 """How long a cell may take."""
 
@@ -117,13 +119,12 @@ def _text(output: Any) -> str:
 
 
 def named(names: list[str]) -> list[Path]:
-    """Return the lessons of these names, or all; raises SystemExit for a name that is none."""
-    every = sorted(LESSONS.glob("*.ipynb"))
-    found = [LESSONS / f"{Path(name).stem}.ipynb" for name in names]
-    for path in found:
-        if path not in every:
-            raise SystemExit(f"{path.stem}: must be one of {', '.join(each.stem for each in every)}")
-    return found or every
+    """Return the lessons and examples of these names, or all; raises SystemExit for a name that is none."""
+    every = {path.stem: path for folder in (LESSONS, EXAMPLES) for path in sorted(folder.glob("*.ipynb"))}
+    for name in names:
+        if Path(name).stem not in every:
+            raise SystemExit(f"{Path(name).stem}: must be one of {', '.join(every)}")
+    return [every[Path(name).stem] for name in names] or list(every.values())
 
 
 def main() -> int:
@@ -133,7 +134,7 @@ def main() -> int:
             text = nbformat.writes(notebook, version=4) + "\n"
             with write_whole(file) as whole:
                 whole.write(text.encode())
-            print(f"{file.relative_to(LESSONS)}: written, {len(text) / 1e3:.0f} kB")
+            print(f"{file.relative_to(LESSONS.parent)}: written, {len(text) / 1e3:.0f} kB")
     return 0
 
 

@@ -520,7 +520,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
 
         show_paths(experiment)
         return
-    if (Path(folder) / "experiment.json").is_file():
+    if (Path(folder) / "experiment.json").is_file() and not methods_section:
         from netsim.studies.experiment.cli import show_folder
 
         show_folder(Path(folder))

@@ -29,6 +29,8 @@ run is judged.
 
 _UNITS = {"%": "%", "s": "s", "ms": "ms", "j": "J", "mj": "mJ", "bits": "bits", "bytes": "bytes", "m": "m", "c": "°C"}
 _COUNTS = {"round", "transmissions", "delivered", "offered", "lost", "readings", "sent", "taken", "arrived", "bits"}
+_COUNTS |= {"link_messages", "duplicated", "late", "collided", "corrupted", "refused", "queue_full", "link_down"}
+_COUNTS |= {"receiver_down", "inbox_full", "saturated"}
 _GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$")
 _SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
 _ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")

@@ -127,13 +127,14 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     last = study.rounds
     if "algorithm" in last:
         last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
-    tables = {f"{name}.{kind}": (study.titles.get(name, name), table) for name, table in study.tables.items()}
-    tables[f"rounds.{kind}"] = "Last row of each algorithm (all rows are in the file)", last
+    tables = [(f"{name}.{kind}", study.titles.get(name, name), table) for name, table in study.tables.items()]
+    tables.append((f"rounds.{kind}", "Last row of each algorithm (all rows are in the file)", last))
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
     captions = {name: study.caption(name) for name in drawn}
-    return page(folder, json_value(_settings(study)), summary, tables, texts, captions, _replays(study))
+    title, settings = f"netsim run {study.scenario}", json_value(_settings(study))
+    return page(title, folder, settings, summary, tables, texts, captions, _replays(study))
 
 
 def _replays(study: "Study") -> dict[str, str]:

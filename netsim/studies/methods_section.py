@@ -6,33 +6,47 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsim.errors import BadInput
 from netsim.studies import catalogue, compare
 from netsim.studies.folder import load
 from netsim.studies.intervals import SEEDS, over_text
+from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, ENDED, FAILED, STALLED, UNFINISHED
 from netsim.studies.paper_tables import in_latex
 from netsim.studies.sweeps.grid import flags_of
 from netsim.studies.sweeps.sweep import read_sweep, runs_of, unfinished
 from netsim.util import check
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from netsim.studies.experiment.results import Results
+
 FORMATS = ("text", "latex")
 
 _DIGITS = 16  # of a SHA-256, which tell any two versions apart
+_CLOPPER_PEARSON = (
+    "C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the "
+    "binomial. Biometrika 26(4):404–413, 1934."
+)
+_HOLM = (
+    "S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2):65–70, "
+    "1979."
+)
 _SAID = {"data", "algorithms", "method", *SEEDS}  # parameters that have sentences of their own
 
 
-def methods_section(folder: str | Path, format: str = "text") -> str:
-    """Return how the results of a run folder or a sweep were made, for the methods section of a paper.
+def methods_section(folder: "str | Path | Results", format: str = "text") -> str:
+    """Return how results were made, for the methods section of a paper.
 
-    What ran, with which algorithms and papers, on which data, with which seeds and parameters, in which versions, and
-    the hashes of sources, files and traces: only what settings.json and summary.json of the folders hold.
+    What ran, with which algorithms and papers, on which data, with which seeds and parameters, how they were tuned, how
+    the runs ended, in which versions, and the hashes of sources and files: only what the folders hold.
 
     Parameters
     ----------
-    folder : str or Path
-        What `netsim run` or `netsim sweep` wrote.
+    folder : str, Path or Results
+        What `netsim run` or `netsim sweep` wrote, of a study or an experiment; or an experiment's results.
     format : {"text", "latex"}
         As text with numbered references, or as LaTeX with ``\\cite`` and ``thebibliography``.
 
@@ -42,17 +56,33 @@ def methods_section(folder: str | Path, format: str = "text") -> str:
         If it is neither, or not whole, or for another format.
     """
     check.one_of("format", format, FORMATS)
-    places = runs_of(Path(folder))
-    if not places:
-        raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
-    found = _Found(Path(folder), [load(each) for each in places])
-    papers = list(dict.fromkeys(paper for each in found.papers().values() for paper in each))
+    found = _found(folder) if isinstance(folder, str | Path) else OfExperiment(folder.about, folder.runs)
+    papers = list(dict.fromkeys([*(paper for each in found.papers().values() for paper in each), *found.cited]))
     sentences = " ".join(filter(None, found.sentences(papers)))
     return _as_latex(sentences, papers) if format == "latex" else _as_text(sentences, papers)
 
 
+def _found(folder: str | Path) -> "_Found":
+    import pandas as pd
+
+    path = Path(folder)
+    if (path / "experiment.json").is_file():
+        about = json.loads((path / "experiment.json").read_text(encoding="utf-8"))
+        if "conditions" not in about:
+            raise BadInput(
+                f"folder = {str(folder)!r}: must be of this version; run the experiment again, which keeps its runs"
+            )
+        return OfExperiment(about, pd.read_csv(path / "runs.csv", keep_default_na=False, na_values=[""]))
+    places = runs_of(path)
+    if not places:
+        raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
+    return _Found(path, [load(each) for each in places])
+
+
 class _Found:
     """Run folders of one study, and what their settings say; code stands in backticks, references in ⟦ ⟧."""
+
+    cited: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
         self.folder = folder
@@ -112,36 +142,40 @@ class _Found:
             yield f"{'Each setting' if self._several() else 'It'} ran with {with_which}{what}."
 
     def _algorithms(self, papers: Sequence[str]) -> str:
-        names = dict.fromkeys(name for each in self.summaries for name in each["algorithms"])
-        made = {name: _together(each.get("methods", {}).get(name, {}) for each in self.settings) for name in names}
-        cited: dict[str, list[str]] = self.papers()
+        return self._parts(
+            "Algorithm", "methods", [name for each in self.summaries for name in each["algorithms"]], papers
+        )
+
+    def _parts(self, title: str, kind: str, several: Iterable[str], papers: Sequence[str] = ()) -> str:
+        """Return parts of a kind ("methods") with their class, their parameters, and what to cite."""
+        names = dict.fromkeys(several)
+        cited: dict[str, list[str]] = self.papers() if papers else {}
         parts = []
         for name in names:
-            arguments = dict(made[name])
-            kind = _listed(map(str, arguments.pop("class", [])))
-            given = [
-                f"{key} {self._by_condition(name, key, each)}"
-                for key, each in arguments.items()
-                if each not in ([None], [False])
-            ]
-            own = [f"class {kind}"] if kind and kind != name else []
-            inside = f" ({', '.join([*own, *given])})" if own or given else ""
+            inside = self._values(kind, name)
             references = "".join(f" ⟦{papers.index(each)}⟧" for each in dict.fromkeys(cited.get(name, [])))
             # A class of the user's has the paper of the class that it is made of.
             after = " after" if references and name in self._own_methods() else ""
-            parts.append(f"{name}{inside}{after}{references}")
-        return f"{'Algorithms' if len(parts) > 1 else 'Algorithm'}: {'; '.join(parts)}."
+            parts.append(f"{name}{f' ({inside})' if inside and name else inside}{after}{references}")
+        return f"{title}{'s' if len(parts) > 1 else ''}: {'; '.join(parts)}."
 
-    def _by_condition(self, method: str, key: str, values: Sequence[Any]) -> str:
-        """Return the values of a method's parameter; of several, which belongs to which of the swept settings."""
+    def _values(self, kind: str, name: str) -> str:
+        """Return the class of a part and its parameters."""
+        arguments = _together(each.get(kind, {}).get(name, {}) for each in self.settings)
+        of = _listed(map(str, arguments.pop("class", [])))
+        given = [
+            f"{key} {self._by_condition(kind, name, key, each)}"
+            for key, each in arguments.items()
+            if each not in ([None], [False])
+        ]
+        return ", ".join([*([f"class {of}"] if of and of != name else []), *given])
+
+    def _by_condition(self, kind: str, part: str, key: str, values: Sequence[Any]) -> str:
+        """Return the values of a part's parameter; of several, which belongs to which of the swept settings."""
         swept = list(self._several())
         if len(values) < 2 or not swept:
             return _listed(map(_value, values))
-        runs = [
-            (each["parameters"], each["methods"][method].get(key))
-            for each in self.settings
-            if method in each.get("methods", {})
-        ]
+        runs = [(each["parameters"], each[kind][part].get(key)) for each in self.settings if part in each.get(kind, {})]
 
         def at(names: Sequence[str]) -> dict[tuple[Any, ...], list[Any]]:
             found: dict[tuple[Any, ...], list[Any]] = {}
@@ -154,6 +188,8 @@ class _Found:
         names = next((each for each in [*([name] for name in swept), swept] if _is_function(at(each))), None)
         if names is None:
             return _listed(map(_value, values))
+        if all(len(where) == 1 and _value(where[0]) == _value(value) for where, (value,) in at(names).items()):
+            return "as swept"
         by_value: dict[str, list[str]] = {}
         for where, (value,) in at(names).items():
             shown = ", ".join(f"{name} = {_value(each)}" for name, each in zip(names, where, strict=True))
@@ -163,7 +199,7 @@ class _Found:
     def _tuning(self) -> Iterator[str]:
         """Yield how methods were tuned, a sentence for each file of settings, as the runs recorded it."""
         for file, (first, *others) in _tunings(self.settings).items():
-            methods = list(dict.fromkeys(name for each in (first, *others) for name in each["methods"]))
+            methods = list(dict.fromkeys(name for each in (first, *others) for name in each.get("methods", ())))
             if not methods:
                 continue
             searched = dict.fromkeys(
@@ -174,12 +210,17 @@ class _Found:
             apart = f", for each {_listed(f'`{each}`' for each in per)} apart" if per else ""
             least = f" for the least `{first['metric']}`" if "metric" in first else ""
             budget = f" in {first['budget']:,} runs at most" if "budget" in first else ""
-            later = first.get("validation")
-            on = f" and validated on {_listed_seeds(later)}" if later else ""
+            if "candidates" in first:
+                budget = f" among {first['candidates']} candidates of each, in {first['runs']:,} runs"
+            later, best = first.get("validation"), first.get("finalists")
+            validated = f", and the best {best} were validated" if best else " and validated"
+            on = f"{validated} on {_listed_seeds(later)}" if later else ""
+            file = f" (`{first['file']}`)" if first.get("file") else ""
+            spent = " No run that is reported here has one of these seeds." if best else ""
             yield (
                 f"The settings of {_listed(methods)} were chosen by successive halving{least}{budget}{apart}, over "
-                f"{_listed(searched) or 'ranges that were not recorded'}, on {_listed_seeds(first['seeds'])}{on} "
-                f"(`{file}`)."
+                f"{_listed(searched) or 'ranges that were not recorded'}, on {_listed_seeds(first['seeds'])}{on}"
+                f"{file}.{spent}"
             )
 
     def _own_methods(self) -> set[str]:
@@ -252,6 +293,9 @@ class _Found:
         parts += [f"the study's file `{each[:_DIGITS]}`" for each in dict.fromkeys(own)]
         if parts:
             yield f"SHA-256, the first {_DIGITS} digits: {', '.join(parts)}."
+        yield from self._traces()
+
+    def _traces(self) -> Iterator[str]:
         traces = [str(each["trace_hash"]) for each in self.summaries]
         if len(traces) == 1:
             yield f"The trace hash is `{traces[0]}`."
@@ -279,6 +323,145 @@ class _Found:
             yield f"{line.partition(', ')[0].partition(':')[0]}."
 
 
+class OfExperiment(_Found):
+    """An experiment as experiment.json records it, and a row for each run."""
+
+    def __init__(self, about: Mapping[str, Any], runs: "pd.DataFrame") -> None:
+        self.about, self.runs = about, runs
+        self.judged = dict.fromkeys(runs["judged_by"].dropna().astype(str)) if "judged_by" in runs else {}
+        self.judged.pop("", None)
+        self.methods = list(dict.fromkeys(name for each in about["conditions"] for name in each["methods"]))
+        if self.judged:
+            self.cited = (_CLOPPER_PEARSON, _HOLM) if len(self.methods) > 1 else (_CLOPPER_PEARSON,)
+        more = {"tuning": about["tuning"], "files_sha256": about["files"], "papers": about["papers"]}
+        more |= {"file_sha256": about["file_sha256"]} if about["file"] else {}
+        self.settings = [
+            {**each, "source_sha256": each.get("source", {}), **more, **condition}
+            for each in about["versions"] or [{}]
+            for condition in about["conditions"]
+        ]
+        self.parameters = _together(each["parameters"] for each in about["conditions"])
+
+    def sentences(self, papers: Sequence[str]) -> Iterator[str]:
+        """Yield the sentences, with the references' places among ``papers``."""
+        yield self._what()
+        yield from self._seeds()
+        yield self._parts("Method", "methods", self.methods, papers)
+        for title, kind in (("Problem", "problems"), ("Network", "networks")):
+            if names := [name for each in self.settings for name in each[kind]]:
+                yield self._parts(title, kind, names)
+        yield from self._tuning()
+        yield from self.outcomes()
+        yield from self._statistics(papers)
+        yield from self._files()
+        yield self._versions()
+        yield from self._hashes()
+
+    def compared(self) -> dict[str, str]:
+        """Return the parts and their values, the settings that were tried, the seeds and the length, by name."""
+        found = {
+            f"{kind.removesuffix('s')} {name}".strip(): self._values(kind, name) or "without parameters"
+            for kind in ("methods", "problems", "networks")
+            for name in dict.fromkeys(name for each in self.settings for name in each[kind])
+        }
+        found |= {
+            name: _listed(map(_value, values))
+            for name, values in self._several().items()
+            if name not in ("problem", "network")
+        }
+        return found | {"seeds": self._seeds_text(), "length": self._length()}
+
+    def _length(self) -> str:
+        if self.about["until"] is not None:
+            return f"{self.about['until']:g} s"
+        return f"{_listed(map(str, self.about['rounds']))} round{'s' * (self.about['rounds'] != [1])}"
+
+    def _several(self) -> dict[str, list[Any]]:
+        return {name: values for name, values in self.parameters.items() if len(values) > 1}
+
+    def _what(self) -> str:
+        versions = _listed(dict.fromkeys(f"{each['netsim']} ({each['core']} core)" for each in self.about["versions"]))
+        named = f" `{self.about['file']}`" if self.about["file"] else ""
+        title = str(self.about.get("title", "")).rstrip(".")
+        ran = f"{len(self.methods)} method{'s' * (len(self.methods) > 1)}"
+        for word, name in (("on", "problem"), ("over", "network")):
+            if name in self._several():
+                ran += f" {word} {len(self._several()[name])} {name}s"
+        swept = "; ".join(
+            f"`{name}` = {_listed(map(_value, values))}"
+            for name, values in self._several().items()
+            if name not in ("problem", "network")
+        )
+        return (
+            f"The experiment{named}{f', “{title}”,' if title else ''} ran {ran}{f', at {swept}' if swept else ''}, in "
+            f"netsim {versions}: {len(self.runs):,} run{'s' * (len(self.runs) > 1)} of {self._length()}."
+        )
+
+    def _seeds(self) -> Iterator[str]:
+        texts = self.about["seeds"]
+        if len(texts) == 1:
+            yield f"Each combination ran with {texts[0]}."
+        else:
+            of = "" if "," in "".join(texts) else " of everything random"
+            yield f"Each combination ran with the same {len(texts)} seeds ({self._seeds_text()}){of}."
+
+    def _seeds_text(self) -> str:
+        texts = self.about["seeds"]
+        plain = [int(each.removeprefix("seed ")) for each in texts if "," not in each]
+        return _ranges(plain) if len(plain) == len(texts) else "; ".join(texts)
+
+    def _own_methods(self) -> set[str]:
+        return set(self.about["own"])
+
+    def outcomes(self) -> Iterator[str]:
+        """Yield how many runs ended in which way, of which groups some died, and by which rule."""
+        counts = self.runs["outcome"].value_counts()
+        states = (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED)
+        shown = [f"{counts[name]:,} {'were ' * (name == UNFINISHED)}{name}" for name in states if name in counts]
+        yield f"Of {len(self.runs):,} run{'s' * (len(self.runs) > 1)} {_listed(shown)}."
+        names = list(self.runs.columns[: list(self.runs.columns).index("outcome")])
+        groups = [name for name in names if name != "seed" and (name == "method" or self.runs[name].nunique() > 1)]
+        died = self.runs["outcome"].isin(DEAD)
+        parts = []
+        for key, part in died.groupby([self.runs[name] for name in groups], sort=False, dropna=False):
+            if part.any():
+                where = dict(zip(groups, key, strict=True))
+                at = ", ".join(f"{name} = {_value(value)}" for name, value in where.items() if name != "method")
+                parts.append(f"{where['method']}{f' at {at}' if at else ''} ({int(part.sum())} of {len(part)})")
+        if parts:
+            yield f"Those that diverged or failed: {'; '.join(parts)}."
+        if self.judged:
+            ending = self.about["ending"]
+            within = f"{ending['within']:.3g}"
+            level = f"at or below {ending['target']}"
+            if ending["target"] is None:
+                level = f"within a share {within} of its first gap to the optimum, where that is known"
+            yield (
+                f"By its {_listed(f'`{each}`' for each in self.judged)} a run diverged if it ended at no number or "
+                f"above {ending['factor']:g} times the first, converged if it stayed {level}, stalled if the second "
+                f"half of its rounds took less than a share {within} off it, and else was unfinished."
+            )
+
+    def _statistics(self, papers: Sequence[str]) -> Iterator[str]:
+        if not self.judged:
+            yield "Medians are over all runs of a group; a run that failed counts as the worst value."
+            return
+        yield (
+            "Medians are over all runs of a group, and one that diverged or failed counts as the worst value; their "
+            "95 % intervals are of order statistics, of 6 runs or more, those of the share that survives Clopper and "
+            f"Pearson's ⟦{papers.index(_CLOPPER_PEARSON)}⟧."
+        )
+        if len(self.methods) > 1:
+            yield (
+                "Methods are compared seed by seed by the two-sided sign test, with p corrected after Holm "
+                f"⟦{papers.index(_HOLM)}⟧ for all rows of a table; verdicts on the best for the methods of one condition."
+            )
+
+    def _traces(self) -> Iterator[str]:
+        if command := self.about.get("command"):
+            yield f"The command `{command}` repeats this."
+
+
 def _together(several: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the different values that each name has in some mappings, in their order."""
     found: dict[str, list[Any]] = {}
@@ -293,8 +476,8 @@ def _tunings(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[st
     """Return what the runs recorded of each file of tuned settings."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in settings:
-        if (tuning := each.get("tuning")) is not None and tuning not in found.setdefault(str(tuning["file"]), []):
-            found[str(tuning["file"])].append(tuning)
+        if (tuning := each.get("tuning")) and tuning not in found.setdefault(str(tuning.get("file")), []):
+            found[str(tuning.get("file"))].append(tuning)
     return found
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,8 @@ figcaption, .quiet {{ color: var(--quiet) }}
 .wide {{ overflow-x: auto }}
 @media (max-width: 760px) {{ figure img {{ max-width: none; width: 760px }} }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
-th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: right; white-space: nowrap }}
+th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .5rem; text-align: right; white-space: nowrap }}
+th {{ white-space: normal; vertical-align: bottom }}
 table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
 .warning {{ border-left: 4px solid #b35900; padding: .3rem .8rem }}
 </style>
@@ -62,21 +63,22 @@ table.names td, table.names th {{ text-align: left; white-space: normal; overflo
 
 
 def page(
+    title: str,
     folder: Path,
     settings: Mapping[str, Any],
     summary: Mapping[str, Any],
-    tables: "Mapping[str, tuple[str, pd.DataFrame]]",
+    tables: "Iterable[tuple[str, str, pd.DataFrame]]",
     texts: Mapping[str, str],
     captions: Mapping[str, str],
     replays: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the page of a run folder; the same folder gives the same page.
+    """Return the page of a run folder, or of an experiment; the same folder gives the same page.
 
     Figures are those in the folder: a PNG is preferred, a PDF is named only. ``settings`` and ``summary`` are those of
-    the files; ``tables`` (titles and tables) and ``texts`` go by their files' names, ``captions`` by the figures'.
-    ``replays`` has the addresses of the replay's page by the words of their links.
+    the files; ``tables`` have the name of their file, a heading, and the table, of which a note in ``attrs["note"]``
+    follows. A table without a file is shown with all rows. ``texts`` go by their files' names, ``captions`` by the
+    figures'. ``replays`` has the addresses of the replay's page by the words of their links.
     """
-    title = f"netsim run {settings['scenario']}"
     parts = [_HEAD.format(title=_safe(title), night=NIGHT)]
     if settings.get("question"):
         parts += [f'<p class="quiet">{_safe(title)}</p>', f"<h1>{_safe(settings['question'])}</h1>"]
@@ -89,25 +91,27 @@ def page(
     parts += _figures(folder, captions)
     for name, why in summary.get("failed", {}).items():
         parts.append(f'<p class="warning">{_safe(name)} could not be made: {_safe(why)}</p>')
-    for file, (heading, table) in tables.items():
-        parts += _table(file, heading, table)
+    for each in tables:
+        parts += _table(*each)
     if summary["notes"]:
         parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
+    parts += _pairs("What was compared", settings["parts"]) if "parts" in settings else ()
     parts += _again(settings, replays)
     parts.append("<details><summary>Settings, and how it was made</summary>")
     for name, content in texts.items():
         parts += [f"<h2>{_safe(name)}</h2>", f"<pre>{_safe(content)}</pre>"]
     parts += _pairs("Settings", settings["parameters"])
-    shown = ("parameters", "scenario", "command", "question")
+    shown = ("parameters", "parts", "scenario", "command", "question")
     known = {name: value for name, value in settings.items() if name not in shown}
-    parts += _pairs("How it was made", known | {"trace_hash": summary["trace_hash"]})
+    known |= {name: summary[name] for name in ("trace_hash",) if name in summary}
+    parts += _pairs("How it was made", known)
     return "\n".join([*parts, "</details>", "</main>", "</body>", "</html>"]) + "\n"
 
 
 def _again(settings: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
     """Yield the command that repeats the run, and the links to its replay."""
     if "command" in settings or replays:
-        yield "<h2>Watch it, and run it again</h2>"
+        yield f"<h2>{'Watch it, and run' if replays else 'Run'} it again</h2>"
     if replays:
         links = ", ".join(f'<a href="{_safe(place)}">{_safe(words)}</a>' for words, place in replays.items())
         yield f"<p>Once <code>netsim replay</code> has written the page of this folder, replay.html: {links}.</p>"
@@ -142,13 +146,17 @@ def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
     yield f"<h2>{_safe(heading)}</h2>"
     # Who has no pointer scrolls it by the keyboard.
     yield f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(heading)}"><table>'
-    yield f"<tr>{''.join(f'<th>{_safe(name)}</th>' for name in table.columns)}</tr>"
-    for row in table.head(_ROWS).itertuples(index=False, name=None):
+    # A long name is broken after an underscore, so that the table is no wider than its numbers.
+    heads = (_safe(name).replace("_", "_<wbr>") for name in table.columns)
+    yield f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
+    shown = table.head(_ROWS) if file else table
+    for row in shown.itertuples(index=False, name=None):
         yield f"<tr>{''.join(f'<td>{_safe(text(value))}</td>' for value in row)}</tr>"
     yield "</table></div>"
-    left = len(table) - _ROWS
-    more = f"{left:,} of {len(table):,} rows are left out here; all are in {file}." if left > 0 else f"Also in {file}."
-    yield f'<p class="quiet">{_safe(more)}</p>'
+    left = len(table) - len(shown)
+    more = f"{left:,} of {len(table):,} rows are left out here; all are in {file}." if left else f"Also in {file}."
+    if below := " ".join(filter(None, (table.attrs.get("note"), more if file else ""))):
+        yield f'<p class="quiet">{_safe(below)}</p>'
 
 
 def _pairs(heading: str, values: Mapping[str, Any]) -> Iterator[str]:

@@ -25,6 +25,7 @@ _SPECIAL = str.maketrans(
 _NONE = "--"
 # Beyond these a number is written with a power of ten.
 _SMALL, _LARGE = 1e-2, 1e5
+_MOST_DECIMALS = 5
 _APART = 1e3  # numbers further apart than by this factor do not share a power of ten
 
 
@@ -52,8 +53,8 @@ def latex(
     frame : DataFrame
         Any table; with ``cells`` one of `interval` or `paired`.
     digits : int
-        Significant digits of numbers without an interval. With one, the interval has two, and the number as many
-        decimals as that.
+        Significant digits of numbers without an interval. With one, half of its width has two, and the number and the
+        ends as many decimals as that, or more where they take them to have two digits, too.
     cells : str, optional
         The column of the numbers in the cells, "mean", "median" or "difference". A cell is ``$m \pm h$`` where ``low``
         and ``high`` are m ∓ h, else ``$m\ [low, high]$``; a number without an interval, as of one seed, stands alone,
@@ -71,7 +72,7 @@ def latex(
     Returns
     -------
     str
-        A ``tabular``. Its first line is a comment that says what the intervals are, for the caption.
+        A ``tabular``. Its first line is a comment that says what the intervals or the tests are, for the caption.
 
     Raises
     ------
@@ -186,11 +187,12 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
         power = math.floor(math.log10(largest)) if not _SMALL <= largest < _LARGE else 0
     scaled = [each / 10.0**power for each in (number, half, low, high)]
     decimals = max(0, 1 - math.floor(math.log10(scaled[1])))
-    middle, reach, first, last = (f"{each:.{decimals}f}" for each in scaled)
     symmetric = abs((high - number) - (number - low)) <= 1e-6 * (high - low)
     if not symmetric:
+        middle, first, last = (_with_digits(each, decimals) for each in (scaled[0], *scaled[2:]))
         text = rf"{middle}\ [{first}, {last}]"
         return rf"({text}) \cdot 10^{{{power}}}" if power else text
+    middle, reach = (f"{each:.{decimals}f}" for each in scaled[:2])
     return rf"({middle} \pm {reach}) \cdot 10^{{{power}}}" if power else rf"{middle} \pm {reach}"
 
 
@@ -201,9 +203,18 @@ def _open_in_math(number: float, low: float, high: float, digits: int, power: in
         power = 0 if largest == 0 or _SMALL <= largest < _LARGE else math.floor(math.log10(largest))
     decimals = max(0, digits - 1 - (math.floor(math.log10(largest / 10.0**power)) if largest else 0))
     ends = {math.inf: r"\infty", -math.inf: r"-\infty"}
-    middle, first, last = (ends.get(each) or f"{each / 10.0**power:.{decimals}f}" for each in (number, low, high))
+    scaled = (each / 10.0**power for each in (number, low, high))
+    middle, first, last = (ends.get(each) or _with_digits(each, decimals) for each in scaled)
     text = rf"{middle}\ [{first}, {last}]"
     return rf"({text}) \cdot 10^{{{power}}}" if power else text
+
+
+def _with_digits(number: float, decimals: int) -> str:
+    """Return a number with so many decimals, or with more where two digits of it take them: no end is rounded to 0."""
+    own = 1 - math.floor(math.log10(abs(number))) if number else 0
+    if own > max(decimals, _MOST_DECIMALS):
+        return in_latex(f"{number:.1e}").strip("$")
+    return f"{number:.{max(decimals, own)}f}"
 
 
 def in_latex(cell: str) -> str:
@@ -245,7 +256,8 @@ def _plain(frame: "pd.DataFrame", digits: int) -> str:
     columns = "".join("l" if frame.dtypes.iloc[i].kind not in "iuf" else "r" for i in range(len(cells[0])))
     rows = [" & ".join(in_latex(cell) for cell in row) + r" \\" for row in cells]
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
-    return "\n".join([*body, r"\end{tabular}"]) + "\n"
+    note = [f"% {frame.attrs['note']}"] if frame.attrs.get("note") else []
+    return "\n".join([*note, *body, r"\end{tabular}"]) + "\n"
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,8 @@ from netsim.util.datafiles import changed_files
 if TYPE_CHECKING:
     import pandas as pd
 
-_OF_CELLS = ("method", "seed", "problem", "network")
+METHOD, SEED = "method", "seed"
+_OF_CELLS = (METHOD, SEED, "problem", "network")
 _TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
 RESERVED = _TAKEN | {"round", "time_s"}
 """Columns of every table of results; no short name, no label and no measure may be one of them."""

@@ -11,10 +11,11 @@ import click
 
 from netsim.errors import BadInput
 from netsim.studies.cli import options_of, texts_of
+from netsim.studies.experiment.cells import SEED
 from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.paths import brief
-from netsim.studies.experiment.results import SEED, Results
+from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import range_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
@@ -69,7 +70,9 @@ def run(
             file=Path(found.file),
         )
     show(results, metric, reporter)
-    reporter.line(f"\n{folder}: runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
+    with _resumable(folder):
+        page = results.report().name
+    reporter.line(f"\n{folder}: {page}, runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -15,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import RESERVED, Cell, Measured, check_fits, condition_of, forget_contents
+from netsim.studies.experiment.cells import (
+    METHOD,
+    RESERVED,
+    SEED,
+    Cell,
+    Measured,
+    check_fits,
+    condition_of,
+    forget_contents,
+)
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
@@ -33,7 +43,9 @@ from netsim.studies.experiment.grid import Grid, Named, value_of
 from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
-from netsim.studies.experiment.results import METHOD, SEED, Results
+from netsim.studies.experiment.record import of_file, record
+from netsim.studies.experiment.results import Results
+from netsim.studies.folder import json_value
 from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
@@ -91,6 +103,8 @@ class Experiment:
         Values of a method's paths by condition, as `tune` chose them.
     spent : frozenset of int
         Seeds that are refused, because something was chosen on them.
+    tuning : mapping
+        How `tune` chose the settings: ranges, candidates, seeds; reports tell it.
     notes : sequence of str
         What a reader of the results must know of the parts.
     report : callable, optional
@@ -120,6 +134,7 @@ class Experiment:
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
     spent: frozenset[int] = frozenset()
+    tuning: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     report: Callable[..., None] | None = None
 
@@ -396,8 +411,9 @@ class Experiment:
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
             results = self._results(cells, done, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
+            self._about(results, flags, file)
             if out is not None:
-                self._keep(folder, results, flags, file)
+                self._keep(folder, results, file)
         rows = [found.row for _, found in results.cells]
         if rows and all(row["outcome"] == FAILED for row in rows):
             raise NetsimError(f"all {len(rows)} runs failed; the first: {rows[0]['why']}")
@@ -427,33 +443,30 @@ class Experiment:
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         return Results(found, tuple(labels), folder, ran, notes)
 
-    def _keep(self, folder: Path, results: Results, flags: Sequence[tuple[str, str]], file: Path | None = None) -> None:
-        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
-        read_files = {name: sha for _, found in results.cells for name, sha in found.read.items()}
+    def _about(self, results: Results, flags: Sequence[tuple[str, str]], file: Path | None) -> None:
+        """Let results know what their experiment is."""
+        results.about.update(record(self, results), flags=list(flags), file=None, notes=results.notes)
+        if (own := self._files(file)) and own[0].is_file():
+            results.about.update(of_file(own[0]))
+            if file is not None:
+                words = [f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in flags]
+                results.about["command"] = " ".join(["netsim run", shlex.quote(str(file)), *words])
+            elif own[0].resolve() == _main().resolve():
+                results.about["command"] = f"python {shlex.quote(own[0].name)}"
+
+    def _files(self, file: Path | None) -> list[Path]:
+        """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
-        main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
         # Of several files, the script that Python runs is the one that defines the experiment, most likely.
-        own = [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != main.resolve())
-        files = dict.fromkeys([*map(Path, self.files), *own])
-        results.notes.extend(keep_inputs(folder, files, read_files))
-        about = {
-            "paths": dict(self.paths()[["path", "value"]].itertuples(index=False, name=None)),
-            "cells": {
-                cell.key: {name: str(value) for name, value in cell.columns.items()} for cell, _ in results.cells
-            },
-            "settings": {
-                ", ".join(key): {path: paths.brief(value_of(value)) for path, value in values.items()}
-                for key, values in self.settings.items()
-            },
-            "spent": sorted(self.spent),
-            "file": own[0].name if own else None,
-            "flags": list(flags),
-            "files": read_files,
-            "notes": results.notes,
-        }
+        return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != _main().resolve())
+
+    def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
+        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
+        files = dict.fromkeys([*map(Path, self.files), *self._files(file)])
+        results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
             for name, data in (
-                (EXPERIMENT, json.dumps(about, indent=1)),
+                (EXPERIMENT, json.dumps(results.about, indent=1, default=json_value)),
                 ("runs.csv", results.runs.to_csv(index=False)),
             ):
                 with write_whole(folder / name) as out:
@@ -510,6 +523,11 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
+
+
+def _main() -> Path:
+    """Return the script that Python runs; in a notebook none."""
+    return Path(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:

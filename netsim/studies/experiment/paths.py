@@ -157,8 +157,8 @@ def brief(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, Coder):
         return f"{type(value).__name__}({', '.join(brief(each) for each in _given(value))})"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | nx.Graph):
+        return str(value)
     if isinstance(value, partial):
         given = [f"{name}={brief(each)}" for name, each in value.keywords.items()]
         return f"{brief(value.func)}({', '.join([*map(brief, value.args), *given])})"

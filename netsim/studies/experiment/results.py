@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,20 @@ from scipy.stats import beta, binomtest
 
 from netsim.errors import BadInput
 from netsim.studies import columns
-from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.experiment.cells import METHOD, SEED, Cell, Measured
 from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
 from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
+from netsim.studies.page import NAME as PAGE
 from netsim.studies.paired import holm
+from netsim.studies.reserve import refusals
 from netsim.studies.results import bands
 from netsim.util import check
+from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-METHOD, SEED = "method", "seed"
 _LEVEL = 0.05
 _MOST_LINES = 8  # of a panel, so that they can be told apart
 BEST, TIED = "best", "tied"
@@ -45,6 +47,8 @@ class Results:
         How many of the cells ran now; the others were there.
     notes : list of str
         What a reader must know: cells of several versions, data that was not copied.
+    about : dict
+        The experiment, as experiment.json has it (`netsim.studies.experiment.record`).
     """
 
     cells: list[tuple[Cell, Measured]]
@@ -52,6 +56,7 @@ class Results:
     folder: Path | None = None
     ran: int = 0
     notes: list[str] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def runs(self) -> "pd.DataFrame":
@@ -124,7 +129,7 @@ class Results:
 
         by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
         numeric = map(str, self.runs.select_dtypes("number"))
-        measures = [name for name in numeric if name not in (*self.keys, "outcome_round")]
+        measures = [name for name in numeric if name not in (*self.keys, "outcome_round", "optimum")]
         rows = []
         for key, part in _groups(self.runs, by):
             alive = int((~part["outcome"].isin(DEAD)).sum())
@@ -205,8 +210,9 @@ class Results:
         Returns
         -------
         DataFrame
-            The columns of `by`; ``better``, ``worse``, ``equal``: numbers of seeds; ``p`` of the sign test, and
-            ``p_holm``, corrected for all rows.
+            The columns of `by`; ``better``, ``worse``, ``equal``: numbers of seeds; ``p`` of the two-sided sign test,
+            and ``p_holm``, corrected for all rows of the table: who reads it may pick any of them. For fewer
+            hypotheses, take the results of fewer conditions (`only`). The text ``attrs["note"]`` says so.
 
         Raises
         ------
@@ -227,6 +233,11 @@ class Results:
                     rows.append(dict(zip(by, key, strict=True)) | {METHOD: name} | found)
         table = pd.DataFrame(rows, columns=[*by, METHOD, "better", "worse", "equal", "p"])
         table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
+        rows_text = f" for the {len(table)} rows of this table" if len(table) > 1 else ""
+        table.attrs["note"] = (
+            f"On how many seeds each method is better and worse than {reference}; p of the two-sided sign test, p_holm "
+            f"corrected{rows_text} (Holm)."
+        )
         return table
 
     def tidy(self, *, rounds: bool = False) -> "pd.DataFrame":
@@ -296,6 +307,50 @@ class Results:
         if len(groups) > 1:
             table, settings = table.assign(methods=table[ALGORITHM].map(number)), [*settings, "methods"]
         return bands(table, x, y, by=ALGORITHM, of=of, log=log, title=title, facets=settings)
+
+    def only(self, column: str, value: Any) -> "Results":
+        """Return the results of the runs that have a value in one of `keys`."""
+        cells = [pair for pair in self.cells if free(pair[0].columns, self._measures).get(column) == value]
+        return replace(self, cells=cells)
+
+    def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
+        """Write the results as one page, which loads nothing, and return its path.
+
+        It has figures of the error over each setting that is a number and over the rounds (without an error, of each
+        measure), `summary`, `versus`, `medians`, every run that died, notes, the parts and their values, the command
+        that repeats it, the paragraph for a methods section, and versions.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Default: report.html in the folder of the runs.
+        reference : str, optional
+            The method with which the others are compared (`versus`). Default: the first.
+        title : str, optional
+            What was asked. Default: the first line of the docstring of the experiment's file.
+
+        Raises
+        ------
+        BadInput
+            Without a path, if the runs are kept in no folder; for an unknown method, or a file that cannot be written.
+        """
+        from netsim.studies.experiment.report import report
+
+        if path is None and self.folder is None:
+            raise check.refuse("path", path, "given, for the runs are kept in no folder")
+        if reference is not None:
+            check.one_of("reference", reference, [str(each) for each in self.runs[METHOD].unique()])
+        place = Path(path) if path is not None else Path(str(self.folder), PAGE)
+        page = report(self, reference, title).encode(errors="backslashreplace")
+        with refusals(place.parent), write_whole(place) as file:
+            file.write(page)
+        return place
+
+    def methods_section(self, format: str = "text") -> str:
+        """Return how the results were made, for the methods section of a paper, as text or "latex"."""
+        from netsim.studies.methods_section import methods_section
+
+        return methods_section(self, format)
 
     def _metric(self, metric: str | None) -> str:
         name = self.metric if metric is None else check.one_of("metric", metric, [str(each) for each in self.runs])

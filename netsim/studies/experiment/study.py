@@ -16,14 +16,13 @@ from netsim.errors import AgentError, BadInput
 from netsim.run import Run
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell, forget_task, reader_of, task_of
+from netsim.studies.experiment.cells import METHOD, Cell, forget_task, reader_of, task_of
 from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
 from netsim.studies.experiment.methods import Method, default_of
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
-from netsim.studies.experiment.results import METHOD
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study

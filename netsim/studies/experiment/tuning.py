@@ -21,11 +21,11 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.cells import METHOD, Cell
 from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.grid import value_of
 from netsim.studies.experiment.methods import AnyMethod
-from netsim.studies.experiment.results import METHOD, survival
+from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
 from netsim.studies.outcome import DEAD
 from netsim.studies.selection import rungs
@@ -72,6 +72,9 @@ class Between:
         if check.flag("log", self.log) and low <= 0:
             raise check.refuse("low", self.low, "above 0 with log")
 
+    def __str__(self) -> str:
+        return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
+
     def levels(self, count: int, whole: bool | None = None) -> list[Any]:
         """Return so many values, evenly spaced, both ends among them, to six digits; ``whole`` ones are the nearest."""
         if count == 1:
@@ -111,6 +114,9 @@ class Choice:
         if not list(self.values):
             raise check.refuse("values", self.values, "one at least")
 
+    def __str__(self) -> str:
+        return f"{{{', '.join(map(paths.brief, self.values))}}}"
+
     def levels(self, count: int) -> list[Any]:
         """Return so many of the objects, each as often as the others."""
         return [self.values[number % len(self.values)] for number in range(count)]
@@ -143,12 +149,12 @@ class Tuned:
     notes: list[str] = field(default_factory=list)
 
     def save(self, file: str | Path) -> None:
-        """Write the chosen values, the spent seeds and the notes as JSON."""
+        """Write the chosen values, the spent seeds, and how they were chosen as JSON."""
         best = [
             {"condition": list(key), "values": {path: _kept(value) for path, value in values.items()}}
             for key, values in self.experiment.settings.items()
         ]
-        kept = {"best": best, "spent": sorted(self.experiment.spent), "notes": self.notes}
+        kept = {"best": best, "spent": sorted(self.experiment.spent), **self.experiment.tuning}
         with write_whole(file) as out:
             out.write(json.dumps(kept, indent=1).encode())
 
@@ -169,6 +175,7 @@ def settled(
         kept = json.loads(Path(file).read_text(encoding="utf-8"))
         settings = {tuple(each["condition"]): dict(each["values"]) for each in kept["best"]}
         spent = frozenset(map(int, kept["spent"]))
+        tuning = {**kept, "file": Path(file).name}
     except (OSError, ValueError, KeyError, TypeError):
         raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
     for key, values in settings.items():
@@ -177,7 +184,9 @@ def settled(
                 values[path] = _object_of(experiment, over or {}, key, path, kept_value, f"settings = {str(file)!r}")
     # With a copy among the inputs, the folder alone repeats the runs.
     files = [*experiment.files, file]
-    found = dataclasses.replace(experiment, settings=settings, spent=experiment.spent | spent, files=files)
+    del tuning["best"], tuning["spent"]
+    spent |= experiment.spent
+    found = dataclasses.replace(experiment, settings=settings, spent=spent, files=files, tuning=tuning)
     for _ in found.cells(found.seeds[:1]):
         # A condition that was not tuned is refused here, before anything runs.
         pass
@@ -229,8 +238,8 @@ def tune(
         validation.
     """
     return _Search(experiment, over, metric, out, jobs, reporter).found(
-        list(seeds),
-        list(validation),
+        [check.integer("seeds", each, low=0) for each in seeds],
+        [check.integer("validation", each, low=0) for each in validation],
         check.integer("candidates", candidates, low=2),
         check.integer("finalists", finalists, low=1),
     )
@@ -275,10 +284,22 @@ class _Search:
             values = self._values(key, ranges[names[key]], tries[key][winner])
             chosen.append(self._row(key, winner, values))
             notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
-        tuned = dataclasses.replace(self.experiment, settings=best, spent=frozenset([*seeds, *validation]))
+        notes = list(dict.fromkeys(notes))
+        over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
+        kept: dict[str, Any] = {
+            "methods": list(over),
+            "over": over,
+            "metric": self.metric,
+            "seeds": seeds,
+            "validation": validation,
+        }
+        kept |= {"candidates": candidates, "finalists": finalists, "runs": len(self.rows), "notes": notes}
+        kept |= {"per": [each.partition("=")[0] for each in next(iter(best))] if best else []}
+        spent = frozenset([*seeds, *validation])
+        tuned = dataclasses.replace(self.experiment, settings=best, spent=spent, tuning=kept)
         import pandas as pd
 
-        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), list(dict.fromkeys(notes)))
+        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), notes)
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
         used = {each.seed for each in self.experiment._all_seeds}

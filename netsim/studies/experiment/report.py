@@ -1,0 +1,145 @@
+"""The report of an experiment: report.html, the page that a study's run folder has, too."""
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.records import ALL_CAUSES, totals_of
+from netsim.errors import one_line
+from netsim.studies.columns import label
+from netsim.studies.experiment.cells import METHOD, SEED
+from netsim.studies.formats import write_figure
+from netsim.studies.methods_section import OfExperiment, methods_section
+from netsim.studies.outcome import DEAD
+from netsim.studies.page import page
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from netsim.studies.experiment.results import Results
+
+_MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
+_MOST_FIGURES = 12
+_MOST_CELLS = 2000  # whose rounds are read in some seconds
+_FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
+_DECADES = 1e4
+_FACTORS = 50.0  # by what factor settings differ that were chosen by factors
+_COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
+
+
+def report(results: "Results", reference: str | None, title: str) -> str:
+    """Return the page of an experiment's results; the arguments are those of `Results.report`."""
+    about, said = results.about, OfExperiment(results.about, results.runs)
+    versions = about["versions"]
+    settings = {
+        "question": title or about.get("title"),
+        "parts": said.compared(),
+        "parameters": about["paths"],
+        **(versions[0] if len(versions) == 1 else {"versions": versions}),
+    }
+    settings |= {"command": about["command"]} if "command" in about else {}
+    failed: dict[str, str] = {}
+    notes = [*results.notes, *(f"Tuning: {each}" for each in about["tuning"].get("notes", ()))]
+    summary = {"answer": next(said.outcomes()), "notes": notes, "failed": failed}
+    if len(results.cells) > _MOST_CELLS:
+        notes.append(f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it.")
+    captions: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = _figures(results)
+        for number, (caption, draw) in enumerate(itertools.islice(drawn, _MOST_FIGURES), 1):
+            name = f"figure {number:02}"
+            try:
+                write_figure(Path(folder, f"{name}.png"), draw())
+                captions[name] = caption
+            except Exception as error:
+                failed[name] = f"{type(error).__name__}: {one_line(error)}"
+        if next(drawn, None) is not None:
+            notes.append("There are more figures than fit here; Results.figure draws them.")
+        texts = {"For the methods section of a paper": methods_section(results)}
+        named = about.get("command") or about["file"] or "netsim.Experiment"
+        return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
+
+
+def _problems(results: "Results") -> "Iterator[tuple[str, Results]]":
+    """Yield what results are of, and results with one error: of each problem, if problems have errors of their own."""
+    errors = set(results.runs["judged_by"].dropna()) - {""} if results.is_judged else set()
+    if len(errors) < 2:
+        yield "", results
+        return
+    for name, _ in results.runs.groupby("problem", sort=False):
+        yield f", {name}", results.only("problem", name)
+
+
+def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":
+    for of, part in _problems(results):
+        if part.is_judged:
+            table = part.summary()
+            shown = table.loc[:, (table != 0).any()]
+            # A wide table is read from the left.
+            shown.insert(len(part.by), "verdict", shown.pop("verdict"))
+            yield "", f"{label(part.metric)}{of}: survivors, and the median of all runs", shown
+            methods = part.runs[METHOD].unique()
+            if len(methods) > 1:
+                against = reference or str(methods[0])
+                yield "", f"{label(part.metric)}{of}: seeds won and lost against {against}", part.versus(against)
+        medians = part.medians()
+        yield "", f"Medians over the seeds{of}", medians.loc[:, (medians != 0).any()]
+    dead = results.runs["outcome"].isin(DEAD)
+    if dead.any():
+        shown = results.runs.loc[dead, [*results.keys, "outcome", "outcome_round", "why"]]
+        yield "" if results.folder is None else "runs.csv", "Runs that diverged or failed", shown
+
+
+def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]":
+    """Yield captions, and what draws the error, or else each measure, over each setting, and over the rounds."""
+    over = []
+    if len(results.cells) <= _MOST_CELLS:
+        # Each figure takes the rounds of many runs: they are read once.
+        read = [(cell, replace(found, table=found.rounds)) for cell, found in results.cells]
+        results, over = replace(results, cells=read), ["round"]
+    numeric = set(results.runs.select_dtypes("number"))
+    for of, part in _problems(results):
+        measures = [name for name in map(str, part.runs) if name in numeric and name not in {*part.keys, *_COUNTED}]
+        for y in [part.metric] if part.is_judged else measures:
+            for x in [*(name for name in part.by if name in numeric), *over]:
+                if x != "round" or any(y in found.rounds for _, found in part.cells):
+                    yield from _split(part, y, x, of)
+
+
+def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
+    """Yield a figure, or one for each value of a setting if it has too many panels."""
+    settings = [name for name in results.by if name not in (METHOD, x)]
+    if settings and results.runs.groupby(settings, dropna=False).ngroups > _MOST_PANELS:
+        for value in results.runs[settings[0]].unique():
+            yield from _split(results.only(settings[0], value), y, x, f"{of}, {settings[0]} = {value}")
+        return
+    seeds = results.runs[SEED].nunique()
+    many = f"the median of {seeds} seeds, with its interval" if seeds > 1 else "one seed"
+    ends = " Lines end where half of the runs or more died." if results.runs["outcome"].isin(DEAD).any() else ""
+    yield f"{label(y)} against {label(x)}{of}: {many}.{ends}", partial(_drawn, results, y, x)
+
+
+def _drawn(results: "Results", y: str, x: str) -> "Figure":
+    """Return a figure whose axis is logarithmic if its values are far apart."""
+    tables = [found.rounds for _, found in results.cells] if x == "round" else [results.runs]
+    values = np.concatenate([table[y].to_numpy(dtype=np.float64) for table in tables if y in table])
+    positive = values[(values > 0) & np.isfinite(values)]
+    ratio = float(positive.max() / positive.min()) if len(positive) else 1.0
+    figure = results.figure(y, x, log=ratio > _FAR)
+    settings = results.runs[x].dropna().unique() if x != "round" else np.ones(1)
+    for panel in figure.axes:
+        if ratio > _DECADES:
+            # They take half of the time of drawing, and nothing is read from them.
+            panel.minorticks_off()
+        if settings.min() > 0 and settings.max() > _FACTORS * settings.min():
+            panel.set_xscale("log")
+        elif x != "round":
+            panel.locator_params(axis="x", nbins=5)
+    return figure
