@@ -42,10 +42,19 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
     }
 
 
+def title_of_toml(text: str) -> str:
+    """Return the comment in the first line of a TOML file, if there is one."""
+    first = text.lstrip().partition("\n")[0]
+    return first.strip("# ") if first.startswith("#") else ""
+
+
 def of_file(file: Path) -> dict[str, Any]:
-    """Return the name of the file that defines an experiment, the first line of its docstring, and its SHA-256."""
+    """Return the name of the file that defines an experiment, its title, and its SHA-256."""
     source = file.read_bytes()
-    title = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    if file.suffix == ".toml":
+        title = title_of_toml(source.decode(errors="replace"))
+    else:
+        title = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
     return {"file": file.name, "title": title, "file_sha256": hashlib.sha256(source).hexdigest()}
 
 

@@ -19,6 +19,7 @@ from netsim.studies.experiment.grid import Grid, sweep
 from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
 from netsim.studies.experiment.paths import Given
+from netsim.studies.experiment.record import title_of_toml
 from netsim.studies.experiment.tuning import Between, Choice
 from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
@@ -84,9 +85,7 @@ def read_toml(file: str) -> FromTOML:
         reader = _Reader(file, known)
         given = {name: reader.checked(name, value) for name, value in tables.items()}
         over = {path: reader.range(path, each) for path, each in given.pop("over", {}).items()}
-        first = text.lstrip().partition("\n")[0]
-        title = first.strip("# ") if first.startswith("#") else ""
-        return FromTOML(reader.experiment(given), over, title, list(reader.modules.values()))
+        return FromTOML(reader.experiment(given), over, title_of_toml(text), list(reader.modules.values()))
 
 
 class _Reader:

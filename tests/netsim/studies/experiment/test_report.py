@@ -79,7 +79,7 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
     assert "<h1>Who &lt;dies&gt;?</h1>" in page
     assert f"{counts['diverged']} diverged and {counts['failed']} failed." in page.partition("<figure>")[0]
     for part, value in (
-        ("method steep", "class DPSGD, censor Always(), coder Exact(), unheard kept, eta 50"),
+        ("method steep", "class DPSGD, censor Always(), coder Exact(), eta 50, unheard kept"),
         ("network ideal", "ideal links"),
         ("network lossy", "link.loss.mean 0.2"),
         ("problem", "function least_squares, agents 4, noise as swept"),
@@ -163,8 +163,8 @@ def test_paragraph_tells_runs_seeds_outcomes_tests_and_what_to_cite(results: Res
     assert "the same 2 seeds (0 and 1) of everything random" in text
     assert f"{counts['diverged']} diverged and {counts['failed']} failed." in text
     assert "steep at network = ideal, problem.noise = 0.1 (2 of 2)" in text
-    assert "DKLA (censor Always(), coder Exact(), duals Accumulated(), rho 0.1) [1]; " in text
-    assert "bad (class Fails, censor Always(), coder Exact(), unheard kept, eta 0.1) after [2]." in text
+    assert "DKLA (censor Always(), coder Exact(), rho 0.1, duals Accumulated()) [1]; " in text
+    assert "bad (class Fails, censor Always(), coder Exact(), eta 0.1, unheard kept) after [2]." in text
     assert "diverged if it ended at no number or above 10 times the first" in text
     assert "Clopper and Pearson's [3]" in text
     assert "sign test, with p corrected after Holm [4] for all rows of a table" in text
