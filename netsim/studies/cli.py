@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +18,7 @@ from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
+from netsim.studies.options import options_of, texts_of
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util.compiled import is_built
 
@@ -67,28 +68,6 @@ def _made(*flags: _Flags) -> list[click.Parameter]:
         click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
         for name, kind, usual, words in itertools.chain(*flags)
     ]
-
-
-def options_of(parameters: Iterable[catalogue.Parameter], *, listed: bool = False) -> list[click.Parameter]:
-    """Return the options that stand for parameters; ``listed``: as texts, each of which may list several values."""
-    options: list[click.Parameter] = []
-    for parameter in parameters:
-        flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description
-        switch = parameter.kind is bool and not listed
-        alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if listed and parameter.kind is bool else {}
-        options.append(
-            click.Option(
-                [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
-                type=str if listed else parameter.kind,
-                multiple=listed,
-                metavar={int: "INTEGER", float: "FLOAT"}.get(parameter.kind, "TEXT") if listed else None,
-                default=None if listed else usual,
-                show_default=usual is not None and not listed,
-                help=f"{words} [default: {usual}]" if listed and usual is not None else words,
-                **alone,
-            )
-        )
-    return options
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
@@ -474,25 +453,6 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
 
     by_name = {each.name: each for each in scenario.flags}
     return {name: values_of(by_name[name], listed) for name, listed in texts_of(scenario.flags, flags).items()}
-
-
-def texts_of(parameters: Iterable[catalogue.Parameter], flags: Iterable[str]) -> dict[str, list[str]]:
-    """Return the texts that flags give, by parameter; raises BadInput for an unknown flag."""
-    from netsim.util import check
-
-    known = {f"--{each.name.replace('_', '-')}": each for each in parameters}
-    texts: dict[str, list[str]] = {}
-    words = iter(flags)
-    for word in words:
-        flag, joined, value = word.partition("=")
-        negated = flag.startswith("--no-") and f"--{flag[5:]}" in known
-        parameter = known[check.one_of("flag", f"--{flag[5:]}" if negated else flag, known)]
-        if parameter.kind is bool and not joined:
-            value = "false" if negated else "true"
-        elif not joined:
-            value = next(words, "")
-        texts.setdefault(parameter.name, []).append(value)
-    return texts
 
 
 @app.command(

@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from netsim.errors import BadInput
-from netsim.studies.cli import options_of, texts_of
 from netsim.studies.experiment.cells import SEED
 from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import range_of
+from netsim.studies.options import options_of, texts_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter

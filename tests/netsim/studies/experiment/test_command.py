@@ -110,7 +110,8 @@ def test_a_switch_of_a_function_needs_no_value(folder: Path) -> None:
     netsim("sweep", "made.py", "--more", "--nodes=4", "--out", "there")
     netsim("run", "made.py", "--more", "--out", "same")
     netsim("run", "made.py", "--more", "false", "--out", "other")
-    assert [list(runs(name)["total"]) for name in ("there", "same", "other")] == [[10], [8], [6]]
+    netsim("sweep", "made.py", "--more", "false", "--out", "last")
+    assert [list(runs(name)["total"]) for name in ("there", "same", "other", "last")] == [[10], [8], [6], [6]]
 
 
 def test_values_of_a_flag_replace_those_that_the_file_tries() -> None:
