@@ -454,7 +454,8 @@ class OfExperiment(_Found):
         if len(self.methods) > 1:
             yield (
                 "Methods are compared seed by seed by the two-sided sign test, with p corrected after Holm "
-                f"⟦{papers.index(_HOLM)}⟧ for all rows of a table; verdicts on the best for the methods of one condition."
+                f"⟦{papers.index(_HOLM)}⟧ for all rows of a table; verdicts on the best, for the methods of one "
+                "condition."
             )
 
     def _traces(self) -> Iterator[str]:

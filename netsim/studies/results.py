@@ -398,7 +398,11 @@ def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...]
 
 def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> None:
     """Write into a panel of several which of its lines not all runs survived: the legend is that of all panels."""
-    dead = [f"{_named(names, key)} {share}" for key, share in _shares(part, names).items() if share]
+    shares = _shares(part, names)
+    dead = [f"{_named(names, key)} {share}" for key, share in shares.items() if share]
+    if len(dead) > 1 and len(set(shares.values())) == 1:
+        # As where a seed's problem cannot be made: a list of all lines would hide them.
+        dead = [f"each {next(iter(shares.values()))}"]
     if dead:
         shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
         where: dict[str, Any] = {"transform": panel.transAxes, "ha": "right", "va": "top", "zorder": 5}

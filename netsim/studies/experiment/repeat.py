@@ -16,12 +16,13 @@ from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.command import SETTINGS, experiment_in
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.folder import EXPERIMENT, INPUTS, RUNS, columns_of, keys_in, read
+from netsim.studies.page import NAME as PAGE
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import FOLDER
 from netsim.util.files import write_whole
 
-_TOP = (EXPERIMENT, "runs.csv", RUNS, INPUTS)
+_TOP = (EXPERIMENT, "runs.csv", PAGE, RUNS, INPUTS)
 
 
 def pack(folder: str | Path, out: str | Path) -> Path:

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ def test_dead_runs_are_in_the_figures(results: Results) -> None:
             assert panel.texts[0].get_text() == "steep (0/2)\nbad (0/2)"
 
 
+def test_lines_that_died_alike_are_told_once() -> None:
+    found = small(problem=fails_for(1), rounds=3, networks={"a": Links(), "b": Links(link=Link(loss=0.1))}).run()
+    assert [[text.get_text() for text in panel.texts] for panel in found.figure().axes] == [["each (1/2)"]] * 2
+
+
 def test_many_panels_are_several_figures_and_many_lines_several_panels() -> None:
     methods = {f"D-PSGD {number}": Method(DPSGD, eta=0.1 + number / 100) for number in range(9)}
     ((_, draw),) = _figures(small(methods=methods, seeds=[0], rounds=1).run())
@@ -142,6 +148,8 @@ def test_command_leaves_a_report_with_the_file_and_how_to_repeat_it(tmp_path: Pa
     assert done.stdout.startswith("The experiment small.py, “Is it small?”, ran 2 methods, at noise = 0.1 and 0.2, in")
     assert "The command netsim run small.py --noise 0.1,0.2 repeats this." in done.stdout
     assert done.stdout.splitlines()[0] in html.unescape(page), "the page has the same paragraph"
+    assert call("pack", "there", "--out", "there.zip", cwd=tmp_path).returncode == 0
+    assert "report.html" in zipfile.ZipFile(tmp_path / "there.zip").namelist()
 
 
 def test_report_is_refused_without_a_place_or_for_another_method() -> None:
