@@ -100,7 +100,8 @@ class CokeMethods(OwnProblem, Wanted, Published):
             if self.bits is not None
             else []
         )
-        known = {**BASELINES, **{each.name: each for each in (*own, *coded)}}
+        known = {each.name: each for each in (*own, *coded)}
+        known |= {name: each for name, each in BASELINES.items() if name not in known}
         return wanted(self, known, {"rho": rho, "eta": eta, "censor": censor}, always=coded)
 
 

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,7 @@ def _settings(cell: Cell, labels: tuple[str, ...]) -> dict[str, Any]:
 def _described(part: Any, usual: Any) -> dict[str, str]:
     """Return what a part is made of, and its parameters; below those that are of a usual one's class, theirs."""
     kind = getattr(part, "kind", None) or getattr(part, "function", None) or type(part)
+    kind = kind.func if isinstance(kind, partial) else kind
     named = {} if kind is type(usual) else {"class" if isinstance(kind, type) else "function": paths.brief(kind)}
     return named | dict(_parameters(part, usual))
 
