@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
+from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
@@ -122,9 +123,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def nothing_frozen() -> Iterator[None]:
+def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a program of a user: `netsim.Network.run` freezes only where nothing is frozen."""
     gc.unfreeze()
+    monkeypatch.setattr(process, "_freezes", True)
     yield
     gc.freeze()
 
