@@ -85,20 +85,25 @@ class Method:
             If the class requires an argument that neither the run nor ``given`` has.
         """
         assert setup.graph is not None
-        return {node: self._agent(setup, node) for node in setup.graph}
+        # Found once, not for every node: it takes longer than to make an agent.
+        signature = inspect.signature(self.kind)
+        required = [
+            name
+            for name in list(signature.parameters)[0 if setup.task is None else 2 :]
+            if name not in self.given and default_of(self.kind, name) is inspect.Parameter.empty
+        ]
+        return {node: self._agent(setup, node, signature, required) for node in setup.graph}
 
-    def _agent(self, setup: Setup, node: Any) -> Agent:
-        task, names = setup.task, list(self._arguments)
+    def _agent(self, setup: Setup, node: Any, signature: inspect.Signature, required: list[str]) -> Agent:
+        task = setup.task
         learns = () if task is None else (task.cost(node), setup.rounds)
         own = {name: _of_node(value, setup, node) for name, value in self.given.items()}
-        for name in names[len(learns) :]:
-            if name not in own and default_of(self.kind, name) is inspect.Parameter.empty:
-                if name == "rounds":
-                    own[name] = setup.rounds
-                elif name == "weights" and task is not None:
-                    own[name] = task.weights(node)
+        if "rounds" in required:
+            own["rounds"] = setup.rounds
+        if "weights" in required and task is not None:
+            own["weights"] = task.weights(node)
         try:
-            inspect.signature(self.kind).bind(*learns, **own)
+            signature.bind(*learns, **own)
         except TypeError as error:
             called = "(cost, rounds, …)" if learns else "(…)"
             raise BadInput(f"{self.kind.__name__}{called}: must have all its arguments; {error}") from None
