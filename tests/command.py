@@ -87,6 +87,8 @@ for line in sys.stdin:
             try:
                 exec(json.loads(line), {"__name__": "__main__"})
                 status = 0
+            except SystemExit as stop:
+                status = stop.code or 0
             except BaseException:
                 traceback.print_exc()
             finally:
