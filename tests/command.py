@@ -1,6 +1,8 @@
 """The command line, called in this process or in one of its own."""
 
+import functools
 import io
+import json
 import os
 import subprocess
 import sys
@@ -71,6 +73,62 @@ def python(code: str, *words: str, **env: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+_SERVES = """
+import json, os, sys, tempfile, traceback
+import hypothesis, pandas, pytest, netsim.parallel, netsim.agents, tests.fuzzers.networks
+for line in sys.stdin:
+    with tempfile.TemporaryFile() as shown:
+        if not (child := os.fork()):
+            for number in (1, 2):
+                os.dup2(shown.fileno(), number)
+            status = 1
+            try:
+                exec(json.loads(line), {"__name__": "__main__"})
+                status = 0
+            except SystemExit as stop:
+                status = stop.code or 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        status = os.waitpid(child, 0)[1]
+        shown.seek(0)
+        print(json.dumps([status, shown.read().decode()]), flush=True)
+"""
+
+
+@functools.cache
+def _other_core() -> "subprocess.Popen[str]":
+    """Start a process on the other core, with another hash seed, which runs each line's code in a fork of its own."""
+    variables = os.environ | {"NETSIM_CORE": OTHER, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _SERVES],
+        cwd=ROOT,
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def on_the_other_core(code: str) -> str:
+    """Run code in another process, on the core that this one has not, and return what it prints.
+
+    Each is forked from a process that has imported netsim and pandas, which takes a new one a second.
+    """
+    if not hasattr(os, "fork"):
+        return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
+    process = _other_core()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
+    process.stdin.flush()
+    status, printed = json.loads(process.stdout.readline())
+    assert status == 0, printed
+    return str(printed)
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:

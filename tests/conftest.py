@@ -1,8 +1,11 @@
 """What holds for all tests."""
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
+from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
@@ -93,6 +97,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail if a test has left a file in the tree: it belongs in a temporary folder."""
+    # pytest collects the garbage ten times before it ends, to hear of what raises there: once will do.
+    gc.collect()
+    gc.freeze()
     # Only the process that starts the others looks: no test runs any more when it ends.
     if not hasattr(session.config, "workerinput"):
         left = sorted(str(path.relative_to(ROOT)) for path in files() - session.config.stash[BEFORE])
@@ -115,6 +122,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Rewrite the asserts of every n-th file, and find the others' as n - 1 other processes leave them: it takes 10 s.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each process rewrites all of them.
+    """
+    given = getattr(session.config, "workerinput", None)
+    if given is not None and not sys.dont_write_bytecode and session.config.args == session.config.getini("testpaths"):
+        number = int(given["workerid"].removeprefix("gw"))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))[number :: given["workercount"]]:
+            # What cannot be imported, or is skipped as a whole, is reported when its tests are collected.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
 def pytest_collection_finish() -> None:
     """Leave tests and libraries, which stay to the end, out of each later collection of garbage: half a second."""
     gc.collect()
@@ -122,9 +143,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def nothing_frozen() -> Iterator[None]:
+def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a program of a user: `netsim.Network.run` freezes only where nothing is frozen."""
     gc.unfreeze()
+    monkeypatch.setattr(process, "_freezes", True)
     yield
     gc.freeze()
 

@@ -154,8 +154,7 @@ class Scenario:
                 study.origin["files_sha256"] = dict(sorted((same | read).items()))
 
     def _play(self, study: "Study", arguments: dict[str, Any]) -> None:
-        from threadpoolctl import threadpool_limits
-
+        from netsim.engine.process import thread_pools
         from netsim.faults.words import appending
         from netsim.studies import script
 
@@ -165,7 +164,7 @@ class Scenario:
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with threadpool_limits(limits=1), script.known(self.module), appending(at):
+        with thread_pools().limit(limits=1), script.known(self.module), appending(at):
             try:
                 self.function(study, **arguments)
             except BaseException as error:

@@ -17,7 +17,7 @@ from netsim.core.records import CAUSES
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Straggler
 from netsim.links import Budget, Reliability
 from netsim.radio import DutyCycle
-from tests.command import python
+from tests.command import on_the_other_core
 from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.messages import check_messages
 from tests.fuzzers.networks import Case, check_one, hashes
@@ -50,7 +50,7 @@ def test_every_process_and_both_cores_run_the_same() -> None:
     code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 8), sep='\\n')"
     here = hashes(3, 8)
     assert len(set(here)) == 8
-    assert python(code, PYTHONHASHSEED="2", NETSIM_CORE="python").splitlines() == here
+    assert on_the_other_core(code).splitlines() == here
 
 
 # --- the checks see what they should ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from netsim.replay.frames import frames_of
 from netsim.replay.render import parts
 from netsim.studies import find_study
 from netsim.testing import Actor
-from tests.command import OTHER, python
+from tests.command import on_the_other_core
 from tests.fuzzers.watched import check_watched
 from tests.parts import message_of, on_loop, slow
 from tests.recorded import states_at
@@ -308,7 +308,7 @@ def test_watching_changes_nothing() -> None:
 
 def test_both_cores_keep_the_same() -> None:
     ours = watched()
-    assert python("from tests.netsim.test_watch import watched; print(watched())", NETSIM_CORE=OTHER) == f"{ours}\n"
+    assert on_the_other_core("from tests.netsim.test_watch import watched; print(watched())") == f"{ours}\n"
     assert ours.count("\n") > 50
 
 

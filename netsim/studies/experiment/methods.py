@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -74,8 +74,8 @@ class Method:
         """Return the method with another value of an argument."""
         return type(self)(self.kind, label=self.label, **{**self.given, name: value})
 
-    def agents(self, setup: Setup) -> dict[Any, Agent]:
-        """Return new agents, one for each node.
+    def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
+        """Return new agents, one for each node, or for some nodes.
 
         Raises
         ------
@@ -83,21 +83,25 @@ class Method:
             If the class requires an argument that neither the run nor ``given`` has.
         """
         assert setup.graph is not None
-        return {node: self.agent(setup, node) for node in setup.graph}
+        # Found once, not for every node: it takes longer than to make an agent.
+        signature = inspect.signature(self.kind)
+        required = [
+            name
+            for name in list(signature.parameters)[0 if setup.task is None else 2 :]
+            if name not in self.given and default_of(self.kind, name) is inspect.Parameter.empty
+        ]
+        return {node: self._agent(setup, node, signature, required) for node in (setup.graph if nodes is None else nodes)}
 
-    def agent(self, setup: Setup, node: Any) -> Agent:
-        """Return a new agent of a node; raises BadInput as `agents` does."""
-        task, names = setup.task, list(self._arguments)
+    def _agent(self, setup: Setup, node: Any, signature: inspect.Signature, required: list[str]) -> Agent:
+        task = setup.task
         learns = () if task is None else (task.cost(node), setup.rounds)
         own = {name: _of_node(value, setup, node) for name, value in self.given.items()}
-        for name in names[len(learns) :]:
-            if name not in own and default_of(self.kind, name) is inspect.Parameter.empty:
-                if name == "rounds":
-                    own[name] = setup.rounds
-                elif name == "weights" and task is not None:
-                    own[name] = task.weights(node)
+        if "rounds" in required:
+            own["rounds"] = setup.rounds
+        if "weights" in required and task is not None:
+            own["weights"] = task.weights(node)
         try:
-            inspect.signature(self.kind).bind(*learns, **own)
+            signature.bind(*learns, **own)
         except TypeError as error:
             called = "(cost, rounds, …)" if learns else "(…)"
             raise BadInput(f"{self.kind.__name__}{called}: must have all its arguments; {error}") from None

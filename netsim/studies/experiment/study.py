@@ -123,7 +123,7 @@ def play(study: Study, experiment: Experiment) -> None:
     for each in played:
         if isinstance(each.cell.method, Method):
             # It refuses what it cannot take before anything runs.
-            each.cell.method.agent(each.setup, next(iter(each.setup.graph or ())))
+            each.cell.method.agents(each.setup, list(each.setup.graph or ())[:1])
     error = None
     for each in played:
         error = _run(study, each) or error

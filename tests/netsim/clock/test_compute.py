@@ -27,7 +27,7 @@ from netsim.clock.compute import ComputeTimes
 from netsim.faults import ClockSkew, Crash
 from netsim.links import Budget
 from netsim.testing import Rounder, counts, play
-from tests.command import OTHER, python
+from tests.command import on_the_other_core
 
 EACH = {0: latency.trace([0.3, 0.1]), 1: latency.trace([0.2, 0.25, 0.05]), 2: latency.constant(0.125)}
 
@@ -143,7 +143,7 @@ def test_both_cores_give_the_same_rows_and_hash() -> None:
         "print(run.trace_hash, run.rounds.to_csv())"
     )
     run = averaged(latency.lognormal(0.1, 1.0))
-    assert python(code, NETSIM_CORE=OTHER) == f"{run.trace_hash} {run.rounds.to_csv()}\n"
+    assert on_the_other_core(code) == f"{run.trace_hash} {run.rounds.to_csv()}\n"
 
 
 @pytest.mark.slow

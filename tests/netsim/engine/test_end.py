@@ -517,6 +517,16 @@ def test_what_was_frozen_before_stays_frozen() -> None:
     assert gc.get_freeze_count() > before / 2
 
 
+@pytest.mark.usefixtures("nothing_frozen")
+def test_frozen_objects_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting takes longer than a small run where a program froze much."""
+    counted: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append("counted") or 1)
+    for _ in range(3):
+        Network(topology.path(1)).run({0: Rounder(5)})
+    assert counted == ["counted"]
+
+
 def test_nothing_is_collected_while_a_large_network_is_wired() -> None:
     """Wiring makes objects that all live on, so a collection finds nothing, however many they are."""
 

@@ -16,7 +16,7 @@ from netsim.core.records import CAUSES
 from netsim.studies import Study, catalogue
 from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
-from tests.command import OTHER, python
+from tests.command import on_the_other_core
 from tests.fuzzers.networks import check_sampled
 from tests.parts import averaging, message_of, on_loop, spread
 
@@ -289,7 +289,7 @@ def test_on_the_wall_clock_rows_come_about_when_they_are_due() -> None:
 
 
 def test_rows_are_the_same_with_either_core() -> None:
-    there = python("from tests.netsim.engine.test_sample import all_rows; print(all_rows())", NETSIM_CORE=OTHER)
+    there = on_the_other_core("from tests.netsim.engine.test_sample import all_rows; print(all_rows())")
     assert there == f"{all_rows()}\n"
 
 

@@ -12,7 +12,7 @@ from netsim import BadInput, Faults, Link, Network, Radio, topology
 from netsim.faults import Crash, LinkDown, Lose, Partition, Straggler
 from netsim.faults.words import FORMS, joined, parse
 from netsim.studies.catalogue import find_study
-from tests.command import OTHER, call, python
+from tests.command import call, on_the_other_core
 
 RING = topology.ring(8)
 
@@ -163,7 +163,7 @@ def test_on_a_radio_a_transmission_is_lost_and_sent_again_if_acknowledged() -> N
 
 
 def test_both_cores_lose_the_same() -> None:
-    there = python("from tests.netsim.faults.test_words import hashes; print(hashes())", NETSIM_CORE=OTHER)
+    there = on_the_other_core("from tests.netsim.faults.test_words import hashes; print(hashes())")
     assert there == f"{hashes()}\n"
 
 

@@ -27,7 +27,7 @@ from netsim.faults import Crash, Leave
 from netsim.links import Reliability
 from netsim.parallel import collect, local
 from netsim.parallel.cluster import Member
-from tests.command import OTHER, python
+from tests.command import on_the_other_core
 from tests.fuzzers.workers import check_workers, of_events, of_rounds
 from tests.parts import forked_workers, message_of, slow
 
@@ -149,7 +149,7 @@ def test_spawned_workers_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_both_cores_do_the_same_over_workers() -> None:
     code = "from tests.netsim.parallel.test_workers import averaged; print(averaged(3).trace_hash)"
-    assert python(code, NETSIM_CORE=OTHER).strip() == averaged(1).trace_hash
+    assert on_the_other_core(code).strip() == averaged(1).trace_hash
 
 
 def test_the_callers_agents_hold_the_final_states() -> None:

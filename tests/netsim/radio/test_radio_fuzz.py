@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.core.records import CAUSES, RADIO_CAUSES
-from tests.command import python
+from tests.command import on_the_other_core
 from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
 from tests.parts import slow
@@ -50,6 +50,4 @@ def test_every_process_and_both_cores_run_the_same() -> None:
         "from tests.fuzzers.networks import digest; from tests.fuzzers.radios import RadioCase\n"
         "for seed in range(8): print(digest(RadioCase(seed).play().run))"
     )
-    assert python(code, PYTHONHASHSEED="2", NETSIM_CORE="python").splitlines() == [
-        digest(RadioCase(seed).play().run) for seed in range(8)
-    ]
+    assert on_the_other_core(code).splitlines() == [digest(RadioCase(seed).play().run) for seed in range(8)]

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from netsim import BadInput
 from netsim.accounting import Trace
 from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
-from tests.command import call, call_apart
+from tests.command import call, environment
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
@@ -336,9 +337,12 @@ def test_finished_runs_are_kept_when_what_follows_fails(fail: str, line: str, tm
     assert list(found["summary"]["algorithms"]) == (["first", "second"] if fail == "probe" else ["first"])
 
 
-def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(tmp_path: Path) -> None:
+def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
-    done = call_apart("run", "mine.py", "--fail", "first", cwd=tmp_path, TMPDIR=str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = call("run", "mine.py", "--fail", "first", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == ("netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 15): division by zero\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
@@ -369,11 +373,16 @@ def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, t
 
 def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
-    done = call_apart("run", "mine.py", "--out", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    code = (
+        "import sys; from netsim.studies.cli import main\n"
+        "sys.argv[1:] = ['run', 'mine.py', '--out', 'out']; main()\n"
+        "print('-- shown --')\n"
+        "sys.argv[1:] = ['show', 'out']; main()"
+    )
+    env = environment(PYTHONIOENCODING="ascii")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "gr\\xf6\\xdfe \\udce4" in done.stdout
-    shown = call_apart("show", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
-    assert shown.returncode == 0, shown.stderr
+    assert "gr\\xf6\\xdfe \\udce4" in done.stdout.partition("-- shown --")[0]
 
 
 @pytest.mark.slow

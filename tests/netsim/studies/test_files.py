@@ -34,7 +34,7 @@ from netsim.studies.study import Study
 from netsim.studies.sums import NAME as SUMS
 from netsim.studies.sums import write_sums
 from netsim.studies.terminal import Reporter, text
-from tests.command import MAIN, call, python
+from tests.command import MAIN, call, on_the_other_core
 from tests.netsim.studies.test_files_reserve import disk, fill, left
 
 __all__ = ["disk"]
@@ -1001,4 +1001,4 @@ for medium in ("wires", Radio(access="aloha")):
 
 
 def test_a_run_of_the_core_in_python_can_be_pickled_with_what_is_in_flight() -> None:
-    assert python(PICKLES, NETSIM_CORE="python").count("1 in flight when the run ended") == 4
+    assert on_the_other_core(PICKLES).count("1 in flight when the run ended") == 4

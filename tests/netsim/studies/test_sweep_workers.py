@@ -10,31 +10,31 @@ import pytest
 from netsim.studies.sweeps.workers import run_here
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job of a name."""
-
-    name: str
-
-
-class Where:
-    """Work that fails, and says why: where it would look for files."""
-
-    def run(self, job: Any) -> str | None:
-        return f"{os.getcwd()} {os.environ.get('NETSIM_DATA')}"
-
-    def lose(self, name: str) -> str:
-        raise AssertionError(name)
-
-    def begun(self) -> set[str]:
-        return set()
-
-    def forget(self, name: str) -> None:
-        raise AssertionError(name)
-
-
 def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder, data in (("a", None), ("b", None), ("b", "there"), ("a", None)):
+    """Classes of the test are sent as they are: to import their module takes each of six workers a second."""
+
+    @dataclass(frozen=True)
+    class Job:
+        """A job of a name."""
+
+        name: str
+
+    class Where:
+        """Work that fails, and says why: where it would look for files."""
+
+        def run(self, job: Any) -> str | None:
+            return f"{os.getcwd()} {os.environ.get('NETSIM_DATA')}"
+
+        def lose(self, name: str) -> str:
+            raise AssertionError(name)
+
+        def begun(self) -> set[str]:
+            return set()
+
+        def forget(self, name: str) -> None:
+            raise AssertionError(name)
+
+    for folder, data in (("a", "there"), ("b", "there"), ("b", None)):
         (tmp_path / folder).mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / folder)
         if data is None:

@@ -109,7 +109,19 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(file: Path) -> Iterator[Client]:
+def client(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A lab that simulates in this process, where a new one would first import all that it needs."""
+    monkeypatch.setattr(
+        "netsim.studies.laboratory.process.Worker.simulate",
+        lambda self, request, progress: simulate(**request, answer=lambda what: None),
+    )
+    with LabServer(str(file), {}, browser=False, report=lambda line: None) as server:
+        yield Client(server.address)
+
+
+@pytest.fixture
+def apart(file: Path) -> Iterator[Client]:
+    """A lab with a worker of its own, as it is used."""
     with LabServer(str(file), {}, browser=False, report=lambda line: None) as server:
         yield Client(server.address)
 
@@ -343,53 +355,53 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
     assert client.ask("GET", "")[0] == 200
 
 
-def test_an_edit_may_raise_anything_and_change_types(client: Client, file: Path) -> None:
-    client.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
-    client.settled()
+def test_an_edit_may_raise_anything_and_change_types(apart: Client, file: Path) -> None:
+    apart.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
+    apart.settled()
     file.write_text("raise KeyboardInterrupt('no Ctrl-C')\n")
     os.utime(file, (2, 2))
-    client.until(lambda state: str(state["file_error"]).endswith("adder.py: KeyboardInterrupt: no Ctrl-C"))
+    apart.until(lambda state: str(state["file_error"]).endswith("adder.py: KeyboardInterrupt: no Ctrl-C"))
     file.write_text(MAKE.replace("seed: int = 1", 'seed: str = "one"').replace("seed=seed", "seed=len(seed)"))
     os.utime(file, (1, 1))
-    client.until(lambda state: state["settings"]["seed"] == "one")
-    state = client.settled()
+    apart.until(lambda state: state["settings"]["seed"] == "one")
+    state = apart.settled()
     assert state["settings"]["loss"] == 0.5
     assert state["branches"][0]["error"] == ""
     assert "--seed" not in state["branches"][0]["sweep"]
 
 
-def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(client: Client, file: Path) -> None:
-    client.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"})
-    first = client.settled()["by_number"]
+def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(apart: Client, file: Path) -> None:
+    apart.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"})
+    first = apart.settled()["by_number"]
     file.write_text(MAKE.replace("frame.payload / 4", "frame.paylod / 4"))
     os.utime(file, (1, 1))
-    state = client.until(lambda state: all(row["state"] == "failed" for row in state["branches"]))
+    state = apart.until(lambda state: all(row["state"] == "failed" for row in state["branches"]))
     assert "adder.py" in state["branches"][0]["error"]
     assert "line 13" in state["branches"][0]["error"]
     # What there was up to the error can be seen.
     assert state["branches"][0]["runs"][0]["figures"]["messages"] > 0
     file.write_text("def make(:\n")
     os.utime(file, (2, 2))
-    assert "SyntaxError (adder.py, line 1)" in client.until(lambda state: bool(state["file_error"]))["file_error"]
+    assert "SyntaxError (adder.py, line 1)" in apart.until(lambda state: bool(state["file_error"]))["file_error"]
     file.write_text(MAKE.replace("loss: float", "noise: float = 0.0, loss: float"))
     os.utime(file, (3, 3))
-    client.until(lambda state: any(control["name"] == "noise" for control in state["controls"]))
-    assert {row["hash"] for row in client.settled()["branches"]} == {row["hash"] for row in first.values()}
+    apart.until(lambda state: any(control["name"] == "noise" for control in state["controls"]))
+    assert {row["hash"] for row in apart.settled()["branches"]} == {row["hash"] for row in first.values()}
 
 
-def test_a_long_run_is_cancelled_and_taken_up_again(client: Client, file: Path) -> None:
-    client.settled()
+def test_a_long_run_is_cancelled_and_taken_up_again(apart: Client, file: Path) -> None:
+    apart.settled()
     endless = MAKE.replace("self.rounds(8)", "self.rounds(8 if self.value < 99 else 10**9)").replace(
         "float(i)) for i", "float(i) + (agents - 4) * 99) for i"
     )
     file.write_text(endless)
     os.utime(file, (1, 1))
-    client.ask("POST", "settings", {"values": {"agents": 5}, "branch": 0})
-    client.until(lambda state: state["branches"][0]["state"] == "running" and state["settings"]["agents"] == 5)
-    assert client.ask("POST", "cancel", {"branch": 0})[0] == 200
-    client.until(lambda state: state["branches"][0]["state"] == "cancelled")
-    client.ask("POST", "settings", {"values": {"agents": 4}, "branch": 0})
-    assert client.settled()["branches"][0]["state"] == "done"
+    apart.ask("POST", "settings", {"values": {"agents": 5}, "branch": 0})
+    apart.until(lambda state: state["branches"][0]["state"] == "running" and state["settings"]["agents"] == 5)
+    assert apart.ask("POST", "cancel", {"branch": 0})[0] == 200
+    apart.until(lambda state: state["branches"][0]["state"] == "cancelled")
+    apart.ask("POST", "settings", {"values": {"agents": 4}, "branch": 0})
+    assert apart.settled()["branches"][0]["state"] == "done"
 
 
 def test_a_script_that_runs_networks_shows_them_all(tmp_path: Path) -> None:
