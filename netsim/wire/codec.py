@@ -444,7 +444,7 @@ def payload_bits(payload: Any) -> int:
     return 8 * len(encode(payload))
 
 
-@lru_cache(2**12, typed=True)
+@lru_cache(2**12)
 def _kept_bits(payload: int | bool | None) -> int:
     return 8 * len(encode(payload))
 
