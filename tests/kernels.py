@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # Not pyplot: as a kernel imports it, it sets up how figures are shown.
-_MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "tests.parts")
+_MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "anywidget")
+_MODULES += ("netsim.agents.classics", "netsim.replay.render", "netsim.scenarios", "netsim.testing", "tests.parts")
 
 # Jupyter starts this in place of a kernel. It sends the kernel's file and folder to the fork server, and ends with it.
 _STARTER = """

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Collection
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -27,6 +28,9 @@ from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, un
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
+
+# Types whose few values recur, so that the bits of each are kept.
+_KEPT = frozenset({int, bool, type(None)})
 
 # Types that `_check_parts` examines: containers, and types that msgpack would encode, but decode as another type.
 _TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
@@ -415,6 +419,11 @@ def payload_bits(payload: Any) -> int:
     over its items. An object of a registered class counts as the payload that its ``pack`` returns, and anything else
     8 × its encoded length.
     """
+    # Parts of lists are mostly such: encoding each takes ten times as long.
+    if type(payload) is str and len(payload) < 32 and payload.isascii():
+        return 8 + 8 * len(payload)
+    if type(payload) in _KEPT:
+        return _kept_bits(payload)
     if isinstance(payload, np.ndarray):
         return payload.nbytes * 8
     if type(payload) in registry.NUMBERS:
@@ -432,6 +441,11 @@ def payload_bits(payload: Any) -> int:
     known = encodable(payload)
     if known is not payload:
         return payload_bits(known)
+    return 8 * len(encode(payload))
+
+
+@lru_cache(2**12)
+def _kept_bits(payload: int | bool | None) -> int:
     return 8 * len(encode(payload))
 
 

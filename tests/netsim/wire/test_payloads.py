@@ -98,6 +98,19 @@ def same(a: Any, b: NDArray[Any]) -> bool:
     return type(a) is np.ndarray and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+def test_short_values_count_their_encoded_length() -> None:
+    ends = [0, 31, 32, 127, 128, 255, 256, 2**15, 2**16, 2**31, 2**32, 2**63 - 1]
+    numbers = [sign * each + step for each in ends for sign in (1, -1) for step in (0, 1)]
+    texts = [letter * count for letter in "a\x7fä€" for count in (0, 1, 8, 15, 16, 31, 32, 33, 300)]
+    for value in [*numbers, *texts, True, False, None, 2**64 - 1]:
+        assert payload_bits(value) == payload_bits([value]) == 8 * len(encode(value)), value
+    # Equal values of other types count otherwise.
+    assert [payload_bits(value) for value in (1, 1.0, True, np.float32(1), 1j)] == [8, 64, 8, 32, 8 * len(encode(1j))]
+    for value in (2**64, -(2**63) - 1, "\ud800"):
+        with pytest.raises(WireError):
+            payload_bits(value)
+
+
 # --- arrays of other libraries ----------------------------------------------------------------------------------------
 
 

@@ -451,7 +451,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(jobs: i
     whole = tables(tmp_path / "whole" / "out")
     assert len(whole) == 33
     rng, killed, out = np.random.default_rng(5), 0, tmp_path / "out"
-    for _ in range(10):
+    for _ in range(5):
         before = len(keys_in(out)) if out.is_dir() else 0
         process = started(tmp_path, jobs, stderr=subprocess.DEVNULL)
         due = time.monotonic() + 60.0
