@@ -90,7 +90,8 @@ class Method:
             for name in list(signature.parameters)[0 if setup.task is None else 2 :]
             if name not in self.given and default_of(self.kind, name) is inspect.Parameter.empty
         ]
-        return {node: self._agent(setup, node, signature, required) for node in (setup.graph if nodes is None else nodes)}
+        chosen = setup.graph if nodes is None else nodes
+        return {node: self._agent(setup, node, signature, required) for node in chosen}
 
     def _agent(self, setup: Setup, node: Any, signature: inspect.Signature, required: list[str]) -> Agent:
         task = setup.task
