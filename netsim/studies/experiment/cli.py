@@ -87,14 +87,15 @@ def _resumable(folder: str) -> Iterator[None]:
 
 def show(results: Results, metric: str | None, reporter: Reporter) -> None:
     """Print a summary, what a reader must know of it, and how the runs ended."""
-    if metric is None and not results.is_judged:
-        table = results.medians()
-        reporter.table("Medians over the seeds", table.loc[:, (table != 0).any()])
-    else:
-        table = results.summary(metric)
-        reporter.table(f"{metric or results.metric} over the seeds: survivors, median of all runs", table)
-        if table.attrs["note"]:
-            reporter.line(table.attrs["note"])
+    for of, part in results.with_one_error() if metric is None else [("", results)]:
+        if metric is None and not part.is_judged:
+            table = part.medians()
+            reporter.table(f"Medians over the seeds{of}", table.loc[:, (table != 0).any()])
+        else:
+            table = part.summary(metric)
+            reporter.table(f"{metric or part.metric} over the seeds{of}: survivors, median of all runs", table)
+            if table.attrs["note"]:
+                reporter.line(table.attrs["note"])
     for note in results.notes:
         reporter.line(note)
     reporter.line(repr(results))

@@ -67,18 +67,8 @@ def report(results: "Results", reference: str | None, title: str) -> str:
         return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
 
 
-def _problems(results: "Results") -> "Iterator[tuple[str, Results]]":
-    """Yield what results are of, and results with one error: of each problem, if problems have errors of their own."""
-    errors = set(results.runs["judged_by"].dropna()) - {""} if results.is_judged else set()
-    if len(errors) < 2:
-        yield "", results
-        return
-    for name, _ in results.runs.groupby("problem", sort=False):
-        yield f", {name}", results.only("problem", name)
-
-
 def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":
-    for of, part in _problems(results):
+    for of, part in results.with_one_error():
         if part.is_judged:
             table = part.summary()
             shown = table.loc[:, (table != 0).any()]
@@ -105,7 +95,7 @@ def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]"
         read = [(cell, replace(found, table=found.rounds)) for cell, found in results.cells]
         results, over = replace(results, cells=read), ["round"]
     numeric = set(results.runs.select_dtypes("number"))
-    for of, part in _problems(results):
+    for of, part in results.with_one_error():
         measures = [name for name in map(str, part.runs) if name in numeric and name not in {*part.keys, *_COUNTED}]
         for y in [part.metric] if part.is_judged else measures:
             for x in [*(name for name in part.by if name in numeric), *over]:

@@ -1,7 +1,7 @@
 """The results of an experiment: tables of runs and rounds, summaries that count those that died, and comparisons."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -114,6 +114,15 @@ class Results:
     def is_judged(self) -> bool:
         """Whether a problem's error says how the runs ended."""
         return "judged_by" in self.runs and bool(self.runs["judged_by"].astype(bool).any())
+
+    def with_one_error(self) -> "Iterator[tuple[str, Results]]":
+        """Yield ("", these results), or those of each problem, if problems have errors of their own, with its name."""
+        errors = set(self.runs["judged_by"].dropna()) - {""} if self.is_judged else set()
+        if len(errors) < 2:
+            yield "", self
+            return
+        for name, _ in self.runs.groupby("problem", sort=False):
+            yield f", {name}", self.only("problem", name)
 
     def medians(self, by: Sequence[str] | None = None) -> "pd.DataFrame":
         """Return the number of runs that survived, and the median of every measure over all runs, by groups of runs.

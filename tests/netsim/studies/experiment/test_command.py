@@ -372,3 +372,29 @@ def test_show_says_how_the_runs_of_a_folder_ended(capsys: pytest.CaptureFixture[
     capsys.readouterr()
     netsim("show", "made")
     assert "2 runs of plain.py, by outcome" in capsys.readouterr().out
+
+
+def test_problems_with_errors_of_their_own_have_tables_of_their_own(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+from netsim import Experiment, Method
+from netsim.agents import DPSGD
+from tests.netsim.studies.experiment.parts import least_squares
+
+
+def other(seed):
+    costs, graph, measure = least_squares(seed)
+    return costs, graph, lambda models: {"far": 2 * measure(models)["gap"]}
+
+
+experiment = Experiment(
+    methods={"D-PSGD": Method(DPSGD, eta=0.1)}, problem={"one": least_squares, "two": other}, seeds=[0], rounds=3
+)
+"""
+    (folder / "two.py").write_text(text)
+    netsim("run", "two.py", "--out", "made")
+    printed = capsys.readouterr().out
+    assert "gap over the seeds, one: survivors, median of all runs" in printed
+    assert "far over the seeds, two: survivors, median of all runs" in printed
+    assert (folder / "made" / "report.html").is_file()
