@@ -89,17 +89,12 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _begin(parent: int, folder: str, data: str | None) -> None:
-    """Begin a worker that ends with its parent and finds files where the parent does.
+def _begin(parent: int, *where: str | None) -> None:
+    """Begin a worker, which looks for files where its parent does: in this folder, with this folder of data.
 
     joblib keeps workers for the next call, unless these arguments differ.
     """
     end_with(parent)
-    os.chdir(folder)
-    if data is not None:
-        os.environ[FOLDER] = data
-    else:
-        os.environ.pop(FOLDER, None)
 
 
 def _backend() -> Any:
