@@ -116,8 +116,9 @@ def play(study: Study, experiment: Experiment) -> None:
     AgentError
         If every method's models outgrow their coder.
     """
-    shown = {name: experiment.values(name)[0] for name in experiment.names}
-    study.record(**{name: value for name, value in shown.items() if isinstance(value, _PLAIN)})
+    shown = {name: experiment.values(name) for name in experiment.names}
+    # A name of values that differ from part to part stays open: none of them would repeat the run.
+    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
     played = [Played(cell, cell.setup()) for cell in experiment.cells()]
@@ -137,8 +138,6 @@ def play(study: Study, experiment: Experiment) -> None:
     task = played[-1].task
     if task is not None:
         study.centralised, study.error = task.optimum(), task.error
-        if math.isfinite(variance := getattr(task, "variance", math.inf)):
-            study.constant = {task.error: variance}
     if experiment.report is not None:
         experiment.report(study, played)
 
@@ -166,6 +165,7 @@ def _run(study: Study, played: Played) -> AgentError | None:
     with may_diverge() as trial:
         run = study.run(name, setup.network, agents, probes, cell.rounds, watch=getattr(task, "watch", None))
         check_took_part(name, run)
+        study.constant = getattr(task, "constant", {})
     if trial.how is not None:
         study.lost[name] = trial.how
         study.note(f"{name} diverged, and is left out: {trial.error}")
