@@ -281,5 +281,5 @@ def test_the_definition_composes() -> None:
     lossy = dataclasses.replace(own, networks={"ideal": own.networks[""], "jammed": Link(loss=Jam())})
     runs = lossy.run().runs
     assert runs["network"].tolist() == ["ideal", "jammed"]
-    assert runs["payload_bits"].tolist() == [3 * 2 * (4 * 304 + 32)] * 2
+    assert runs["payload_bits"].tolist() == [3 * 2 * (4 * 310 + 32)] * 2
     assert runs["delivered"].iloc[1] < runs["delivered"].iloc[0]
