@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,12 +48,13 @@ SETTINGS = Parameter(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Played:
-    """A cell that ran in a study, and the setup for which its parts were made."""
+    """A cell that ran in a study, the setup for which its parts were made, and how many seconds it took here."""
 
     cell: Cell
     setup: Setup
+    seconds: float = math.nan
 
     @property
     def name(self) -> str:
@@ -86,10 +88,13 @@ def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
     return [*found, SET, SETTINGS]
 
 
-def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
+def study_of(
+    make: Callable[..., Experiment], prepare: Callable[[Study, Experiment], Experiment] | None = None
+) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
-    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`.
+    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. What is
+    run is what ``prepare`` makes of it, as of `play`.
     """
 
     @functools.wraps(make)
@@ -97,17 +102,19 @@ def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
-        play(study, made.with_values(chosen))
+        play(study, made.with_values(chosen), prepare)
 
     study_of_experiment.named_parameters = functools.partial(named_parameters, make)  # type: ignore[attr-defined]
     return study_of_experiment
 
 
-def play(study: Study, experiment: Experiment) -> None:
+def play(
+    study: Study, experiment: Experiment, prepare: Callable[[Study, Experiment], Experiment] | None = None
+) -> None:
     """Run the cells of an experiment in a study, one for each method, and let it report.
 
-    The values of the study's parameters ``set`` and ``settings`` are given to the methods. A method whose models
-    outgrow their coder is left out, with a note.
+    The values of the study's parameters ``set`` and ``settings`` are given to the methods; then ``prepare`` may choose
+    others. A method whose models outgrow their coder is left out, with a note.
 
     Raises
     ------
@@ -121,6 +128,8 @@ def play(study: Study, experiment: Experiment) -> None:
     study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
+    if prepare is not None:
+        experiment = prepare(study, experiment)
     played = [Played(cell, cell.setup()) for cell in experiment.cells()]
     _take_told(study, played[0])
     for each in played:
@@ -154,7 +163,7 @@ def _take_told(study: Study, first: Played) -> None:
 def _run(study: Study, played: Played) -> AgentError | None:
     """Run a cell; if its models outgrow their coder, note that and return the error."""
     cell, setup, name = played.cell, played.setup, played.name
-    task = setup.task
+    task, start = setup.task, time.perf_counter()
     if getattr(played.kind, "graph_of", None) is not None:
         called = cell.method.label.get("method", name)
         study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
@@ -163,12 +172,14 @@ def _run(study: Study, played: Played) -> AgentError | None:
     probes = [*([] if task is None else [task.measure]), *cell.measure]
     assert setup.network is not None
     with may_diverge() as trial:
-        run = study.run(name, setup.network, agents, probes, cell.rounds, watch=getattr(task, "watch", None))
+        run = study.run(name, setup.network, agents, probes, setup.rounds, watch=getattr(task, "watch", None))
         check_took_part(name, run)
+        played.seconds = time.perf_counter() - start
         study.constant = getattr(task, "constant", {})
     if trial.how is not None:
         study.lost[name] = trial.how
-        study.note(f"{name} diverged, and is left out: {trial.error}")
+        given = task.steps_text(played.given) if hasattr(task, "steps_text") else ""
+        study.note(f"{name} diverged{given}, and is left out: {trial.error}")
     return trial.error
 
 
