@@ -156,9 +156,7 @@ class StreamFile(Problem):
     def make(self, setup: Setup) -> OwnStreams:
         """Return the task of a run."""
         file, told = str(self.file), Study("", {})
-        source = OwnFile(file, setup.seeds.data)
-        costs, own, _ = source.problem(none=True)
-        graph = source.graph(own, len(costs), self.edges, setup.seeds.graph) if setup.graph is None else setup.graph
+        source, costs, graph = self._drawn(setup)
         told.record(rounds=setup.rounds or ROUNDS)
 
         def begun() -> OwnStreams:
@@ -171,12 +169,20 @@ class StreamFile(Problem):
 
         return begun()
 
+    def _drawn(self, setup: Setup) -> "tuple[OwnFile, list[Any], nx.Graph[int]]":
+        """Return the file, the costs of a call of its function, and the graph."""
+        source = OwnFile(str(self.file), setup.seeds.data)
+        costs, own, _ = source.problem(none=True)
+        if setup.graph is not None:
+            return source, costs, setup.graph
+        return source, costs, source.graph(own, len(costs), self.edges, setup.seeds.graph)
+
     def check(self, cells: Iterable[Cell]) -> None:
         """Raise BadInput, which names the file's class, if a cost lacks what a method asks for."""
         for cell in cells:
-            setup = cell.setup()
-            costs = [each.cost for each in setup.task.costs]
-            cell.method.agents(dataclasses.replace(setup, task=Task(costs.__getitem__, setup.task.graph)))
+            setup = Setup(cell.seeds, cell.rounds or ROUNDS)
+            _, costs, graph = self._drawn(dataclasses.replace(setup, graph=cell.network.topology(setup)))
+            cell.method.agents(dataclasses.replace(setup, graph=graph, task=Task(costs.__getitem__, graph)))
             for cost in costs:
                 if not hasattr(cost, "value"):
                     name = type(cost).__name__
