@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -233,8 +233,9 @@ _CAPTIONS = {
 def _report(study: Study, played: Sequence[Played]) -> None:
     study.error = None
     cell, rounds, names = played[0].cell, study.rounds, [each.name for each in played]
+    problem: Any = cell.problem
     main, by_bits = ([name for name in names if name.endswith("-bit") == coded] for coded in (False, True))
-    data = f"{cell.problem.data}{getattr(cell.network, 'title', '')}"
+    data = f"{problem.data}{getattr(cell.network, 'title', '')}"
     last = rounds.groupby("algorithm", sort=False).last()
     table = ends(study, "DDKL")
     for column in ("dynamic_regret", "tracking_error"):

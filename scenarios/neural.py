@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -94,8 +94,8 @@ neural = study_of(experiment)
 
 def _report(study: Study, played: Sequence[Played]) -> None:
     """Leave the study's tables, notes and figures."""
-    cell, task = played[-1].cell, played[-1].task
-    problem, channel = cell.problem.whole(), cell.network
+    learned: Any = played[-1].cell.problem
+    problem, channel, task = learned.whole(), played[-1].cell.network, played[-1].task
     if problem.model.backend != "numpy":
         study.origin["libraries"] = {problem.model.backend: version(problem.model.backend)}
     about = f"{problem.data}, {problem.model.model}, {len(task.nodes)} agents{problem.samples.partition_title}"

@@ -250,7 +250,7 @@ def names_of(methods: Sequence[Method]) -> dict[str, list[str]]:
                 called = "step" if issubclass(method.kind, RFFDOKL) else name
                 found.setdefault(called, []).append(f"methods.{method.name}.{name}")
         if method.censor is not None or "censor" in method.steps:
-            censor = method.censor or method.steps["censor"]
+            censor: Any = method.censor or method.steps["censor"]
             for name, field in zip(("threshold", "decay", "squared"), dataclasses.fields(censor), strict=True):
                 found.setdefault(name, []).append(f"methods.{method.name}.censor.{field.name}")
         if isinstance(method.coder, Uniform) and not method.name.endswith("-bit"):
@@ -346,6 +346,10 @@ class OnlineTask(Task):
     def told(self) -> Study | None:
         """Notes, tables and the settings that were found when the problem was made."""
         return None if self.streams is None else self.streams.told
+
+    def optimum(self) -> dict[str, float]:
+        """Return nothing: the least errors are not known."""
+        return {}
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
@@ -478,8 +482,8 @@ class OnlineRegression(Problem):
 
     def whole(self) -> Self:
         """Return the problem with the values of all parameters that were left open."""
-        stream, setting = (each.resolved(self.data, self.conventions) for each in (self.stream, self.setting))
-        return dataclasses.replace(self, stream=stream, setting=setting)
+        stream = self.stream.resolved(self.data, self.conventions)
+        return dataclasses.replace(self, stream=stream, setting=self.setting.resolved(self.data, self.conventions))
 
     def make(self, setup: Setup) -> OnlineTask:
         """Return the task of a run."""
@@ -575,6 +579,7 @@ def _trial_error(cell: Cell, method: experiment.Method) -> float:
     assert setup.network is not None
     with may_diverge() as outcome:
         setup.network.run(agents := method.agents(setup))
+    assert isinstance(setup.task, OnlineTask)
     costs = setup.task.costs_of(agents)
     mean = sum(cost.squared_error for cost in costs) / (len(costs) * setup.rounds)
     return mean if outcome.error is None and math.isfinite(mean) else math.inf

@@ -182,7 +182,8 @@ class StreamFile(Problem):
         for cell in cells:
             setup = Setup(cell.seeds, cell.rounds or ROUNDS)
             _, costs, graph = self._drawn(dataclasses.replace(setup, graph=cell.network.topology(setup)))
-            cell.method.agents(dataclasses.replace(setup, graph=graph, task=Task(costs.__getitem__, graph)))
+            task: Any = Task(costs.__getitem__, graph)
+            cell.method.agents(dataclasses.replace(setup, graph=graph, task=task))
             for cost in costs:
                 if not hasattr(cost, "value"):
                     name = type(cost).__name__

@@ -163,7 +163,7 @@ def _take_told(study: Study, first: Played) -> None:
 def _run(study: Study, played: Played) -> AgentError | None:
     """Run a cell; if its models outgrow their coder, note that and return the error."""
     cell, setup, name = played.cell, played.setup, played.name
-    task, start = setup.task, time.perf_counter()
+    task, start = played.task, time.perf_counter()
     if getattr(played.kind, "graph_of", None) is not None:
         called = cell.method.label.get("method", name)
         study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
