@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,23 +13,29 @@ from netsim import BadInput
 from netsim.agents import PowerLaw, RandomFourier
 from netsim.agents.maps.features import FeatureMap
 from netsim.scenarios.data.streams import Kind, MovingTruth
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (
-    TRIAL,
+    OnlineRegression,
     OnlineSteps,
-    OnlineStudy,
-    QuantizedSteps,
-    Source,
-    Streaming,
+    OnlineTask,
+    Quantizer,
+    Streams,
     TableStream,
     Tracking,
     apart,
     converged,
+    ends,
+    methods,
+    names_of,
+    notes_on,
     recent_errors,
+    study_of_streams,
 )
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, Setting
+from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment, Setup
+from netsim.studies.experiment.study import Played
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
@@ -74,24 +80,8 @@ class DynamicStream(TableStream):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicSteps(QuantizedSteps):
-    """Step sizes, and the Co and Q methods' censor and coder.
-
-    Parameters
-    ----------
-    eta : float
-        DOKL's weight of staying where one is: the larger, the shorter the step.
-    threshold : float
-        Co methods broadcast in round t if their change has norm >= threshold * t^-decay.
-    decay : float
-        Exponent of the threshold's decay.
-    squared : bool
-        Co methods compare the square of their change's norm with the threshold.
-    bits : int
-        Bits an element of the Q methods (1-16).
-    range : float
-        Fixed range [-range, range) of their quantizer, of --compare-bits, too; by default a range for each message.
-    """
+class DynamicSteps(OnlineSteps):
+    """Step sizes, the Co and Q methods' censor, and the Q methods' bits, as published for the data set."""
 
     TABLE = "dynamic_settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
@@ -101,19 +91,9 @@ class DynamicSteps(QuantizedSteps):
     }
     """rho, eta and step by data set; of tomshardware the best of a grid, on a shuffle that no study runs on."""
 
-    def censor(self) -> PowerLaw:
-        """Return the Co methods' censor; raises BadInput for numbers outside their ranges."""
-        return PowerLaw(check.finite("threshold", self.threshold), check.finite("decay", self.decay), self.squared)
+    USUAL_CONVENTIONS = TABLES
 
-    def compared(self, bits: str) -> list[Method]:
-        """Return QC-DDKL with each of the numbers of bits that a text lists; raises BadInput for another text."""
-        found = []
-        for part in filter(None, (each.strip() for each in bits.split(","))):
-            if not part.isdecimal():
-                raise check.refuse("compare_bits", bits, "numbers of bits with commas between")
-            method = self.methods()["QC-DDKL"]
-            found.append(dataclasses.replace(method, name=f"QC-DDKL {part}-bit", coder=self.coder(int(part))))
-        return found
+    bits: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +105,7 @@ class DynamicSetting(Setting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicCompared(Compared):
+class DynamicCompared(Wanted):
     """What the study compares.
 
     Parameters
@@ -138,18 +118,55 @@ class DynamicCompared(Compared):
     compare_bits: str = "2,3,4,5,6,7,8"
 
 
-def dynamic(
-    study: Study,
+@dataclass(frozen=True, kw_only=True)
+class MovingRegression(OnlineRegression):
+    """Least squares on random features of synthetic streams whose truth moves and is known.
+
+    Parameters
+    ----------
+    data : str
+        "drift", "switch" or "rotate": how the truth moves.
+    stream : DynamicStream
+        Its speed, the noise, and the rounds of an experiment that leaves them open.
+    """
+
+    data: str = "drift"
+    stream: DynamicStream = DynamicStream()
+    setting: Setting = DynamicSetting()
+    conventions: str = TABLES
+
+    def make(self, setup: Setup) -> OnlineTask:
+        """Return the task of a run, and another truth to tune on."""
+        whole, told, seeds = self.whole(), Study("", {}), setup.seeds
+        setting, stream = whole.setting, dataclasses.replace(whole.stream, rounds=setup.rounds or whole.stream.rounds)
+        check.one_of("order", stream.order, stream.ORDERS)
+        if setting.map != "RF-KL" or setting.median:
+            raise BadInput(
+                f"data = {self.data!r}: must be a table for another map or bandwidth; its truth is in its own"
+            )
+        graph = setting.graph(seeds.graph) if setup.graph is None else setup.graph
+        stream.check_left_out(self.data)
+        features, sigma = check.integer("features", setting.features, low=1), check.finite("sigma", setting.sigma)
+        phi = RandomFourier(2, features, sigma=sigma, form="cos+sin", seed=seeds.seed)
+        ours = seeds.data, draws.derived(seeds.data, self.data, "truth to tune on")
+        truth, other = (stream.moving(_MOVING[self.data], len(graph), phi, number) for number in ours)
+        told.record(setting, whole.stream)
+        regularizer = check.finite("regularizer", setting.regularizer)
+        given = graph, setup.ideal, truth.streams, phi.size, regularizer, truth.rounds, told
+        return Streams(*given, _tracking(truth, phi, seeds.seed)).with_trial(other.streams, truth.rounds)
+
+
+def experiment(
     *,
     data: str = "drift",
     conventions: str = TABLES,
     stream: DynamicStream = DynamicStream(),
-    steps: DynamicSteps = DynamicSteps(),
     setting: DynamicSetting = DynamicSetting(),
+    quantizer: Quantizer = Quantizer(),
     channel: Channel = Channel(),
     compared: DynamicCompared = DynamicCompared(),
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).
 
     On "drift", "switch" and "rotate" the truth is known, so the tracking error is, too. What is left open is set as the
@@ -164,40 +181,29 @@ def dynamic(
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.
     """
-    steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
-    stream = stream.resolved(data, conventions)
-    check.one_of("order", stream.order, stream.ORDERS)
-    methods, by_bits = steps.chosen(study, compared, steps.methods()), steps.compared(compared.compare_bits)
-    if data in _MOVING:
-        learning = _moving(study, data, stream, setting, channel, seeds)
-    else:
-        learning = OnlineStudy.of(study, data, stream, setting, channel, seeds)
-    methods = learning.tuned(methods)
-    tuned = {each.name: each.steps for each in methods}
-    by_bits = [each.with_steps(**tuned.get("QC-DDKL", each.steps)) for each in by_bits]
-    learning.play([*methods, *by_bits], steps)
-    _report(learning, f"{data}{channel.title}", [each.name for each in methods], [each.name for each in by_bits])
+    steps = DynamicSteps().resolved(data, conventions)
+    censor = PowerLaw(check.finite("threshold", steps.threshold), check.finite("decay", steps.decay))
+    known = {name: steps.of(each) for name, each in methods(censor, quantizer.coder(steps.bits or 1)).items()}
+    found, notes = wanted(compared, known, steps.given(censor), taken=list(known))
+    for part in filter(None, map(str.strip, compared.compare_bits.split(","))):
+        if not part.isdecimal():
+            raise check.refuse("compare_bits", compared.compare_bits, "numbers of bits with commas between")
+        coder = quantizer.coder(check.integer("bits", int(part), low=1))
+        found.append(dataclasses.replace(known["QC-DDKL"], name=f"QC-DDKL {part}-bit", coder=coder))
+    problem = MovingRegression if data in _MOVING else OnlineRegression
+    return Experiment(
+        problem=problem(data=data, stream=stream, setting=setting, conventions=conventions),
+        methods={each.name: each.part for each in found},
+        networks=channel,
+        seeds=[seeds],
+        rounds=stream.rounds,
+        names=names_of(found),
+        notes=notes,
+        report=_report,
+    )
 
 
-def _moving(
-    study: Study, data: str, stream: DynamicStream, setting: Setting, channel: Channel, seeds: Seeds
-) -> OnlineStudy:
-    """Return the study on a truth that moves, and another truth to tune on; raises BadInput as `OnlineStudy.of`."""
-    if setting.map != "RF-KL" or setting.median:
-        raise BadInput(f"data = {data!r}: must be a table for another map or bandwidth; its truth is in its own")
-    network = channel.over(setting.graph(seeds.graph), seeds.network)
-    stream.check_left_out(data)
-    features, sigma = check.integer("features", setting.features, low=1), check.finite("sigma", setting.sigma)
-    phi = RandomFourier(2, features, sigma=sigma, form="cos+sin", seed=seeds.seed)
-    ours = seeds.data, draws.derived(seeds.data, data, "truth to tune on")
-    truth, other = (stream.moving(_MOVING[data], len(network.graph), phi, number) for number in ours)
-    regularizer = check.finite("regularizer", setting.regularizer)
-
-    def streaming(source: Source, rounds: int, tracking: Tracking | None = None) -> Streaming:
-        return Streaming(network, channel.ideal, source, phi.size, regularizer, rounds, tracking)
-
-    main = streaming(truth.streams, truth.rounds, _tracking(truth, phi, seeds.seed))
-    return OnlineStudy(study, setting, stream, main, streaming(other.streams, min(TRIAL, truth.rounds)))
+dynamic = study_of_streams(experiment)
 
 
 def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
@@ -224,15 +230,19 @@ _CAPTIONS = {
 """What the figures show, by name."""
 
 
-def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequence[str]) -> None:
-    study, rounds = learning.study, learning.study.rounds
+def _report(study: Study, played: Sequence[Played]) -> None:
+    study.error = None
+    cell, rounds, names = played[0].cell, study.rounds, [each.name for each in played]
+    problem: Any = cell.problem
+    main, by_bits = ([name for name in names if name.endswith("-bit") == coded] for coded in (False, True))
+    data = f"{problem.data}{getattr(cell.network, 'title', '')}"
     last = rounds.groupby("algorithm", sort=False).last()
-    table = learning.ends("DDKL")
+    table = ends(study, "DDKL")
     for column in ("dynamic_regret", "tracking_error"):
         if column in last:
             table[column] = last[column].to_numpy()
     study.table("ends", "At the end of the stream", table)
-    study.note(*learning.notes())
+    study.note(*notes_on(study))
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, main, by_bits).items():
         study.figure(name, figure, _CAPTIONS[name])

@@ -1,31 +1,40 @@
 """RFF-DOKL, DOKL, ODKLA and QC-ODKLA on the same streams: running error against time, transmissions and bits."""
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from netsim.agents import Geometric
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (
+    OnlineRegression,
     OnlineSetting,
     OnlineSteps,
-    OnlineStudy,
-    QuantizedSteps,
+    OnlineTask,
+    Quantizer,
     Stream,
     converged,
+    ends,
+    methods,
+    names_of,
+    notes_on,
     recent_error,
+    step_seconds,
+    study_of_streams,
 )
 from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.own_stream import OwnStreaming
+from netsim.scenarios.tasks.own_stream import StreamFile
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, OwnProblem
+from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment
+from netsim.studies.experiment.study import Played
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check
@@ -34,22 +43,8 @@ _RUNNING = "running_mse"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodedSteps(QuantizedSteps):
-    """Step sizes, and QC-ODKLA's censor and coder.
-
-    Parameters
-    ----------
-    threshold : float
-        QC-ODKLA broadcasts in round t if its change has norm >= threshold * decay^t.
-    decay : float
-        Decay of the threshold per round.
-    squared : bool
-        QC-ODKLA compares the square of its change's norm with the threshold.
-    bits : int
-        Bits an element of QC-ODKLA (1-16).
-    range : float
-        Fixed range [-range, range) of its quantizer; by default a range for each message.
-    """
+class PublishedSteps(OnlineSteps):
+    """Step sizes, and QC-ODKLA's censor, as published for the data set."""
 
     TABLE = "online_settings"
     # Of a grid, the best on a shuffle that no study runs on; those of airquality are what --tune chose, rounded.
@@ -61,15 +56,9 @@ class CodedSteps(QuantizedSteps):
         **OnlineSteps.USUAL,
     }
 
-    bits: int = 3
-
-    def censor(self) -> Geometric:
-        """Return QC-ODKLA's censor; raises BadInput for numbers outside their ranges."""
-        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay), self.squared)
-
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineCompared(OwnProblem, Compared):
+class OnlineCompared(OwnProblem, Wanted):
     """What the study compares, and on which problem.
 
     Parameters
@@ -82,18 +71,17 @@ class OnlineCompared(OwnProblem, Compared):
     algorithms: str = "RFF-DOKL,DOKL,ODKLA,QC-ODKLA"
 
 
-def online(
-    study: Study,
+def experiment(
     *,
     data: str = "synthetic",
     conventions: str = TABLES,
     stream: Stream = Stream(),
-    steps: CodedSteps = CodedSteps(),
     setting: OnlineSetting = OnlineSetting(),
+    quantizer: Quantizer = Quantizer(),
     channel: Channel = Channel(),
     compared: OnlineCompared = OnlineCompared(),
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).
 
     Each agent sees one sample a round, predicts it, then learns from it. What is left open is set as the dissertation
@@ -107,31 +95,42 @@ def online(
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.
     """
-    edges, file = setting.edges, compared.task
+    file, problem = compared.task, OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
+    own = None
     if file is not None:
         check_left_out(file, data, stream, setting, but=("rounds", "edges"))
-        data = OTHER
-    steps, resolved = steps.resolved(data, conventions), setting.resolved(data, conventions)
-    methods = steps.chosen(study, compared, compared.algorithms.split(","))
-    what, errors = f"{data} data", [_RUNNING]
-    if file is None:
-        stream = stream.resolved(data, conventions)
-        learning = OnlineStudy.of(study, data, stream, resolved, channel, seeds)
+        data, own = OTHER, StreamFile(file=Path(file), edges=setting.edges)
+    steps = PublishedSteps().resolved(data, conventions)
+    censor = Geometric(check.finite("threshold", steps.threshold), check.number("decay", steps.decay))
+    known = {name: steps.of(each) for name, each in methods(censor, quantizer.coder(3)).items()}
+    found, notes = wanted(compared, known, steps.given(censor), taken=compared.algorithms.split(","))
+    return Experiment(
+        problem=own or problem,
+        methods={each.name: each.part for each in found},
+        networks=channel,
+        seeds=[seeds],
+        rounds=stream.rounds,
+        names=names_of(found),
+        notes=notes,
+        report=_report,
+    )
+
+
+online = study_of_streams(experiment)
+
+
+def _report(study: Study, played: Sequence[Played]) -> None:
+    study.error = None
+    problem, task = played[-1].cell.problem, played[-1].task
+    if isinstance(problem, OnlineRegression):
+        data, errors, what = problem.data, [task.error], f"{problem.data} data"
     else:
-        own = OwnStreaming.of(file, methods, stream.rounds, edges=edges, channel=channel, seeds=seeds)
-        stream = dataclasses.replace(stream, rounds=own.rounds)
-        learning = OnlineStudy(study, setting, stream, own, None)
-        what, errors = f"task {own.name}", list(own.columns)
-    methods = learning.tuned(methods)
-    learning.play(methods, steps)
-    agents = f"{len(learning.main.network.graph)} agents{stream.partition_title}"
-    times = running_times(data, learning, methods)
-    _report(learning, times, f"{what}, {agents}{channel.title}", errors)
-
-
-def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequence[str]) -> None:
-    study, rounds, error = learning.study, learning.study.rounds, errors[0]
-    study.table("ends", "At the end of the stream", learning.ends("ODKLA", errors))
+        data, errors, what = OTHER, list(task.columns), f"task {task.name}"
+    division = getattr(getattr(problem, "stream", None), "partition_title", "")
+    times = running_times(data, played)
+    of = f"{what}, {len(task.nodes)} agents{division}{getattr(played[-1].cell.network, 'title', '')}"
+    rounds, error = study.rounds, errors[0]
+    study.table("ends", "At the end of the stream", ends(study, "ODKLA", errors))
     study.table("running_time", "Running time", times)
     if "published" in times:
         study.note(
@@ -139,7 +138,7 @@ def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequenc
             "counted, errors measured in each round; step_seconds: the processor's for the agents' steps alone, one "
             "after the other, from those of the first 200 rounds. They say how the methods compare, not the machines."
         )
-    study.note(*learning.notes(), *_unlearned(learning))
+    study.note(*notes_on(study), *_unlearned(study, task))
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20], error)
     what = "mean squared error" if error == _RUNNING else "mean cost"
@@ -160,27 +159,24 @@ def _report(learning: OnlineStudy, times: pd.DataFrame, of: str, errors: Sequenc
     )
 
 
-def _unlearned(learning: OnlineStudy) -> Iterator[str]:
+def _unlearned(study: Study, task: Any) -> Iterator[str]:
     """Yield which methods do not learn, where the target's variance is known."""
-    if math.isnan(learning.variance):
+    if not isinstance(task, OnlineTask) or task.streams is None:
         return
-    for name, run in learning.study.runs.items():
+    variance = task.streams.variance
+    for name, run in study.runs.items():
         recent = recent_error(run.rounds)
-        if not recent <= learning.variance:
+        if not recent <= variance:
             yield (
                 f"{name} does not learn: its MSE over the last quarter of the rounds, {recent:.4g}, is not below the "
-                f"target's variance, {learning.variance:.4g}."
+                f"target's variance, {variance:.4g}."
             )
 
 
-def running_times(data: str, learning: OnlineStudy, methods: Sequence[Method]) -> pd.DataFrame:
+def running_times(data: str, played: Sequence[Played]) -> pd.DataFrame:
     """Return each algorithm's seconds, of the whole run and of the agents' steps alone, beside the published ones."""
     table = published("online_running_time")
     theirs = table[table["dataset"] == data].set_index("algorithm")["seconds"]
-    rows = [
-        (method.name, learning.seconds[method.name], learning.step_seconds(method))
-        for method in methods
-        if method.name in learning.seconds
-    ]
+    rows = [(each.name, each.seconds, step_seconds(each)) for each in played if not math.isnan(each.seconds)]
     frame = pd.DataFrame(rows, columns=["algorithm", "seconds", "step_seconds"])
     return frame if theirs.empty else frame.assign(published=theirs.reindex(frame["algorithm"]).to_numpy())

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -12,8 +11,10 @@ import pandas as pd
 from netsim.agents import LocalProblem, Squared, centralised
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
-from netsim.scenarios.tasks.neural import NeuralTask, neural_task
+from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
+from netsim.studies.experiment import Setup
 from netsim.studies.reach import settling
+from netsim.studies.seeds import Seeds
 from netsim.util.draws import generator
 from netsim.util.typing import Array
 
@@ -74,8 +75,9 @@ class RegressionTask(Task):
 
 def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
     """Return a network of 64, 32 and 10 units for handwritten digits, which are divided unevenly between the agents."""
-    how: dict[str, Any] = {"model": "mlp", "hidden": "32", "batch": 32, "rounds": DIGITS_ROUNDS}
-    return neural_task("digits", graph, partition="dirichlet:0.5", every=5, evaluated=200, seed=seed, **how)
+    samples, model = NeuralSamples(partition="dirichlet:0.5"), NetworkModel(hidden="32")
+    problem = NeuralLearning(data="digits", samples=samples, model=model, every=5, evaluated=200)
+    return problem.make(Setup(Seeds(seed=seed), DIGITS_ROUNDS, graph))
 
 
 @dataclass(frozen=True)

@@ -62,19 +62,15 @@ def online(
     BadInput
         For an unknown name, or an argument outside its range.
     """
-    from netsim.scenarios.tasks.mapping import feature_map
-    from netsim.scenarios.tasks.online_task import OnlineSetting, OnlineTask, Stream
-    from netsim.studies import Study
+    from netsim.scenarios.tasks.online_task import OnlineRegression, OnlineSetting, Stream
+    from netsim.studies.experiment import Setup
+    from netsim.studies.seeds import Seeds
 
     columns, size = _split(setting, Stream, OnlineSetting)
-    stream, chosen = Stream(rounds=rounds, **columns), OnlineSetting(**size).resolved(data)
-    graph = chosen.graph(seed)
-    table = stream.load(data, len(graph), seed)
-    length = stream.length(table, len(graph))
-    phi, chosen = feature_map(Study("task", {}), chosen, table.inputs, table.target, form="cos+sin", seed=seed)
-    samples = stream.dealt(table, len(graph), phi, seed)()
-    regularizer = check.finite("regularizer", chosen.regularizer)
-    return OnlineTask(samples, phi.size, regularizer, graph, rounds=length, ideal=ideal)
+    problem = OnlineRegression(data=data, stream=Stream(**columns), setting=OnlineSetting(**size))
+    return problem.make(
+        Setup(Seeds(seed=seed), 0 if rounds is None else check.integer("rounds", rounds, low=1), ideal=ideal)
+    )
 
 
 def _split(given: dict[str, Any], *groups: type) -> list[dict[str, Any]]:

@@ -138,6 +138,11 @@ class BatchTask(Task):
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self.ideal = ideal
 
+    @property
+    def constant(self) -> dict[str, float]:
+        """The training error of the best constant: the variance of the targets."""
+        return {self.error: self.variance}
+
     def yardsticks(self, best: float) -> str:
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."

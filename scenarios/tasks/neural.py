@@ -8,19 +8,24 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim import topology
 from netsim.agents.costs.model import DTYPES, ModelCost
 from netsim.agents.models.backends import BACKENDS, backend
 from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
-from netsim.scenarios.data.partitions import Partition
-from netsim.scenarios.data.samples import ClassSamples
-from netsim.scenarios.data.tables import AgentData, Table, deal
+from netsim.errors import BadInput
+from netsim.scenarios.data.files import find_table
+from netsim.scenarios.data.samples import DIGITS, ClassSamples, SomeRows
+from netsim.scenarios.data.tables import AgentData, deal, enough
+from netsim.scenarios.tasks.classes import largest_share
+from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
-from netsim.scenarios.tasks.settings import names_in
+from netsim.scenarios.tasks.settings import Divided, NetworkSize, names_in
+from netsim.studies import Study
+from netsim.studies.experiment import Problem, Setup
 from netsim.util import check, draws
 from netsim.util.typing import Array
 
+MNIST = "mnist"
 MODELS = ("softmax", "mlp", "cnn")
 TRAIN_SHARE = 0.8
 
@@ -131,9 +136,15 @@ class NeuralTask(Task):
         As given.
     costs : list of ModelCost
         The agents' costs; ``cost`` takes an agent's name to a fresh copy of its one.
+    constant : dict
+        The test error of the constant that is right most often.
+    told : Study or None
+        Notes, tables, figures and the settings that were found when the task was made.
     error, columns
         The column of the error that reports are about, and those of all measures.
     """
+
+    told: Study | None = None
 
     error: ClassVar[str] = "test_error"
     columns: ClassVar[tuple[str, ...]] = (
@@ -167,6 +178,7 @@ class NeuralTask(Task):
             for name, part in enumerate(parts)
         ]
         super().__init__(self._fresh, graph)
+        self.constant = {self.error: 1.0 - largest_share(np.concatenate([part.test_target for part in parts]))}
         self._train = _some([(part.train_inputs, part.train_target) for part in parts], evaluated, seed, "train")
         self._test = _some([(part.test_inputs, part.test_target) for part in parts], evaluated, seed, "test")
 
@@ -180,6 +192,10 @@ class NeuralTask(Task):
 
     def _fresh(self, node: int) -> ModelCost:
         return self.costs[node].fresh()
+
+    def optimum(self) -> dict[str, float]:
+        """Return nothing: the least errors are not known."""
+        return {}
 
     def is_due(self, number: int) -> bool:
         """Return whether models are measured in a round."""
@@ -255,92 +271,84 @@ def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str
     return inputs[np.sort(drawn)], labels[np.sort(drawn)]
 
 
-def shared_task(
-    table: Table,
-    classes: Sequence[str],
-    graph: "nx.Graph[int]",
-    *,
-    partition: Partition,
-    how: NetworkModel,
-    seed: int,
-    data_seed: int | None = None,
-    **measured: Any,
-) -> NeuralTask:
-    """Return a task of samples that are divided among the agents of a graph.
+@dataclass(frozen=True, kw_only=True)
+class NeuralSamples(Divided, SomeRows, ClassSamples):
+    """Which samples are learned from, and which agent gets which; of some data sets not all by default."""
+
+    USUAL_ROWS: ClassVar[Mapping[str, int]] = {MNIST: 10_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralLearning(Problem):
+    """A network that agents learn together from samples of classes, which are divided among them.
 
     Parameters
     ----------
-    table, classes
-        The samples, and the names of their classes.
-    graph : networkx.Graph
-        With a node 0, 1, … for each agent.
-    partition : Partition
-        How the samples are divided.
-    how : NetworkModel
+    data : str, optional
+        "mnist", "digits" (comes with netsim), or another table of classes: its name in the folder NETSIM_DATA, or
+        its path. By default mnist if it is in that folder, else digits.
+    samples : NeuralSamples
+        Which samples, and which agent gets which.
+    model : NetworkModel
         The model.
-    seed, data_seed : int
-        Seed of the start and the minibatches, and of the division (default: the same).
-    **measured
-        As of `NeuralTask`: every, rounds, evaluated, ideal.
+    size : NetworkSize
+        The size of a random graph, if the network has none.
+    every : int
+        Rounds from one measurement of losses and errors to the next; the first and the last round have one, too.
+    evaluated : int
+        At most so many test samples, and as many training samples, are what models are measured on.
 
     Raises
     ------
     BadInput
-        If the samples are no square images for a "cnn", or too few.
+        When a run is made: for an unknown or damaged table, too few samples, a value outside its range, or samples that
+        are no square images for a "cnn".
     """
-    network = how.build(table.inputs.shape[1], len(classes))
-    division: dict[str, Any] = {"partition": partition, "classes": len(classes)}
-    division["seed"] = seed if data_seed is None else data_seed
-    parts = deal(table, len(graph), train_share=TRAIN_SHARE, **division)
-    return NeuralTask(parts, network, graph, how=how, seed=seed, **measured)
+
+    data: str | None = None
+    samples: NeuralSamples = NeuralSamples()
+    model: NetworkModel = NetworkModel()
+    size: NetworkSize = NetworkSize()
+    every: int = 10
+    evaluated: int = 2000
+
+    def whole(self) -> "NeuralLearning":
+        """Return the problem with the values of all parameters that were left open."""
+        data = _usual() if self.data is None else self.data
+        samples, model, size = self.samples.resolved(data), self.model.resolved(), self.size.resolved()
+        return dataclasses.replace(self, data=data, samples=samples, model=model, size=size)
+
+    def make(self, setup: Setup) -> NeuralTask:
+        """Return the task of a run."""
+        self.model.checked()
+        measured = {name: check.integer(name, getattr(self, name), low=1) for name in ("every", "evaluated")}
+        partition, whole, told = self.samples.divided(), self.whole(), Study("", {})
+        data, samples, model = str(whole.data), whole.samples, whole.model
+        if self.data is None:
+            told.note("Data: mnist." if data == MNIST else "Data: digits, as the folder NETSIM_DATA has no mnist.npz.")
+        graph = whole.size.graph(setup.seeds.graph) if setup.graph is None else setup.graph
+        table, classes = samples.load(data, setup.seeds.data)
+        enough(len(table.target), len(graph), 2)
+        network = model.build(table.inputs.shape[1], len(classes))
+        division: dict[str, Any] = {"partition": partition, "classes": len(classes), "seed": setup.seeds.data}
+        parts = deal(table, len(graph), train_share=TRAIN_SHARE, **division)
+        given: dict[str, Any] = {"rounds": setup.rounds, "ideal": setup.ideal, "seed": setup.seed, **measured}
+        task = NeuralTask(parts, network, graph, how=model, **given)
+        told.record(samples, model, whole.size, data=data)
+        told.note(*table.notes, f"Each model has {task.size:,} parameters: {_tensors(network.shapes)}.")
+        tell_division(told, parts, samples, classes)
+        task.told = told
+        return task
 
 
-def neural_task(
-    data: str = "digits",
-    graph: "nx.Graph[int] | None" = None,
-    *,
-    agents: int = 10,
-    edges: int | None = None,
-    rows: int | None = None,
-    partition: str = "iid",
-    seed: int = 0,
-    rounds: int = 0,
-    **more: Any,
-) -> NeuralTask:
-    """Return a task of a neural network on a data set of classes, for `Method.agents` and a script.
+def _usual() -> str:
+    """Return mnist if there is such a table, else digits."""
+    try:
+        find_table(MNIST)
+    except BadInput:
+        return DIGITS
+    return MNIST
 
-    Parameters
-    ----------
-    data : str
-        "digits", or the name or path of a table of classes.
-    graph : networkx.Graph, optional
-        With a node 0, 1, … for each agent; by default a random one.
-    agents, edges : int
-        Size of the random graph; by default two edges for each agent.
-    rows : int, optional
-        Use only this many rows of the data, taken at random.
-    partition : str
-        How the samples are divided, such as "dirichlet:0.1".
-    seed : int
-        Seed of the data, the graph, the start and the minibatches.
-    rounds : int
-        As of `NeuralTask`.
-    **more
-        Those of `NeuralTask`: every, evaluated, ideal; and fields of `NetworkModel`: model, hidden, batch, regularizer,
-        dtype, backend.
 
-    Raises
-    ------
-    BadInput
-        For an unknown or damaged table, or an argument outside its range.
-    """
-    fields = {field.name for field in dataclasses.fields(NetworkModel)}
-    how = NetworkModel(**{name: value for name, value in more.items() if name in fields})
-    how.checked()
-    table, classes = ClassSamples(rows=rows).load(data, seed)
-    if graph is None:
-        usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
-        graph = topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
-    measured = {name: value for name, value in more.items() if name not in fields}
-    division = Partition.parse(partition)
-    return shared_task(table, classes, graph, partition=division, how=how, seed=seed, rounds=rounds, **measured)
+def _tensors(shapes: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())

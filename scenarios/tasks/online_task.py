@@ -1,10 +1,11 @@
 """Online learning: streams of samples, step sizes, methods, the task, and the half of a study that several share."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import BadInput, Network
+from netsim import AgentError, BadInput
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
@@ -25,14 +26,15 @@ from netsim.scenarios.data.tables import Table, check_rows, load_prepared, poole
 from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, Task, chosen
+from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
-from netsim.scenarios.tasks.own_stream import OwnStreaming
-from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Divided, Prepared, Published, Setting
-from netsim.studies import Study
-from netsim.studies.experiment.study import check_took_part
+from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
+from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
+from netsim.studies import Study, experiment
+from netsim.studies.experiment import Experiment, Problem, Setup
+from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.outcome import may_diverge
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -182,9 +184,9 @@ class OnlineSteps(Published):
         usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
         return super().by_data() | usual
 
-    def without_steps(self) -> Self:
-        """Return them without rho, eta and step, which were tuned for each method."""
-        return dataclasses.replace(self, rho=None, eta=None, step=None)
+    def given(self, censor: Censor) -> dict[str, Any]:
+        """Return what a user's own method may take: the step sizes, and the censor."""
+        return {name: getattr(self, name) for name in ("rho", "eta", "step")} | {"censor": censor}
 
     def of(self, method: Method) -> Method:
         """Return a method with these step sizes."""
@@ -197,45 +199,29 @@ class OnlineSteps(Published):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizedSteps(OnlineSteps):
-    """Step sizes, and the coder of the methods that quantize.
+class Quantizer:
+    """The range of the quantizer.
 
     Parameters
     ----------
+    range : float
+        Fixed range [-range, range) of the methods that quantize; by default a range for each message.
     saturate : bool
         What lies outside that range takes its last level. Without: the integer goes on, with the bits that it needs
         (equation 3.21 as printed).
     """
 
-    USUAL_CONVENTIONS = TABLES
-
-    bits: int | None = None
     range: float | None = None
     saturate: bool = True
-    squared: bool = False
 
-    def coder(self, bits: int | None = None) -> Uniform:
-        """Return the quantizer, with another number of bits if given; raises BadInput for unusable numbers."""
-        count = check.integer("bits", self.bits if bits is None else bits, low=1)
+    def coder(self, bits: int) -> Uniform:
+        """Return the quantizer; raises BadInput for unusable numbers."""
         if self.range is None:
             if not self.saturate:
                 raise BadInput("saturate = False: must go with a range; a message's own range holds all its elements")
-            return Uniform(count)
+            return Uniform(bits)
         reach = check.finite("range", self.range, above=0.0)
-        return Uniform(count, -reach, reach, saturate=self.saturate)
-
-    def censor(self) -> Censor:
-        """Return the censor; raises BadInput for numbers outside their ranges."""
-        raise NotImplementedError
-
-    def methods(self) -> dict[str, Method]:
-        """Return the methods by name, with these step sizes; raises BadInput for unusable numbers."""
-        return {name: self.of(method) for name, method in methods(self.censor(), self.coder()).items()}
-
-    def chosen(self, study: Study, compared: Compared, taken: Collection[str] | None = None) -> list[Method]:
-        """Return the methods to run, as `netsim.scenarios.tasks.method.chosen` does."""
-        given = {name: getattr(self, name) for name in ("rho", "eta", "step")} | {"censor": self.censor()}
-        return chosen(study, compared, self.methods(), given, taken=taken)
+        return Uniform(bits, -reach, reach, saturate=self.saturate)
 
 
 def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
@@ -255,7 +241,24 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     return {method.name: method for method in found}
 
 
-def _grid(method: Method) -> list[Method]:
+def names_of(methods: Sequence[Method]) -> dict[str, list[str]]:
+    """Return the short names of what a study's methods and a user's own take from it."""
+    found: dict[str, list[str]] = {}
+    for method in methods:
+        for name in ("rho", "eta", "step"):
+            if name in method.steps:
+                called = "step" if issubclass(method.kind, RFFDOKL) else name
+                found.setdefault(called, []).append(f"methods.{method.name}.{name}")
+        if method.censor is not None or "censor" in method.steps:
+            censor: Any = method.censor or method.steps["censor"]
+            for name, field in zip(("threshold", "decay", "squared"), dataclasses.fields(censor), strict=True):
+                found.setdefault(name, []).append(f"methods.{method.name}.censor.{field.name}")
+        if isinstance(method.coder, Uniform) and not method.name.endswith("-bit"):
+            found.setdefault("bits", []).append(f"methods.{method.name}.coder.bits")
+    return found
+
+
+def _grid(method: experiment.Method) -> list[experiment.Method]:
     """Return a method with every combination of step sizes worth trying; its other parameters stay."""
     known = {
         "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
@@ -264,9 +267,9 @@ def _grid(method: Method) -> list[Method]:
     }
     if issubclass(method.kind, RFFDOKL):
         known["eta"] = known["step"]
-    tried = {name: values for name, values in known.items() if name in method.steps}
+    tried = {name: values for name, values in known.items() if name in method.given}
     return [
-        method.with_steps(**{**method.steps, **dict(zip(tried, each, strict=True))})
+        type(method)(method.kind, label=method.label, **{**method.given, **dict(zip(tried, each, strict=True))})
         for each in itertools.product(*tried.values())
     ]
 
@@ -303,7 +306,15 @@ class OnlineTask(Task):
         it.
     costs : list of OnlineCost
         These costs, which count the errors.
+    streams : Streams or None
+        What the task reads, for others that read the same from the start.
+    error
+        The column of the error that reports are about.
     """
+
+    error: ClassVar[str] = "running_mse"
+    streams: "Streams | None" = None
+    steps_text = staticmethod(steps_text)
 
     def __init__(
         self,
@@ -326,6 +337,19 @@ class OnlineTask(Task):
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(self.costs))
         self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
+
+    def fresh(self) -> "OnlineTask":
+        """Return the task for another run, with the streams at their start."""
+        return self if self.streams is None else self.streams.task()
+
+    @property
+    def told(self) -> Study | None:
+        """Notes, tables and the settings that were found when the problem was made."""
+        return None if self.streams is None else self.streams.told
+
+    def optimum(self) -> dict[str, float]:
+        """Return nothing: the least errors are not known."""
+        return {}
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
@@ -398,163 +422,208 @@ class _OnlineProbe(AgentProbe):
         return self._task.columns(readings)
 
 
-# --- the studies' shared half -----------------------------------------------------------------------------------------
+# --- problems ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Streaming:
-    """Streams over a network, of which each run reads its own copy for at most ``rounds`` rounds."""
+class Streams:
+    """Streams of which each task reads its own copy for at most ``rounds`` rounds; ``trial``: others to tune on."""
 
-    network: Network
+    graph: "nx.Graph[int]"
     ideal: bool
     source: Source
     size: int
     regularizer: float
     rounds: int
+    told: Study
     tracking: Tracking | None = None
+    variance: float = math.nan
+    trial: "Streams | None" = None
 
     def task(self) -> OnlineTask:
         """Return the task with the streams at their start."""
-        return OnlineTask(
-            self.source(),
-            self.size,
-            self.regularizer,
-            self.network.graph,
-            rounds=self.rounds,
-            ideal=self.ideal,
-            tracking=self.tracking,
-        )
+        given = self.source(), self.size, self.regularizer, self.graph
+        task = OnlineTask(*given, rounds=self.rounds, ideal=self.ideal, tracking=self.tracking)
+        task.streams = self
+        return task
 
-    def outcome(self, method: Method) -> float:
-        """Return the running MSE at the end of a run; infinity if it diverged."""
-        task = self.task()
-        with may_diverge() as outcome:
-            self.network.run(agents := method.agents(task, self.rounds))
-        costs = task.costs_of(agents)
-        mean = sum(cost.squared_error for cost in costs) / (len(costs) * self.rounds)
-        return mean if outcome.error is None and math.isfinite(mean) else math.inf
+    def with_trial(self, source: Source, most: int) -> OnlineTask:
+        """Return the task, with other streams of so many rounds at most to tune on."""
+        rounds = min(TRIAL, most)
+        self.trial = dataclasses.replace(self, source=source, rounds=rounds, tracking=None, trial=None)
+        return self.task()
 
 
-@dataclass
-class OnlineStudy:
-    """The half of a study that studies of online learning share: streams to run on, others to tune on, and the runs.
+@dataclass(frozen=True, kw_only=True)
+class OnlineRegression(Problem):
+    """Least squares on random features of samples that come one by one, a stream for each agent.
 
-    ``main`` has the streams that count, ``trial`` those to tune on; ``setting`` has the bandwidth that was found.
+    Parameters
+    ----------
+    data : str
+        "synthetic" (the COKE paper's), the name of a table in the folder NETSIM_DATA, or a table's path.
+    stream : TableStream
+        Which samples, who sees which, and in which order. Its rounds are those of an experiment that leaves them open.
+    setting : Setting
+        The size of a random graph, if the network has none, and of the model.
+    conventions : str
+        How what is left open follows from the dissertation: "text", or "tables" to come close to its tables.
+
+    Raises
+    ------
+    BadInput
+        When a run is made: for an unknown or damaged table, too few samples, or a value outside its range.
     """
 
-    study: Study
-    setting: Setting
-    stream: Prepared
-    main: Streaming | OwnStreaming
-    trial: Streaming | None
-    variance: float = math.nan
+    data: str = "synthetic"
+    stream: TableStream = Stream()
+    setting: Setting = OnlineSetting()
+    conventions: str = TEXT
 
-    def __post_init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+    def whole(self) -> Self:
+        """Return the problem with the values of all parameters that were left open."""
+        stream = self.stream.resolved(self.data, self.conventions)
+        return dataclasses.replace(self, stream=stream, setting=self.setting.resolved(self.data, self.conventions))
 
-    @classmethod
-    def of(cls, study: Study, data: str, stream: TableStream, setting: Setting, channel: Channel, seeds: Seeds) -> Self:
-        """Return it on a table or on "synthetic", with nothing left open in ``stream`` and ``setting``.
-
-        Raises
-        ------
-        BadInput
-            For arguments outside their ranges, an unknown table, or too few samples.
-        """
+    def make(self, setup: Setup) -> OnlineTask:
+        """Return the task of a run."""
+        whole, told, seeds = self.whole(), Study("", {}), setup.seeds
+        setting, stream = whole.setting, dataclasses.replace(whole.stream, rounds=setup.rounds or whole.stream.rounds)
+        if setup.graph is not None:
+            setting = dataclasses.replace(setting, agents=len(setup.graph))
         count = check.integer("agents", setting.agents, low=1)
-        table = stream.load(data, count, seeds.data)
-        study.note(*table.left_out)
-        network = channel.over(setting.graph(seeds.graph), seeds.network)
+        table = stream.load(self.data, count, seeds.data)
+        told.note(*table.left_out)
+        graph = setting.graph(seeds.graph) if setup.graph is None else setup.graph
         held, table = split_rows(table, 0.1, seed=seeds.data) if setting.tune else (table, table)
         length = stream.length(table, count)
-        phi, setting = feature_map(study, setting, held.inputs, held.target, form="cos+sin", seed=seeds.seed)
-        regularizer = check.finite("regularizer", setting.regularizer)
-        main, trial = (
-            Streaming(network, channel.ideal, stream.dealt(rows, count, phi, seeds.data), phi.size, regularizer, rounds)
-            for rows, rounds in ((table, length), (held, min(TRIAL, rounds_of(held, count))))
-        )
+        phi, setting = feature_map(told, setting, held.inputs, held.target, form="cos+sin", seed=seeds.seed)
         if isinstance(stream, Stream):
-            stream.tell(study, table, count, seeds.data, length)
-        return cls(study, setting, stream, main, trial, float(np.var(table.target)))
+            stream.tell(told, table, count, seeds.data, length)
+        told.record(setting, whole.stream)
+        source, other = (stream.dealt(rows, count, phi, seeds.data) for rows in (table, held))
+        regularizer, variance = check.finite("regularizer", setting.regularizer), float(np.var(table.target))
+        given = graph, setup.ideal, source, phi.size, regularizer, length, told
+        return Streams(*given, variance=variance).with_trial(other, rounds_of(held, count))
 
-    def tuned(self, methods: Sequence[Method]) -> list[Method]:
-        """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
-        if self.trial is None or not self.setting.tune:
-            return list(methods)
-        rows, best = [], []
-        for method in methods:
-            grid, errors = _grid(method), []
-            with self.study.progress(f"tune {method.name}", len(grid)) as progress:
-                for number, each in enumerate(grid, 1):
-                    errors.append(self.trial.outcome(each))
-                    sizes = {name: value for name, value in each.steps.items() if isinstance(value, float)}
-                    rows.append({"algorithm": method.name, **sizes, "running_mse": errors[-1]})
-                    progress(number)
-            best.append(grid[int(np.argmin(errors))])
-        table = self.study.tables["tuning"] = pd.DataFrame(rows)
-        least = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
-        self.study.table("steps", f"Steps chosen on {self.trial.rounds} rounds of held-back data", least)
-        return best
 
-    def play(self, methods: Sequence[Method], steps: OnlineSteps) -> None:
-        """Run the methods, and record what was chosen; raises BadInput if every method diverged."""
-        self.study.record(steps.without_steps() if self.setting.tune else steps, self.setting, self.stream)
-        for method in methods:
-            self._run(method)
-        if not self.study.runs:
-            last = self.study.notes[-1]
-            raise BadInput(f"algorithms: must be such that one at least does not diverge; {last}")
+# --- the studies' shared half -----------------------------------------------------------------------------------------
 
-    def _run(self, method: Method) -> None:
-        """Run a method and keep its running time; one that diverges is left out, with a note."""
-        study, rounds, start = self.study, self.main.rounds, time.perf_counter()
-        task = self.main.task()
-        agents = method.made(study, method.name, task, rounds)
-        with may_diverge() as outcome:
-            check_took_part(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
-        if outcome.how is not None:
-            sizes = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
-            study.lost[method.name] = outcome.how
-            study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
-            return
-        self.seconds[method.name] = time.perf_counter() - start
-        study.constant = task.constant
 
-    def step_seconds(self, method: Method) -> float:
-        """Return the processor's seconds for the steps of all agents and rounds, as they are in the first rounds.
+def study_of_streams(make: Callable[..., Experiment]) -> Callable[..., None]:
+    """Return the study of an experiment on streams, which raises BadInput if every method diverged."""
+    play = study_of(make, _prepared)
 
-        Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
-        """
-        rounds, steps = min(self.main.rounds, _TIMED), _Stopwatch()
-        agents = method.agents(self.main.task(), rounds)
-        for agent in agents.values():
-            if hasattr(agent, "local_step"):
-                agent.local_step = steps.timed(agent.local_step)
-        # In this process, also if the study's runs are spread over others: they would count as one run more there.
-        with played_by(None), may_diverge():
-            self.main.network.run(agents)
-        return steps.seconds * self.main.rounds / rounds
+    @functools.wraps(play)
+    def study_of_experiment(study: Study, **given: Any) -> None:
+        try:
+            play(study, **given)
+        except AgentError as error:
+            if study.runs or not study.lost:
+                raise
+            last = study.notes[-1]
+            raise BadInput(f"algorithms: must be such that one at least does not diverge; {last}") from error
 
-    def notes(self) -> Iterator[str]:
-        """Yield notes on each run: frames that did not arrive, silence, clipped elements."""
-        for name, run in self.study.runs.items():
-            if frames := missed(run):
-                yield f"{name}: {frames}."
-            if quiet := silent(name, run):
-                yield quiet
-            if saturated := run.rounds["saturated"].iloc[-1]:
-                yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
+    return study_of_experiment
 
-    def ends(self, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
-        """Return a row for each algorithm's end: its errors and bits, the first and bits relative to a reference's."""
-        last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
-        table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
-        if reference in set(table["algorithm"]):
-            base = table.set_index("algorithm").loc[reference]
-            called = "MSE" if errors[0] == "running_mse" else errors[0]
-            table[f"{called} / {reference}"] = table[errors[0]] / base[errors[0]]
-            table[f"bits / {reference}"] = table["payload_bits"] / base["payload_bits"]
-        return table
+
+def _prepared(study: Study, made: Experiment) -> Experiment:
+    """Return the experiment with the steps of the least error on samples that the run leaves out, if asked for.
+
+    Raises
+    ------
+    BadInput
+        If a cost of a file lacks what a method asks for.
+    """
+    cell = next(iter(made.cells()))
+    if isinstance(cell.problem, StreamFile):
+        cell.problem.check(made.cells())
+    if not isinstance(cell.problem, OnlineRegression) or not cell.problem.setting.tune:
+        return made
+    rows, best = [], dict(made.methods)
+    for name, method in made.methods.items():
+        # QC-DDKL with other bits has the steps of QC-DDKL.
+        if (plain := name.rpartition(" ")[0]) and name.endswith("-bit"):
+            steps = {each: value for each, value in method.given.items() if each in ("rho", "eta")}
+            steps |= {each: best[plain].given[each] for each in steps if plain in best}
+            best[name] = type(method)(method.kind, label=method.label, **{**method.given, **steps})
+            continue
+        grid, errors = _grid(method), []
+        with study.progress(f"tune {name}", len(grid)) as progress:
+            for number, each in enumerate(grid, 1):
+                errors.append(_trial_error(cell, each))
+                sizes = {size: value for size, value in each.given.items() if isinstance(value, float)}
+                rows.append({"algorithm": name, **sizes, "running_mse": errors[-1]})
+                progress(number)
+        best[name] = grid[int(np.argmin(errors))]
+    table = study.tables["tuning"] = pd.DataFrame(rows)
+    least = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
+    rounds = _trial(cell.setup()).rounds
+    study.table("steps", f"Steps chosen on {rounds} rounds of held-back data", least)
+    study.record(rho=None, eta=None, step=None)
+    return dataclasses.replace(made, methods=best)
+
+
+def _trial(setup: Setup) -> Setup:
+    """Return the setup of a run on the streams to tune on."""
+    assert isinstance(setup.task, OnlineTask)
+    streams = setup.task.streams
+    assert streams is not None
+    assert streams.trial is not None
+    return dataclasses.replace(setup, task=streams.trial.task(), rounds=streams.trial.rounds)
+
+
+def _trial_error(cell: Cell, method: experiment.Method) -> float:
+    """Return the running MSE at the end of a run on the streams to tune on; infinity if it diverged."""
+    setup = _trial(cell.setup())
+    assert setup.network is not None
+    with may_diverge() as outcome:
+        setup.network.run(agents := method.agents(setup))
+    assert isinstance(setup.task, OnlineTask)
+    costs = setup.task.costs_of(agents)
+    mean = sum(cost.squared_error for cost in costs) / (len(costs) * setup.rounds)
+    return mean if outcome.error is None and math.isfinite(mean) else math.inf
+
+
+def step_seconds(played: Played) -> float:
+    """Return the processor's seconds for the steps of all agents and rounds, as they are in the first rounds.
+
+    Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
+    """
+    setup, steps = played.cell.setup(), _Stopwatch()
+    rounds = min(setup.rounds, _TIMED)
+    agents = played.cell.method.agents(dataclasses.replace(setup, rounds=rounds))
+    for agent in agents.values():
+        if hasattr(agent, "local_step"):
+            agent.local_step = steps.timed(agent.local_step)
+    assert setup.network is not None
+    # In this process, also if the study's runs are spread over others: they would count as one run more there.
+    with played_by(None), may_diverge():
+        setup.network.run(agents)
+    return steps.seconds * setup.rounds / rounds
+
+
+def notes_on(study: Study) -> Iterator[str]:
+    """Yield notes on each run: frames that did not arrive, silence, clipped elements."""
+    for name, run in study.runs.items():
+        if frames := missed(run):
+            yield f"{name}: {frames}."
+        if quiet := silent(name, run):
+            yield quiet
+        if saturated := run.rounds["saturated"].iloc[-1]:
+            yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
+
+
+def ends(study: Study, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
+    """Return a row for each algorithm's end: its errors and bits, the first and bits relative to a reference's."""
+    last = study.rounds.groupby("algorithm", sort=False).last().reset_index()
+    table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
+    if reference in set(table["algorithm"]):
+        base = table.set_index("algorithm").loc[reference]
+        called = "MSE" if errors[0] == "running_mse" else errors[0]
+        table[f"{called} / {reference}"] = table[errors[0]] / base[errors[0]]
+        table[f"bits / {reference}"] = table["payload_bits"] / base["payload_bits"]
+    return table
 
 
 class _Stopwatch:

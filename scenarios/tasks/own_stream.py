@@ -1,20 +1,21 @@
 """A problem of the user's own that changes with time, from a Python file: costs that go on to their next round."""
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from netsim import Network
 from netsim.errors import BadInput
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own import Measure, OwnFile, OwnTask
-from netsim.scenarios.tasks.settings import Channel
-from netsim.studies.seeds import Seeds
-from netsim.util import check
+from netsim.studies import Study
+from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment.cells import Cell
 from netsim.util.typing import Array
 
 ROUNDS = 1000
@@ -54,12 +55,23 @@ class CountedCost:
         self.loss_sum += float(self.cost.value(theta))
 
 
+def steps_text(given: Mapping[str, Any]) -> str:
+    """Return a method's step sizes as a note on a run that diverged names them."""
+    sizes = ", ".join(f"{name} = {value:g}" for name, value in given.items() if isinstance(value, float))
+    return f" with {sizes or 'its steps'}"
+
+
 class OwnStreams(OwnTask):
     """One reading of a file's costs, which change with time: its measures, after ``running_loss``.
 
     ``running_loss`` is the mean over agents and rounds so far of the costs of the models from before each round's cost
     was seen. The measure takes the models and the round, 1, 2, …; it may be None.
     """
+
+    rounds: int
+    told: Study
+    fresh: Callable[[], "OwnStreams"]
+    steps_text = staticmethod(steps_text)
 
     def __init__(
         self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure | None, ideal: bool
@@ -71,9 +83,8 @@ class OwnStreams(OwnTask):
         own = self._measured(np.zeros((len(self.costs), *self._shape)), 1) if self._measures else {}
         return ("running_loss", *own)
 
-    @property
-    def constant(self) -> dict[str, float]:
-        """Nothing: no constant prediction is known."""
+    def optimum(self) -> dict[str, float]:
+        """Return nothing: the least costs change with time."""
         return {}
 
     @property
@@ -120,50 +131,60 @@ class _StreamProbe(AgentProbe):
         return self._task.columns_of(readings)
 
 
-@dataclass
-class OwnStreaming:
-    """A file's costs over a network; each run has new ones, of another call of its function."""
+@dataclass(frozen=True, kw_only=True)
+class StreamFile(Problem):
+    """What a Python file's function ``task(seed)`` returns: costs that change with time, a graph or None, a measure.
 
-    network: Network
-    rounds: int
-    task: Callable[[], OwnStreams]
-    name: str
-    columns: tuple[str, ...]
+    Each run has new costs, of another call of the function.
 
-    @classmethod
-    def of(
-        cls,
-        file: str,
-        methods: Sequence[Method],
-        rounds: int | None,
-        *,
-        edges: int | None,
-        channel: Channel,
-        seeds: Seeds,
-    ) -> "OwnStreaming":
-        """Return it, if the file's costs have what the methods ask for.
+    Parameters
+    ----------
+    file : Path
+        The file.
+    edges : int, optional
+        Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
 
-        Raises
-        ------
-        BadInput
-            As `OwnFile` does, for costs that lack something, or if a second call returns the costs of the first.
-        """
-        rounds = ROUNDS if rounds is None else check.integer("rounds", rounds, low=1)
-        source = OwnFile(file, seeds.data)
-        costs, given, _ = source.problem(none=True)
-        graph = source.graph(given, len(costs), edges, seeds.graph)
-        network = channel.over(graph, seeds.network)
-        for method in methods:
-            method.agents(Task(costs.__getitem__, graph), rounds)
-        for cost in costs:
-            if not hasattr(cost, "value"):
-                raise BadInput(f"cost = <{type(cost).__name__}>: must have value, for the running loss; it has none")
+    Raises
+    ------
+    BadInput
+        When a run is made: as `OwnFile` does, or if a second call returns the costs of the first.
+    """
 
-        def task() -> OwnStreams:
+    file: Path
+    edges: int | None = None
+
+    def make(self, setup: Setup) -> OwnStreams:
+        """Return the task of a run."""
+        file, told = str(self.file), Study("", {})
+        source, costs, graph = self._drawn(setup)
+        told.record(rounds=setup.rounds or ROUNDS)
+
+        def begun() -> OwnStreams:
             new, _, measure = source.problem(none=True)
             if any(one is other for one in new for other in costs):
                 raise BadInput(f"task = {file!r}: must return new costs in each call, for each method to begin anew")
-            return OwnStreams(file, new, graph, measure, channel.ideal)
+            task = OwnStreams(file, new, graph, measure, setup.ideal)
+            task.fresh, task.rounds, task.told = begun, told.settings["rounds"], told
+            return task
 
-        first = task()
-        return cls(network, rounds, task, first.name, first.columns)
+        return begun()
+
+    def _drawn(self, setup: Setup) -> "tuple[OwnFile, list[Any], nx.Graph[int]]":
+        """Return the file, the costs of a call of its function, and the graph."""
+        source = OwnFile(str(self.file), setup.seeds.data)
+        costs, own, _ = source.problem(none=True)
+        if setup.graph is not None:
+            return source, costs, setup.graph
+        return source, costs, source.graph(own, len(costs), self.edges, setup.seeds.graph)
+
+    def check(self, cells: Iterable[Cell]) -> None:
+        """Raise BadInput, which names the file's class, if a cost lacks what a method asks for."""
+        for cell in cells:
+            setup = Setup(cell.seeds, cell.rounds or ROUNDS)
+            _, costs, graph = self._drawn(dataclasses.replace(setup, graph=cell.network.topology(setup)))
+            task: Any = Task(costs.__getitem__, graph)
+            cell.method.agents(dataclasses.replace(setup, graph=graph, task=task))
+            for cost in costs:
+                if not hasattr(cost, "value"):
+                    name = type(cost).__name__
+                    raise BadInput(f"cost = <{name}>: must have value, for the running loss; it has none")

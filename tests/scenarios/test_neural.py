@@ -1,5 +1,6 @@
 """The study neural: what it measures and shows, what each flag does, and what is refused."""
 
+import dataclasses
 import importlib.util
 import os
 from pathlib import Path
@@ -8,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Network
-from netsim.scenarios.neural import gradient_methods
+from netsim import BadInput, Link, Network
+from netsim.coders import Uniform
+from netsim.scenarios.neural import experiment, gradient_methods
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.neural import neural_task
+from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
+from netsim.scenarios.tasks.settings import NetworkSize
 from netsim.studies import Study, catalogue
+from netsim.studies.experiment import Setup
+from netsim.studies.seeds import Seeds
 from tests.command import call, call_apart
 
 SMALL: dict[str, Any] = {"data": "digits", "rows": 300, "hidden": "8", "agents": 5, "rounds": 20, "evaluated": 50}
@@ -25,8 +30,17 @@ def run(**parameters: Any) -> Study:
     return catalogue.find_study("neural").execute(**{**SMALL, **parameters})
 
 
+def made(agents: int = 10, seed: int = 0, rounds: int = 1, **given: Any) -> NeuralTask:
+    """Return a task of the digits; ``given`` are fields of the samples and the model, and ``evaluated``."""
+    samples = {name: given.pop(name) for name in ("rows", "partition") if name in given}
+    measured = {"evaluated": given.pop("evaluated")} if "evaluated" in given else {}
+    parts: dict[str, Any] = {"samples": NeuralSamples(**samples), "model": NetworkModel(**given), **measured}
+    problem = NeuralLearning(data="digits", size=NetworkSize(agents=agents), **parts)
+    return problem.make(Setup(Seeds(seed=seed), rounds))
+
+
 def test_the_measures_are_those_of_the_models() -> None:
-    task = neural_task("digits", rows=300, agents=4, hidden="8", evaluated=1000, seed=2)
+    task = made(rows=300, agents=4, hidden="8", evaluated=1000, seed=2)
     rng = np.random.default_rng(1)
     thetas = 0.3 * rng.standard_normal((4, task.size))
     found = task.measures(thetas)
@@ -48,14 +62,14 @@ def test_the_measures_are_those_of_the_models() -> None:
 
 
 def test_models_that_grew_without_bound_are_wrong_everywhere() -> None:
-    task = neural_task("digits", rows=100, agents=2, hidden="4", seed=1)
+    task = made(rows=100, agents=2, hidden="4", seed=1)
     found = task.measures(np.full((2, task.size), np.inf))
     assert found["test_error"] == found["mean_model_test_error"] == 1.0
     assert not np.isfinite(found["train_loss"])
 
 
 def test_a_start_that_prefers_no_class_is_not_always_right() -> None:
-    task = neural_task("digits", agents=2, model="softmax", seed=1)
+    task = made(agents=2, model="softmax", seed=1)
     found = task.measures(np.zeros((2, task.size)))
     assert found["train_loss"] == pytest.approx(np.log(10))
     assert 0.85 < found["test_error"] < 0.95
@@ -233,15 +247,15 @@ def test_mnist_is_learned() -> None:
 
 
 def test_a_task_for_a_script() -> None:
-    task = neural_task("digits", rows=200, agents=4, hidden="8", rounds=5, partition="shards:2", seed=3)
+    task = made(rows=200, agents=4, hidden="8", rounds=5, partition="shards:2", seed=3)
     agents = BASELINES["D-PSGD"].agents(task, 5)
     rounds = Network(task.graph, seed=3).run(agents, [task.measure]).rounds
-    assert rounds["train_loss"].notna().all()
+    assert rounds["train_loss"].notna().tolist() == [True, False, False, False, True]
     again = BASELINES["D-PSGD"].agents(task, 5)
     Network(task.graph, seed=3).run(again, [task.measure])
     np.testing.assert_array_equal(agents[2].theta, again[2].theta)
     with pytest.raises(BadInput, match=r"^hidden = "):
-        neural_task("digits", hidden="-1")
+        made(hidden="-1")
 
 
 def test_compute_times_stand_beside_rounds_and_bits() -> None:
@@ -253,3 +267,19 @@ def test_compute_times_stand_beside_rounds_and_bits() -> None:
         "simulated time (s)",
         "bits on the wire",
     ]
+
+
+def test_the_definition_composes() -> None:
+    class Jam:
+        mean = 0.5
+
+        def on_link(self, u: float) -> Any:
+            return lambda drawn: drawn < u
+
+    small = experiment(data="digits", samples=NeuralSamples(rows=100), size=NetworkSize(agents=3, rounds=2))
+    own = small.with_values({"problem.model.hidden": "4", "eta": 0.05, "methods.D-PSGD.coder": Uniform(4)})
+    lossy = dataclasses.replace(own, networks={"ideal": own.networks[""], "jammed": Link(loss=Jam())})
+    runs = lossy.run().runs
+    assert runs["network"].tolist() == ["ideal", "jammed"]
+    assert runs["payload_bits"].tolist() == [3 * 2 * (4 * 310 + 32)] * 2
+    assert runs["delivered"].iloc[1] < runs["delivered"].iloc[0]

@@ -1,5 +1,6 @@
 """The online and dynamic scenarios: what is known of their results, and what they leave in the run folder."""
 
+import dataclasses
 import math
 import os
 from pathlib import Path
@@ -10,10 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, topology
+from netsim import BadInput, Link, topology
 from netsim.agents import RandomFourier
+from netsim.coders import Uniform
+from netsim.scenarios import online as definition
 from netsim.scenarios.data.streams import MovingTruth
+from netsim.scenarios.dynamic import DynamicSetting, MovingRegression
+from netsim.scenarios.tasks.online_task import OnlineSetting
 from netsim.studies import Study, catalogue
+from netsim.studies.experiment import Links
 from tests.oracle import batch
 from tests.oracle import online as oracle
 
@@ -30,8 +36,8 @@ def ends(study: Study) -> pd.DataFrame:
     return study.rounds.groupby("algorithm", sort=False).last()
 
 
-@pytest.fixture(scope="module")
-def online() -> Study:
+@pytest.fixture(scope="module", name="online")
+def online_study() -> Study:
     return run("online", rounds=300, features=15)
 
 
@@ -201,3 +207,16 @@ def test_a_fixed_range_that_does_not_saturate_is_counted_with_its_bits(name: str
     assert free["payload_bits"] > clipped["payload_bits"]
     with pytest.raises(BadInput, match=r"^saturate = False: must go with a range[^\n]+$"):
         run(name, **{**settings, "range": None}, saturate=False)
+
+
+def test_the_definitions_compose() -> None:
+    small = definition.experiment(data="synthetic", setting=OnlineSetting(features=4, agents=3, edges=2)).with_values(
+        {"rounds": 5, "methods.ODKLA.coder": Uniform(2), "network": Links(link=Link(loss=0.5), medium="radio")}
+    )
+    table = small.run().runs.set_index("method")
+    assert table.loc["ODKLA", "payload_bits"] == 3 * 5 * (2 * 8 + 32)
+    assert table.loc["DOKL", "payload_bits"] == 3 * 5 * 32 * 8
+    assert (table["delivered"] < 20).all()
+    moving = MovingRegression(data="rotate", setting=DynamicSetting(features=4, agents=3, edges=2))
+    whole = dataclasses.replace(small, problem=moving, rounds=None).with_values({"problem.stream.rounds": 7})
+    assert {each.rounds["tracking_error"].notna().sum() for _, each in whole.run().cells} == {7}

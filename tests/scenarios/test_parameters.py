@@ -12,6 +12,7 @@ import pytest
 
 from netsim import AgentError, BadInput
 from netsim.errors import NetsimError
+from netsim.scenarios import dynamic, online
 from netsim.scenarios.coke import CokeMethods, experiment
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
@@ -86,9 +87,8 @@ def test_one_name_for_one_thing() -> None:
         ("coke", "synthetic", "sigma", 1.0),
         ("coke", "airquality", "features", 200),
         ("coke", "nobody's", "regularizer", 1e-3),
-        ("online", "energy", "decay", 0.9),
-        ("online", "airquality", "eta", 2.0),
-        ("dynamic", "drift", "bits", 5),
+        ("online", "energy", "sigma", 0.1),
+        ("dynamic", "drift", "regularizer", 1e-3),
     ],
 )
 def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str, field: str, value: float) -> None:
@@ -103,6 +103,9 @@ def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str
 def test_what_methods_are_given_is_as_published_and_help_says_so() -> None:
     assert experiment(data="airquality").values("threshold") == [0.9]
     assert experiment(data="airquality", compared=CokeMethods(bits=3)).values("decay") == [0.97, 0.97]
+    assert online.experiment(data="energy").values("decay") == [0.9]
+    assert online.experiment(data="airquality").values("eta") == [2.0, 2.0, 2.0]
+    assert dynamic.experiment(data="twitter").values("bits") == [6, 6]
     (parameter,) = [each for each in catalogue.find_study("coke").parameters if each.name == "decay"]
     assert parameter.default is None
     assert parameter.description.endswith("[default: 0.95]")

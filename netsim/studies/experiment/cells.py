@@ -22,7 +22,7 @@ from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
 from netsim.studies.experiment.opened import known, recorded
-from netsim.studies.experiment.problems import Problem, Task
+from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.formats import read_table
 from netsim.studies.origin import about, environment, source_of
@@ -92,7 +92,7 @@ class Cell:
     network : AnyNetwork
     method : AnyMethod
     seeds : Seeds
-    rounds : int
+    rounds : int or None
     until, sample : float or None
         As of `netsim.Network.run`.
     measure, after : tuple of callable
@@ -108,7 +108,7 @@ class Cell:
     network: AnyNetwork
     method: AnyMethod
     seeds: Seeds
-    rounds: int
+    rounds: int | None
     until: float | None = None
     sample: float | None = None
     measure: tuple[Callable[..., Any], ...] = ()
@@ -146,13 +146,16 @@ class Cell:
         BadInput
             If the parts do not fit together.
         """
-        setup = Setup(self.seeds, self.rounds, ideal=getattr(self.network, "ideal", False))
+        setup = Setup(self.seeds, self.rounds or 0, ideal=getattr(self.network, "ideal", False))
         with recorded(reader_of(self.network)):
             setup = dataclasses.replace(setup, graph=self.network.topology(setup))
         if self.problem is not None:
             with recorded(reader_of(self.problem)):
                 task = task_of(self.problem, setup)
-            setup = dataclasses.replace(setup, graph=task.graph, task=task)
+            rounds = setup.rounds or getattr(task, "rounds", 0)
+            setup = dataclasses.replace(setup, graph=task.graph, task=task, rounds=rounds)
+        if not setup.rounds:
+            raise check.refuse("rounds", None, "a whole number >= 1; there is no problem that has a length of its own")
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
         with recorded(reader_of(self.network)):
@@ -303,7 +306,7 @@ def task_of(problem: Problem, setup: Setup) -> Any:
     if getattr(found, "ideal", setup.ideal) != setup.ideal:
         found = copy.copy(found)
         found.ideal = setup.ideal
-    return found.fresh() if isinstance(found, Task) else found
+    return found.fresh() if hasattr(found, "fresh") else found
 
 
 def forget_task() -> None:

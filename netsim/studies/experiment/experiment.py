@@ -80,8 +80,8 @@ class Experiment:
         a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
     seeds : sequence of int or Seeds
         The runs of each combination.
-    rounds : int
-        Length of a run in rounds.
+    rounds : int or None
+        Length of a run in rounds; None: as many as the problem has.
     grid : Grid
         The settings that are tried: `sweep`, and its products and sums.
     measure : sequence of callable
@@ -122,7 +122,7 @@ class Experiment:
     problem: Any = None
     networks: Any = None
     seeds: Sequence[int | Seeds] = range(5)
-    rounds: int = 100
+    rounds: int | None = 100
     grid: Grid = field(default_factory=lambda: Grid([{}]))
     measure: Sequence[Callable[..., Mapping[str, float]]] = ()
     after: Sequence[Callable[[Run], Mapping[str, float]]] = ()
@@ -145,7 +145,7 @@ class Experiment:
             methods=_named("methods", self.methods, method_of, alone=_name_of(self.methods)),
             problem=_named(PROBLEM, self.problem, problem_of),
             networks=_named("networks", networks, network_of),
-            rounds=check.integer("rounds", self.rounds, low=1),
+            rounds=None if self.rounds is None else check.integer("rounds", self.rounds, low=1),
             grid=Grid(self.grid),
             seeds=[_seeds_of(each) for each in _listed(self.seeds)],
         )

@@ -94,7 +94,8 @@ class Problem:
     """Base class of problems with parameters: a dataclass of what describes it.
 
     `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure``
-    (a probe), ``error`` and ``optimum()``.
+    (a probe), ``error`` and ``optimum()``. With ``fresh()``, each run has the task that this returns; with ``rounds``,
+    an experiment may leave the rounds open.
     """
 
     def whole(self) -> "Problem":

@@ -25,7 +25,7 @@ class Setup:
     seeds : Seeds
         Seeds of the data, the graph and the links.
     rounds : int
-        Length of the run in rounds.
+        Length of the run in rounds; 0 where the problem says it, before that is made.
     graph : networkx.Graph or None
         The network's graph; None before it is known.
     task : Task or None

@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,13 +51,14 @@ SETTINGS = Parameter(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Played:
-    """A cell that ran in a study under a name, and the setup for which its parts were made."""
+    """A cell that ran in a study under a name, the setup of its parts, and how many seconds it took here."""
 
     name: str
     cell: Cell
     setup: Setup
+    seconds: float = math.nan
 
     @property
     def kind(self) -> Any:
@@ -84,10 +86,13 @@ def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
     return [*found, SET, SETTINGS]
 
 
-def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
+def study_of(
+    make: Callable[..., Experiment], prepare: Callable[[Study, Experiment], Experiment] | None = None
+) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
-    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`.
+    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. What is
+    run is what ``prepare`` makes of it, as of `play`.
     """
 
     @functools.wraps(make)
@@ -95,17 +100,19 @@ def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
-        play(study, made.with_values(chosen))
+        play(study, made.with_values(chosen), prepare)
 
     study_of_experiment.named_parameters = functools.partial(named_parameters, make)  # type: ignore[attr-defined]
     return study_of_experiment
 
 
-def play(study: Study, experiment: Experiment) -> None:
+def play(
+    study: Study, experiment: Experiment, prepare: Callable[[Study, Experiment], Experiment] | None = None
+) -> None:
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
-    The values of the study's parameters ``set`` and ``settings`` are given to the methods. A method whose models
-    outgrow their coder is left out, with a note.
+    The values of the study's parameters ``set`` and ``settings`` are given to the methods; then ``prepare`` may choose
+    others. A method whose models outgrow their coder is left out, with a note.
 
     Raises
     ------
@@ -114,10 +121,13 @@ def play(study: Study, experiment: Experiment) -> None:
     AgentError
         If every method's models outgrow their coder.
     """
-    shown = {name: experiment.values(name)[0] for name in experiment.names}
-    study.record(**{name: value for name, value in shown.items() if isinstance(value, _PLAIN)})
+    shown = {name: experiment.values(name) for name in experiment.names}
+    # A name of values that differ from part to part stays open: none of them would repeat the run.
+    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
+    if prepare is not None:
+        experiment = prepare(study, experiment)
     played = [Played(name, cell, cell.setup()) for name, cell in _named(experiment)]
     _take_told(study, played[0].task, played[0].cell.problem, played[0].cell.network)
     for each in played:
@@ -135,8 +145,6 @@ def play(study: Study, experiment: Experiment) -> None:
     task = played[-1].task
     if task is not None:
         study.centralised, study.error = task.optimum(), task.error
-        if math.isfinite(variance := getattr(task, "variance", math.inf)):
-            study.constant = {task.error: variance}
     if experiment.report is not None:
         experiment.report(study, played)
 
@@ -175,7 +183,7 @@ def _take_told(study: Study, task: Any, *parts: Any) -> None:
 def _run(study: Study, played: Played) -> AgentError | None:
     """Run a cell; if its models outgrow their coder, note that and return the error."""
     cell, setup, name = played.cell, played.setup, played.name
-    task = setup.task
+    task, start = played.task, time.perf_counter()
     if getattr(played.kind, "graph_of", None) is not None:
         called = cell.method.label.get("method", name)
         study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
@@ -185,11 +193,14 @@ def _run(study: Study, played: Played) -> AgentError | None:
     assert setup.network is not None
     with may_diverge() as trial:
         how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
-        run = study.run(name, setup.network, agents, probes, cell.rounds, **how)
+        run = study.run(name, setup.network, agents, probes, setup.rounds, **how)
         check_took_part(name, run)
+        played.seconds = time.perf_counter() - start
+        study.constant = getattr(task, "constant", {})
     if trial.how is not None:
         study.lost[name] = trial.how
-        study.note(f"{name} diverged, and is left out: {trial.error}")
+        given = task.steps_text(played.given) if hasattr(task, "steps_text") else ""
+        study.note(f"{name} diverged{given}, and is left out: {trial.error}")
     return trial.error
 
 
