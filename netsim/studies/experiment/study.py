@@ -1,5 +1,9 @@
-"""An experiment as a study: one run of each method, with its flags, traces, replays and a report."""
+"""An experiment as a study, with its flags and a report: one run of each method, with traces and replays, or all cells.
 
+All cells of an experiment run in a folder of their own, from which the study's run folder gets tables and figures.
+"""
+
+import dataclasses
 import functools
 import inspect
 import math
@@ -7,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +24,14 @@ from netsim.studies.experiment.cells import Cell, forget_task, reader_of
 from netsim.studies.experiment.command import _help_of, _kind_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import Experiment
+from netsim.studies.experiment.folder import check_folder
 from netsim.studies.experiment.methods import Method, default_of
 from netsim.studies.experiment.opened import known
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
 from netsim.studies.values import values_of
+from netsim.util import check
 from netsim.util.datafiles import record
 
 _PLAIN = (bool, int, float, str)
@@ -45,6 +52,11 @@ SETTINGS = Parameter(
     "The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several "
     "with commas between, the first that was tuned for it.",
 )
+FOLDER = Parameter(
+    "folder", str, False, "", "Folder of the runs: a new one, or one that runs of this study have filled."
+)
+JOBS = Parameter("jobs", int, False, 2, "Number of processes.")
+REDO = Parameter("redo", bool, False, False, "Needed no more: what other code or data gave runs again by itself.")
 
 
 @dataclass(frozen=True)
@@ -75,21 +87,33 @@ class Played:
         return self.setup.task
 
 
-def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
-    """Return the flags of an experiment's short names, each left open by default, and those of its methods' values."""
+def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> list[Parameter]:
+    """Return the flags of an experiment's short names, each left open by default, and those of its methods' values.
+
+    What the grid tries has no flag. With the default of a ``folder`` there are those of `run_kept`, too.
+    """
     usual = make()
     found = []
-    for name in usual.names:
-        value = usual.values(name)[0]
+    for name, value in _named_values(usual).items():
         text = f"{_help_of(usual, name)} [default: {paths.brief(value)}]"
         found.append(Parameter(name, _kind_of(None, value), True, None, text))
-    return [*found, SET, SETTINGS]
+    own = inspect.signature(make).parameters
+    kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS, REDO]
+    return [*found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept]
 
 
-def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
+def _named_values(experiment: Experiment) -> dict[str, Any]:
+    """Return the present values of the short names, except of what the grid tries."""
+    tried = {name for values in experiment.grid for name in values}
+    return {name: experiment.values(name)[0] for name in experiment.names if name not in tried}
+
+
+def study_of(make: Callable[..., Experiment], *, folder: str | None = None) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
-    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`.
+    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. With
+    ``folder``, the default of a flag, it runs all cells and keeps them there (`run_kept`), else one for each method
+    (`play`).
     """
 
     @functools.wraps(make)
@@ -97,9 +121,10 @@ def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
-        play(study, made.with_values(chosen))
+        (play if folder is None else run_kept)(study, made.with_values(chosen))
 
-    study_of_experiment.named_parameters = functools.partial(named_parameters, make)  # type: ignore[attr-defined]
+    named = functools.partial(named_parameters, make, folder)
+    study_of_experiment.named_parameters = named  # type: ignore[attr-defined]
     return study_of_experiment
 
 
@@ -116,16 +141,8 @@ def play(study: Study, experiment: Experiment) -> None:
     AgentError
         If every method's models outgrow their coder.
     """
-    shown = {name: experiment.values(name)[0] for name in experiment.names}
-    study.record(**{name: value for name, value in shown.items() if isinstance(value, _PLAIN)})
-    experiment = with_set_values(study, experiment)
-    study.note(*experiment.notes)
-    played = [Played(cell, cell.setup()) for cell in experiment.cells()]
+    experiment, played = _begun(study, experiment)
     _take_told(study, played[0])
-    for each in played:
-        if isinstance(each.cell.method, Method):
-            # It refuses what it cannot take before anything runs.
-            each.cell.method.agent(each.setup, next(iter(each.setup.graph or ())))
     error = None
     for each in played:
         error = _run(study, each) or error
@@ -141,6 +158,52 @@ def play(study: Study, experiment: Experiment) -> None:
             study.constant = {task.error: variance}
     if experiment.report is not None:
         experiment.report(study, played)
+
+
+def run_kept(study: Study, experiment: Experiment) -> None:
+    """Run all cells of an experiment in the folder that a study's flags name, and let it report on their results.
+
+    Cells that are there are not run again, so an interrupted study goes on. The study's parameters are ``folder``,
+    ``jobs``, ``redo``, and ``set`` as of `play`.
+
+    Raises
+    ------
+    BadInput
+        For a folder that holds something else; as `play` does; as `Experiment.run` does.
+    NetsimError
+        If all cells fail.
+    """
+    folder, jobs = study.settings[FOLDER.name], check.integer(JOBS.name, study.settings[JOBS.name], low=1)
+    if not folder:
+        raise BadInput("folder = '': must be the name of a folder")
+    check_folder(Path(folder), FOLDER.name)
+    if study.settings[REDO.name]:
+        study.reporter.line(f"--redo may be left out. {REDO.description}")
+    experiment, _ = _begun(study, experiment)
+    results = experiment.run(folder, jobs=jobs, reporter=study.reporter)
+    for _, found in results.cells:
+        record(found.read)
+    study.note(*results.notes)
+    if experiment.report is not None:
+        experiment.report(study, results)
+
+
+def _begun(study: Study, experiment: Experiment) -> tuple[Experiment, list[Played]]:
+    """Return the experiment with the values that a study gives its methods, and a cell of each; note its notes.
+
+    It refuses what the methods cannot take before anything runs.
+    """
+    study.record(**{name: value for name, value in _named_values(experiment).items() if isinstance(value, _PLAIN)})
+    experiment = with_set_values(study, experiment)
+    study.note(*experiment.notes)
+    cells: dict[str, Cell] = {}
+    for cell in experiment.cells(experiment.seeds[:1]):
+        cells.setdefault(cell.columns["method"], cell)
+    played = [Played(cell, cell.setup()) for cell in cells.values()]
+    for each in played:
+        if isinstance(each.cell.method, Method):
+            each.cell.method.agent(each.setup, next(iter(each.setup.graph or ())))
+    return experiment, played
 
 
 def _take_told(study: Study, first: Played) -> None:
@@ -183,19 +246,42 @@ def check_took_part(name: str, run: Run) -> Run:
 
 
 def with_set_values(study: Study, experiment: Experiment) -> Experiment:
-    """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give to its methods."""
+    """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give to its methods.
+
+    What is given to a family, a method's label of this name, is given to all its variants. An experiment that has
+    settings by condition keeps them, but where ``set`` gives a value.
+    """
+    families: dict[str, list[str]] = {}
+    for name, method in experiment.methods.items():
+        families.setdefault(method.label.get("family", name), []).append(name)
     places = {name: settable(name, method) for name, method in experiment.methods.items()}
-    present = {
-        name: {parameter: paths.values_at(experiment.methods[name], path)[0] for parameter, path in each.items()}
-        for name, each in places.items()
+    plain = {
+        family: {
+            parameter: _plain(paths.values_at(experiment.methods[first], path)[0])
+            for parameter, path in places[first].items()
+        }
+        for family, (first, *_) in families.items()
     }
-    plain = {name: {each: _plain(value) for each, value in own.items()} for name, own in present.items()}
+    asked = Study(study.scenario, {"set": study.settings.get("set")}) if experiment.settings else study
     values = {
-        f"methods.{name}.{places[name][parameter]}": value
-        for name, own in values_of(study, plain).items()
+        (name, places[name][parameter]): value
+        for family, own in values_of(asked, plain).items()
+        for name in families[family]
         for parameter, value in own.items()
     }
-    return experiment.with_values(values)
+    settings = {
+        key: {
+            path: value for path, value in tuned.items() if not any((name, path) in values for name in _names_in(key))
+        }
+        for key, tuned in experiment.settings.items()
+    }
+    changed = experiment.with_values({f"methods.{name}.{path}": value for (name, path), value in values.items()})
+    return dataclasses.replace(changed, settings=settings)
+
+
+def _names_in(condition: tuple[str, ...]) -> list[str]:
+    """Return the name of the method of a condition (`netsim.studies.experiment.cells.condition_of`)."""
+    return [text.removeprefix("method=") for text in condition if text.startswith("method=")]
 
 
 def settable(name: str, method: Any) -> dict[str, str]:
