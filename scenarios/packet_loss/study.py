@@ -185,6 +185,7 @@ def experiment(
         problem = FileProblem(file=Path(file), edges=size.edges)
         _check_own(problem, families, size.rounds or 0, seeds)
     first = seeds.seed
+    numbers = range(first, first + count)
     methods = {
         method.name if remedy == NONE else f"{method.name} {remedy}": _variant(method, remedy)
         for remedy in remedies
@@ -196,7 +197,7 @@ def experiment(
         grid += sweep("loss", shares[1:]) * sweep("burst", [burst])
 
     def tell(study: Study, results: Results) -> None:
-        task = results.cells[0][0].setup().task
+        task: Any = results.cells[0][0].setup().task
         study.record(size)
         what = f"{data} data" if file is None else f"task {task.name}"
         about = report.ReportContext(what, len(task.nodes), size.rounds or 0, burst, count, rows.partition_title)
@@ -208,8 +209,8 @@ def experiment(
         networks={REMEDIES[name].reliability: Channel(reliability=REMEDIES[name].reliability) for name in remedies},
         only=fits,
         grid=grid,
-        seeds=[dataclasses.replace(seeds, seed=each) for each in range(first, first + count)],
-        rounds=size.rounds,
+        seeds=[dataclasses.replace(seeds, seed=each) for each in numbers],
+        rounds=size.rounds or 0,
         names=_names(methods),
         report=tell,
     )
@@ -217,7 +218,7 @@ def experiment(
         return made
     given = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
     given |= dataclasses.asdict(seeds) | {"task": file}
-    return _tuned(made, settings, {name: value for name, value in given.items() if value is not None})
+    return _tuned(made, settings, {name: value for name, value in given.items() if value is not None}, numbers)
 
 
 packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
@@ -249,18 +250,19 @@ def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int
         task.check_above_zero(best[task.error], "the model of the least cost")
 
 
-def _tuned(made: Experiment, files: str, given: Mapping[str, Any]) -> Experiment:
+def _tuned(made: Experiment, files: str, given: Mapping[str, Any], seeds: range) -> Experiment:
     """Return the experiment with what files of tuned settings have for each condition, and notes on what they lack.
 
     Raises BadInput for a condition that none was tuned for, a seed on which one was, or a parameter that there is not.
     """
-    coke, settings, without = catalogue.find_study("coke"), {}, {}
+    coke, settings = catalogue.find_study("coke"), {}
+    without: dict[str, None] = {}
     cells = list(made.cells(made.seeds[:1]))
     for cell in sorted(cells, key=place_in(cells)):
         share, family, remedy = cell.columns["loss"], cell.columns["family"], REMEDIES[cell.columns["remedy"]]
         condition = {"loss": share, "burst": cell.columns["burst"], **remedy.flags}
         asked = coke.prepare(**{**given, **condition}).settings
-        ((file, _, values), *_) = [tuned_for(files, {**asked, "seed": each.seed}) for each in made.seeds]
+        ((file, _, values), *_) = [tuned_for(files, {**asked, "seed": seed}) for seed in seeds]
         places = settable(cell.columns["method"], cell.method)
         if family not in values:
             without[f"{family} with {remedy.title} at {100.0 * share:g} % loss"] = None
