@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from netsim.scenarios.packet_loss.work import NONE, REMEDIES
+from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES
 from netsim.studies.figures import Axis, drawing
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""What the study of packet loss reports: intervals over seeds, tables, and notes that follow from them."""
+"""What the study of packet loss reports: its runs, intervals over seeds, tables, and notes that follow from them."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,12 @@ from netsim.errors import BadInput
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
-from netsim.scenarios.packet_loss.work import COLUMNS, NONE, OWN_COLUMNS, REMEDIES, LossMeasurements
+from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_in
 from netsim.scenarios.tasks.savings import called, measure
 from netsim.studies import Study
+from netsim.studies.experiment import Results
 from netsim.studies.outcome import COLUMN as OUTCOME
-from netsim.studies.outcome import DIVERGED, share_text
+from netsim.studies.outcome import DIVERGED, FAILED, share_text
 from netsim.studies.results import interval, interval_text
 
 NEAR = 5.0
@@ -27,6 +29,62 @@ NEAR = 5.0
 _PRICED = 0.1  # the share of lost frames in the table of prices, or the nearest one
 _APART = 1e-2  # norm from which notes mention the difference of a copy
 _SAME = 10.0  # a consensus error that grew by no more than this factor shows nothing
+
+COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
+"""Measures that are kept of a run's last round, beside its errors."""
+
+OWN_COLUMNS = ("tracking_residual", "least_weight")
+"""Measures that only some methods have."""
+
+KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
+"""What tells runs apart, and the optimum: the first columns of the results."""
+
+
+class LossMeasurements(NamedTuple):
+    """The results of the runs.
+
+    ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures, first ``errors``.
+    ``failed`` lists (remedy, burst, point, why) of the runs that did not end.
+    """
+
+    table: pd.DataFrame
+    failed: list[tuple[str, float, str, str]]
+    errors: tuple[str, ...]
+
+
+def measured(results: Results, errors: tuple[str, ...]) -> LossMeasurements:
+    """Return the runs of an experiment, and why some did not end; raises BadInput if none did.
+
+    A run that did not end has a row without measures, if others of its setting ended.
+
+    Parameters
+    ----------
+    errors : tuple of str
+        The columns of the task's errors; the first is what the study is about.
+    """
+    place = place_in(cell for cell, _ in results.cells)
+    done, late, failed = [], [], []
+    for cell, found in sorted(results.cells, key=lambda each: place(each[0])):
+        own = {name: cell.columns[name] for name in KEYS if name in cell.columns}
+        if why := found.row["why"]:
+            failed.append((own["remedy"], own["burst"], f"loss={own['loss']},seed={own['seed']}", why))
+            late.append((place(cell), own | {OUTCOME: FAILED}))
+        else:
+            done.append((place(cell), found.row | own))
+    ended = {(at, row["family"]) for at, row in done}
+    if not ended:
+        raise BadInput(f"folder = {str(results.folder)!r}: must have a run that ended; all failed, {failed[0][3]}")
+    rows = [*done, *(each for each in late if (each[0], each[1]["family"]) in ended)]
+    parts = []
+    for _, part in itertools.groupby(sorted(rows, key=lambda each: each[0][:2]), key=lambda each: each[0][:2]):
+        some = pd.DataFrame([row for _, row in part])
+        own_columns = [name for name in OWN_COLUMNS if name in some]
+        parts.append(some.reindex(columns=[*KEYS, *errors, *COLUMNS, *own_columns, OUTCOME]))
+    frame = pd.concat(parts, ignore_index=True)
+    # Without losses all copies equal the states, and are not measured.
+    frame.loc[(frame["loss"] == 0.0) & (frame["remedy"] != "edge-duals"), "copy_error"] = 0.0
+    frame[errors[0]] = frame[errors[0]].where(np.isfinite(frame[errors[0]]), np.inf)
+    return LossMeasurements(frame, failed, errors)
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,44 @@
-"""`netsim run packet_loss`: family × remedy × loss, independent and in bursts, from sweeps that can be resumed."""
+"""`netsim run packet_loss`: family × remedy × loss, independent and in bursts, in a folder where runs are kept."""
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from netsim.agents import COKE, CTA, DKLA, Geometric
+from netsim.coders import Uniform
+from netsim.errors import BadInput
 from netsim.links import loss
-from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.work import CODED, FAMILIES, KEYS, METHODS, NONE, REMEDIES, do, tuned_notes, works
+from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, place_in
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
-from netsim.scenarios.tasks.method import Method, with_values
-from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
-from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Repeated, Rows, chosen_names, names_in
-from netsim.studies import Study
+from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.own import OTHER, check_left_out
+from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
+from netsim.scenarios.tasks.settings import (
+    TEXT,
+    Channel,
+    OwnProblem,
+    Published,
+    Rows,
+    chosen_names,
+    names_in,
+    published_row,
+)
+from netsim.studies import Study, catalogue
+from netsim.studies.experiment import Experiment, Problem, Results, Setup, sweep
+from netsim.studies.experiment.cells import condition_of
+from netsim.studies.experiment.study import settable, study_of
 from netsim.studies.seeds import Seeds
+from netsim.studies.values import tuned_for
 from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossSize(BatchSteps):
-    """The size of the network and of the model, and step sizes; smaller for the synthetic data, so that all converge.
+class LossSize:
+    """The size of the network and of the model; smaller for the synthetic data, so that all converge.
 
     Parameters
     ----------
@@ -38,7 +53,7 @@ class LossSize(BatchSteps):
     sigma : float
         Bandwidth of the Gaussian kernel; by default the COKE paper's for the data.
     regularizer : float
-        The centre's regulariser lambda; by default the COKE paper's for tables.
+        The centre's regulariser lambda; by default the COKE paper's for tables, and 0.001 for the synthetic data.
     """
 
     USUAL: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -47,7 +62,7 @@ class LossSize(BatchSteps):
         "edges": {"other": 28},
         "features": {"synthetic": 20, "other": 100},
     }
-    SYNTHETIC: ClassVar[Mapping[str, Any]] = {"eta": 0.5, "regularizer": 1e-3}
+    SYNTHETIC: ClassVar[Mapping[str, Any]] = {"regularizer": 1e-3}
 
     rounds: int | None = None
     agents: int | None = None
@@ -62,41 +77,10 @@ class LossSize(BatchSteps):
         usual |= self.SYNTHETIC if data == "synthetic" else {}
         return dataclasses.replace(self, **{k: value for k, value in usual.items() if getattr(self, k) is None})
 
-    def of_own(self) -> Self:
-        """Return the sizes for a problem of a file, whose agents and models are its own."""
-        return dataclasses.replace(self, rounds=300 if self.rounds is None else self.rounds)
-
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
         """Return, for each field that may be left open, its value by data set."""
-        found = super().by_data() | {name: dict(values) for name, values in cls.USUAL.items()}
-        found["eta"] = {**found["eta"], "synthetic": cls.SYNTHETIC["eta"]}
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Which frames are lost.
-
-    Parameters
-    ----------
-    lost : str
-        Shares of frames that are lost, with commas between; 0, the reference, is always among them.
-    burst : float
-        Mean number of frames lost in a row where losses come in bursts; 1: independent losses only.
-    """
-
-    lost: str = "0,0.001,0.01,0.1,0.3,0.5"
-    burst: float = 5.0
-
-    def shares(self) -> tuple[float, ...]:
-        """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
-        shares = _shares(self.lost)
-        check.finite("burst", self.burst, low=1.0)
-        for share in shares:
-            if share and self.burst > 1.0:
-                loss.gilbert_elliott(share, self.burst, names=("lost", "burst"))
-        return shares
+        return {name: dict(values) for name, values in cls.USUAL.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,107 +98,182 @@ class LossCompared(OwnProblem):
         none, the reference, is always among them.
     bits : int
         Bits an element of the coded changes (1-16).
-    set : str
-        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between, where METHOD is a name in
-        runs.csv; "list" names what there is.
-    settings : str
-        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
-        several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
-        that was tuned for it.
+    lost : str
+        Shares of frames that are lost, with commas between; 0, the reference, is always among them.
+    burst : float
+        Mean number of frames lost in a row where losses come in bursts; 1: independent losses only.
+    repeats : int
+        Seeds of each setting, from --seed on; a multiple of --jobs leaves no process without work.
     """
 
     methods: str = ",".join(FAMILIES)
     remedies: str = ",".join(REMEDIES)
     bits: int = 8
-    set: str | None = None
-    settings: str | None = None
+    lost: str = "0,0.001,0.01,0.1,0.3,0.5"
+    burst: float = 5.0
+    repeats: int = 6
+
+    def shares(self) -> tuple[float, ...]:
+        """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
+        shares = _shares(self.lost)
+        check.finite("burst", self.burst, low=1.0)
+        for share in shares:
+            if share and self.burst > 1.0:
+                loss.gilbert_elliott(share, self.burst, names=("lost", "burst"))
+        return shares
+
+    def families(self, data: str) -> dict[str, Method]:
+        """Return the methods to run, by their names in ``methods``: first those of states, then of coded changes."""
+        paper = published_row(Published.TABLE, data, TEXT)
+        rho = {"rho": paper["rho"]}
+        coke = Method("COKE", COKE, rho, Geometric(paper["threshold_v"], paper["threshold_mu"]))
+        coder = Uniform(check.integer("bits", self.bits, low=1, high=16))
+        known = {
+            "CTA": Method("CTA", CTA, {"eta": 0.5 if data == "synthetic" else paper["cta_eta"]}),
+            "DKLA": Method("DKLA", DKLA, rho),
+            "COKE": coke,
+            CODED: dataclasses.replace(coke, name=f"COKE {self.bits}-bit", coder=coder),
+            **BASELINES,
+        }
+        wanted = chosen_names("methods", self.methods, METHODS)
+        found = [name for name in METHODS if name in wanted]
+        return {name: known[name] for name in sorted(found, key=lambda name: known[name].coder is not None)}
+
+    def ordered(self) -> list[str]:
+        """Return the remedies, the reference first; raises BadInput for an unknown one."""
+        wanted = chosen_names("remedies", self.remedies, REMEDIES)
+        return [name for name in REMEDIES if name == NONE or name in wanted]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FirstSeeds(Seeds):
-    """The seeds of the runs.
-
-    Parameters
-    ----------
-    seed : int
-        The first seed.
-    """
-
-
-def packet_loss(
-    study: Study,
+def experiment(
     *,
     data: str = "synthetic",
-    frames: Lost = Lost(),
-    families: LossCompared = LossCompared(),
+    settings: str | None = None,
+    compared: LossCompared = LossCompared(),
     size: LossSize = LossSize(),
     rows: Rows = Rows(),
-    repeated: Repeated = Repeated(folder="runs/packet-loss-sweeps"),
-    seeds: FirstSeeds = FirstSeeds(),
-) -> None:
+    seeds: Seeds = Seeds(),
+) -> Experiment:
     """What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.
 
     CTA, DKLA, COKE and COKE with coded changes, without and with each remedy that fits, at each share of lost frames:
-    independent losses beside bursts of the same mean. Every run is one of the study coke, each seed with data, a graph
-    and losses of its own, in a sweep whose folder stays. What is done there is not done again, so an interrupted study
+    independent losses beside bursts of the same mean. Each run is one of the study coke, each seed with data, a graph
+    and losses of its own. Runs stay in --folder, and what is done there is not done again, so an interrupted study
     continues when it is started again. With the defaults it takes about ten minutes on two cores.
 
     Parameters
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+    settings : str
+        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
+        several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
+        that was tuned for it.
     """
-    shares = frames.shares()
-    wanted = chosen_names("remedies", families.remedies, REMEDIES)
-    ordered = [name for name in REMEDIES if name == NONE or name in wanted]
-    check.integer("bits", families.bits, low=1, high=16)
-    numbers = repeated.seeds(seeds.seed)
+    shares, remedies, burst, file = compared.shares(), compared.ordered(), compared.burst, compared.task
+    count = check.integer("repeats", compared.repeats, low=2)
     rows.divided()
-    chosen = chosen_names("methods", families.methods, METHODS)
-    task, what, errors = None, f"{data} data", BatchTask.columns
-    if families.task is not None:
-        check_left_out(families.task, data, rows, size, but=("rounds", "edges", *BatchSteps.COLUMNS))
-        size = size.of_own()
-        task = _own(families.task, chosen, size, seeds)
-        what, errors = f"task {task.name}", task.columns
+    problem: Problem
+    if file is None:
+        families, size = compared.families(data), size.sized(data)
+        sizes = {name: value for name, value in dataclasses.asdict(size).items() if name != "rounds"}
+        problem = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
     else:
-        if data != "synthetic":
-            find_table(data)
-        size = size.sized(data)
-    study.record(size)
-    if families.set is not None:
-        # It refuses unknown methods and parameters, before anything runs.
-        with_values(Study(study.scenario, {"set": families.set}), _methods(chosen, size, data, families.bits))
+        check_left_out(file, data, rows, size, but=("rounds", "edges"))
+        families = compared.families(OTHER)
+        size = dataclasses.replace(size, rounds=300 if size.rounds is None else size.rounds)
+        problem = FileProblem(file=Path(file), edges=size.edges)
+        _check_own(problem, families, size.rounds or 0, seeds)
+    first = seeds.seed
+    numbers = range(first, first + count)
+    methods = {
+        method.name if remedy == NONE else f"{method.name} {remedy}": _variant(method, remedy)
+        for remedy in remedies
+        for name, method in families.items()
+        if name in REMEDIES[remedy].families
+    }
+    grid = sweep("loss", shares) * sweep("burst", [1.0])
+    if burst != 1.0:
+        grid += sweep("loss", shares[1:]) * sweep("burst", [burst])
+
+    def tell(study: Study, results: Results) -> None:
+        task: Any = results.cells[0][0].setup().task
+        study.record(size)
+        what = f"{data} data" if file is None else f"task {task.name}"
+        about = report.ReportContext(what, len(task.nodes), size.rounds or 0, burst, count, rows.partition_title)
+        report.tell(study, report.measured(results, task.columns), about)
+
+    made = Experiment(
+        problem=problem,
+        methods={name: method.part for name, method in methods.items()},
+        networks={REMEDIES[name].reliability: Channel(reliability=REMEDIES[name].reliability) for name in remedies},
+        only=fits,
+        grid=grid,
+        seeds=[dataclasses.replace(seeds, seed=each) for each in numbers],
+        rounds=size.rounds or 0,
+        names=_names(methods),
+        report=tell,
+    )
+    if settings is None:
+        return made
     given = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
-    given |= {name: value for name, value in dataclasses.asdict(seeds).items() if name != "seed"}
-    given |= {"set": families.set, "settings": families.settings, "task": families.task}
-    given = {name: value for name, value in given.items() if value is not None}
-    plan = list(works(ordered, shares, frames.burst, families.bits, given, chosen))
-    if families.settings is not None:
-        study.note(*tuned_notes(plan, families.settings, numbers))
-    folder, reporter = Path(repeated.folder), study.reporter
-    measured = do(plan, folder, numbers, repeated.jobs, reporter, redo=repeated.redo, errors=errors)
-    agents = len(task.nodes) if task else size.agents or 0
-    rounds, divided = size.rounds or 0, rows.partition_title
-    about = report.ReportContext(what, agents, rounds, frames.burst, repeated.repeats, divided)
-    report.tell(study, measured, about)
+    given |= dataclasses.asdict(seeds) | {"task": file}
+    return _tuned(made, settings, {name: value for name, value in given.items() if value is not None}, numbers)
 
 
-def _own(file: str, names: Sequence[str], size: LossSize, seeds: FirstSeeds) -> OwnTask:
-    """Return the first seed's problem of a file; raises BadInput for what it cannot have, before anything runs."""
-    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=size.edges, ideal=False)
+packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
+
+
+def _variant(family: Method, remedy: str) -> Method:
+    labels = {"family": family.name, "remedy": remedy}
+    return dataclasses.replace(REMEDIES[remedy].of(family), labels=labels)
+
+
+def _names(methods: Mapping[str, Method]) -> dict[str, Any]:
+    """Return the short names: of what is lost, and of what CTA, DKLA and COKE take from the study."""
+    own = {name: each.part.given for name, each in methods.items() if each.labels["family"] not in BASELINES}
+    places = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
+    found = {
+        short: [f"methods.{name}.{path}" for name, given in own.items() if path.partition(".")[0] in given]
+        for short, path in places.items()
+    }
+    of_links = {"loss": "network.loss", "burst": "network.burst"}
+    return of_links | {short: several for short, several in found.items() if several}
+
+
+def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int, seeds: Seeds) -> None:
+    """Raise BadInput for what the first seed's problem of a file cannot have, before anything runs."""
+    task = problem.make(Setup(seeds, rounds))
     Channel().over(task.graph, seeds.network)  # which refuses some graphs
-    task.check(_methods(names, size, OTHER, 1), size.rounds or 0, KEYS)
+    task.check(families.values(), rounds, report.KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")
-    return task
 
 
-def _methods(names: Sequence[str], size: LossSize, data: str, bits: int) -> list[Method]:
-    """Return the methods of some families, by their names in results."""
-    known = {**BASELINES, **size.resolved(data).methods()}
-    known[CODED] = dataclasses.replace(known["COKE"], name=f"COKE {bits}-bit")
-    return [known[name] for name in names]
+def _tuned(made: Experiment, files: str, given: Mapping[str, Any], seeds: range) -> Experiment:
+    """Return the experiment with what files of tuned settings have for each condition, and notes on what they lack.
+
+    Raises BadInput for a condition that none was tuned for, a seed on which one was, or a parameter that there is not.
+    """
+    coke, settings = catalogue.find_study("coke"), {}
+    without: dict[str, None] = {}
+    cells = list(made.cells(made.seeds[:1]))
+    for cell in sorted(cells, key=place_in(cells)):
+        share, family, remedy = cell.columns["loss"], cell.columns["family"], REMEDIES[cell.columns["remedy"]]
+        condition = {"loss": share, "burst": cell.columns["burst"], **remedy.flags}
+        asked = coke.prepare(**{**given, **condition}).settings
+        ((file, _, values), *_) = [tuned_for(files, {**asked, "seed": seed}) for seed in seeds]
+        places = settable(cell.columns["method"], cell.method)
+        if family not in values:
+            without[f"{family} with {remedy.title} at {100.0 * share:g} % loss"] = None
+        for name in values.get(family, {}):
+            if name not in places:
+                raise BadInput(f"settings = {file!r}: must be of methods as they are now; {family} has no {name}")
+        settings[condition_of(cell.columns)] = {places[name]: each for name, each in values.get(family, {}).items()}
+    notes = [f"Each family at the settings that were best for its share of lost frames: {files}."]
+    if without:
+        notes.append(f"Not in {files}, and so with the study's own settings: {', '.join(without)}.")
+    return dataclasses.replace(made, settings=settings, notes=notes)
 
 
 def _shares(text: str) -> tuple[float, ...]:

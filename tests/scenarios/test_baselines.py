@@ -8,7 +8,8 @@ from netsim import BadInput
 from netsim.agents import DIGing
 from netsim.coders import Uniform
 from netsim.scenarios.frontier.combinations import METHODS, censor_of, coder_of, combinations
-from netsim.scenarios.packet_loss import work
+from netsim.scenarios.packet_loss import remedies
+from netsim.scenarios.packet_loss.study import LossCompared, experiment
 from netsim.scenarios.tasks.baselines import BASELINES, CODED
 from netsim.scenarios.tasks.method import with_remedy
 from netsim.studies import Study, catalogue
@@ -124,19 +125,13 @@ def test_frontier_takes_them_with_every_coder() -> None:
 # --- packet_loss ------------------------------------------------------------------------------------------------------
 
 
-def test_packet_loss_plans_coded_methods_apart() -> None:
-    plan = list(work.works(["none", "ack"], (0.0, 0.1), 1.0, 8, {}, ["DIGing", "EXTRA", "LEAD", "EF21"]))
-    assert {each.name: each.settings["algorithms"] for each in plan} == {
-        "none": "EXTRA,DIGing",
-        "none-LEAD": "LEAD",
-        "none-EF21": "EF21",
-        "ack": "EXTRA,DIGing",
-        "ack-LEAD": "LEAD",
-        "ack-EF21": "EF21",
-    }
-    usual = list(work.works(["none"], (0.0, 0.1), 1.0, 8, {}))
-    assert [each.settings["algorithms"] for each in usual] == ["CTA,DKLA,COKE", "COKE 8-bit"]
-    assert set(CODED) < set(work.METHODS)
+def test_packet_loss_runs_what_fits_coded_methods_last() -> None:
+    compared = LossCompared(methods="DIGing,EXTRA,LEAD,EF21", remedies="ack", lost="0.1", burst=1.0)
+    ran = [(cell.columns["family"], cell.columns["remedy"]) for cell in experiment(compared=compared).cells([0])]
+    families = ["EXTRA", "DIGing", "LEAD", "EF21"]
+    assert list(dict.fromkeys(ran)) == [(family, remedy) for remedy in ("none", "ack") for family in families]
+    assert list(LossCompared().families("synthetic")) == ["CTA", "DKLA", "COKE", "coded"]
+    assert set(CODED) < set(remedies.METHODS)
     assert isinstance(BASELINES["BEER"].coder, Uniform)
 
 

@@ -1,15 +1,20 @@
 """The study of packet loss: what it is to show, that nothing is done twice, and what it refuses."""
 
+import dataclasses
 import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import BadInput, Link, topology
+from netsim.agents import LocalProblem, Squared
+from netsim.coders import TopK
+from netsim.scenarios.packet_loss.remedies import REMEDIES
 from netsim.scenarios.packet_loss.report import (
     ABOVE_LOSS_FREE,
     by_share,
@@ -19,8 +24,10 @@ from netsim.scenarios.packet_loss.report import (
     summarised,
     with_errors,
 )
-from netsim.scenarios.packet_loss.work import REMEDIES
+from netsim.scenarios.packet_loss.study import LossCompared, LossSize, experiment
 from netsim.studies import Study, catalogue, tune
+from netsim.studies.experiment import Grid, Links
+from netsim.studies.terminal import Reporter
 
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
 
@@ -41,7 +48,7 @@ def above(study: Study, family: str, remedy: str, loss: float, burst: float = 1.
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
-    folder = tmp_path_factory.mktemp("packet_loss") / "sweeps"
+    folder = tmp_path_factory.mktemp("packet_loss") / "runs"
     return run(folder, **SMALL, remedies="running-sums"), folder
 
 
@@ -69,14 +76,14 @@ def test_the_notes_name_what_shows_it(swept: tuple[Study, Path]) -> None:
 
 def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     study, folder = swept
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/points/*/summary.json")}
-    # None: 4 seeds at 0 and at 0.3, and once more in bursts at 0.3; twice, for coded changes are apart.
-    assert len(before) == 36
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/run.json")}
+    # 4 families, and 2 with running sums, of 4 seeds: at 0, at 0.3, and in bursts at 0.3.
+    assert len(before) == (4 + 2) * 4 * 3
     # One is lost, as in a run that was interrupted.
     gone = min(before)
     gone.unlink()
     again = run(folder, **SMALL, remedies="running-sums")
-    after = {path: path.stat().st_mtime_ns for path in folder.glob("*/points/*/summary.json")}
+    after = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/run.json")}
     assert after.keys() == before.keys()
     assert [path for path in before if after[path] != before[path]] == [gone]
     pd.testing.assert_frame_equal(again.tables["runs"], study.tables["runs"])
@@ -107,29 +114,39 @@ def test_its_folder_has_tables_and_figures(swept: tuple[Study, Path], tmp_path: 
 )
 def test_bad_flags_end_in_one_line(flags: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        catalogue.find_study("packet_loss").execute(**{"folder": str(tmp_path / "sweeps"), **flags})
+        catalogue.find_study("packet_loss").execute(**{"folder": str(tmp_path / "runs"), **flags})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "sweeps").exists()
+    assert not (tmp_path / "runs").exists()
 
 
 TINY = {"agents": 5, "edges": 6, "rounds": 20, "features": 8, "sigma": 1.0, "regularizer": 1e-3}
 FEW: dict[str, object] = {**TINY, "repeats": 2, "jobs": 1, "lost": "0.3", "burst": 1.0, "remedies": "none"}
 
 
-def ran_with(folder: Path, name: str) -> dict[str, Any]:
-    """Return what each method of a sweep of `run` ran with where frames were lost, by its name."""
-    point = folder / name / "points" / "loss=0.3,seed=0" / "settings.json"
-    methods: dict[str, Any] = json.loads(point.read_text())["methods"]
-    return methods
+def alone(family: str, loss: float, seed: int = 0, **given: Any) -> float:
+    """Return the error with which the study coke ends."""
+    study = catalogue.find_study("coke").execute(
+        **{**TINY, "conventions": "text", "algorithms": family, "loss": loss, "seed": seed, **given}
+    )
+    return float(study.rounds["train_mse"].iloc[-1])
 
 
-def test_each_family_runs_with_the_values_that_are_set_for_it(tmp_path: Path) -> None:
+def ended(study: Study, family: str, loss: float, seed: int = 0, remedy: str = "none") -> float:
+    """Return the error with which a run of this study ended."""
+    runs = study.tables["runs"].set_index(["family", "remedy", "loss", "seed"])
+    return float(runs.loc[(family, remedy, loss, seed), "train_mse"])
+
+
+def test_each_run_is_one_of_coke_with_the_values_that_are_set_for_it(tmp_path: Path) -> None:
     values = "DKLA.rho=0.07,COKE 8-bit.v=0.3,CTA.eta=0.25"
-    run(tmp_path / "sweeps", **FEW, methods="CTA,DKLA,coded", set=values)
-    states = ran_with(tmp_path / "sweeps", "none")
-    assert (states["DKLA"]["rho"], states["CTA"]["eta"]) == (0.07, 0.25)
-    assert "v=0.3" in ran_with(tmp_path / "sweeps", "none-coded")["COKE 8-bit"]["censor"]
+    given = FEW | {"remedies": "running-sums,renormalised,ack"}
+    study = run(tmp_path / "runs", **given, methods="CTA,DKLA,coded", set=values)
+    for remedy, flags in (("none", {}), ("running-sums", {"remedy": "running-sums"}), ("ack", {"reliability": "ack"})):
+        assert ended(study, "DKLA", 0.3, 1, remedy) == alone("DKLA", 0.3, 1, rho=0.07, **flags)
+    for remedy, unheard in (("none", "kept"), ("renormalised", "dropped")):
+        assert ended(study, "CTA", 0.3, remedy=remedy) == alone("CTA", 0.3, eta=0.25, unheard=unheard)
+    assert ended(study, "COKE 8-bit", 0.3) == alone("COKE 8-bit", 0.3, bits=8, threshold=0.3)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +160,9 @@ def test_each_family_runs_with_the_values_that_are_set_for_it(tmp_path: Path) ->
 )
 def test_values_that_nothing_takes_are_refused_before_anything_runs(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        run(tmp_path / "sweeps", **FEW, methods="DKLA,coded", set=text)
+        run(tmp_path / "runs", **FEW, methods="DKLA,coded", set=text)
     assert words in str(caught.value)
-    assert not (tmp_path / "sweeps").exists()
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -155,11 +172,10 @@ def test_each_share_runs_with_what_was_tuned_for_it(tmp_path: Path) -> None:
     over, losses = ["CTA.eta=0.1:1", "DKLA.rho=0.001:0.1:log"], {"loss": (0.0, 0.3)}
     how: dict[str, Any] = {"per": ["method", "loss"], "seeds": range(100, 102), "budget": 8, "out": tmp_path / "tuned"}
     best = tune("coke", over=over, jobs=1, **how, **losses, **given).best
-    run(tmp_path / "sweeps", **FEW, methods="CTA,DKLA", settings=str(tmp_path / "tuned" / "tuned.json"))
+    study = run(tmp_path / "runs", **FEW, methods="CTA,DKLA", settings=str(tmp_path / "tuned" / "tuned.json"))
     (wanted,) = [each["methods"] for each in best if each["when"] == {"loss": 0.3}]
-    states = ran_with(tmp_path / "sweeps", "none")
-    assert states["CTA"]["eta"] == wanted["CTA"]["eta"]
-    assert states["DKLA"]["rho"] == wanted["DKLA"]["rho"]
+    assert ended(study, "CTA", 0.3) == alone("CTA", 0.3, eta=wanted["CTA"]["eta"])
+    assert ended(study, "DKLA", 0.3) == alone("DKLA", 0.3, rho=wanted["DKLA"]["rho"])
 
 
 def rows(errors: dict[tuple[str, float], list[float]], apart: float = 1e-9) -> pd.DataFrame:
@@ -250,19 +266,17 @@ def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]
 
 
 def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: Path) -> None:
-    small = {"agents": 4, "edges": 4, "rounds": 5, "features": 6, "repeats": 2, "jobs": 1, "burst": 1.0}
-    given = small | {"lost": "0.3", "methods": "CTA,DKLA", "remedies": "running-sums"}
+    given = FEW | {"methods": "CTA,DKLA", "remedies": "running-sums"}
     plain = {(loss, "none"): {"DKLA": {"rho": rho}, "CTA": {"eta": rho}} for loss, rho in ((0.0, 0.2), (0.3, 0.05))}
     sums = {(loss, "running-sums"): {"DKLA": {"rho": rho}} for loss, rho in ((0.0, 0.3), (0.3, 0.4))}
     files = [tuned(tmp_path / "plain.json", plain), tuned(tmp_path / "sums.json", sums)]
-    study = run(tmp_path / "sweeps", settings=",".join(files), **given)
-    for work, best in (("none", plain), ("running-sums", sums)):
-        for (loss, _), methods in best.items():
-            for seed in (0, 1):
-                place = tmp_path / "sweeps" / work / "points" / f"loss={loss},seed={seed}" / "settings.json"
-                used = json.loads(place.read_text())["methods"]
-                assert used["DKLA"]["rho"] == methods["DKLA"]["rho"]
-                assert work != "none" or used["CTA"]["eta"] == methods["CTA"]["eta"]
+    study = run(tmp_path / "runs", settings=",".join(files), set="CTA.eta=0.1", **given)
+    for (loss, remedy), best in (plain | sums).items():
+        for seed in (0, 1):
+            own = {"rho": best["DKLA"]["rho"], "remedy": remedy}
+            assert ended(study, "DKLA", loss, seed, remedy) == alone("DKLA", loss, seed, **own)
+            # What is set goes before what was tuned.
+            assert ended(study, "CTA", loss, seed) == alone("CTA", loss, seed, eta=0.1)
     told = f"Each family at the settings that were best for its share of lost frames: {','.join(files)}."
     assert told in study.notes
     assert not any(note.startswith("Not in") for note in study.notes)
@@ -273,7 +287,7 @@ def test_settings_that_do_not_fit_are_told_before_anything_runs(tmp_path: Path) 
     given = small | {"lost": "0.3", "methods": "CTA,DKLA", "remedies": "none"}
     best = {(loss, "none"): {"DKLA": {"rho": 0.1}} for loss in (0.0, 0.3)}
     file = tuned(tmp_path / "tuned.json", best)
-    study = run(tmp_path / "sweeps", settings=file, **given)
+    study = run(tmp_path / "runs", settings=file, **given)
     (note,) = [each for each in study.notes if each.startswith("Not in")]
     assert note == (
         f"Not in {file}, and so with the study's own settings: CTA with no remedy at 0 % loss, "
@@ -291,11 +305,60 @@ def test_settings_that_do_not_fit_are_told_before_anything_runs(tmp_path: Path) 
         assert not (tmp_path / "others").exists()
 
 
+def test_a_folder_of_sweeps_is_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "old" / "none").mkdir(parents=True)
+    (tmp_path / "old" / "none" / "sweep.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"^folder = '.*old': must be a new or empty folder, or the folder of an exp"):
+        run(tmp_path / "old", **FEW)
+
+
+def test_redo_says_that_it_may_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = catalogue.find_study("packet_loss")
+    study.execute(reporter=Reporter(), folder=str(tmp_path / "runs"), **FEW, methods="CTA", redo=True)
+    assert "--redo may be left out. Needed no more: what other code or data gave runs again by itself." in (
+        "".join(capsys.readouterr())
+    )
+
+
+def bowls(seed: int, agents: int = 4) -> Any:
+    """Return quadratic costs around points of a seed, no graph, and the distance to their mean."""
+    points = np.random.default_rng(seed).normal(size=(agents, 2))
+    costs = [LocalProblem(np.eye(2), each, loss=Squared(), regularizer=0.0) for each in points]
+    return costs, None, lambda models: {"distance": float(np.abs(models - points.mean(axis=0)).max())}
+
+
+@dataclasses.dataclass(frozen=True)
+class EveryThird:
+    """Every third frame over a link is lost."""
+
+    mean: float = 1 / 3
+
+    def on_link(self, u: Any) -> Any:
+        number = iter(range(10**9))
+        return lambda u: next(number) % 3 == 2
+
+
+def test_the_definition_takes_parts_of_ones_own() -> None:
+    size = LossSize(rounds=5, agents=4, edges=4, features=6)
+    made = experiment(compared=LossCompared(methods="CTA,DKLA,coded", remedies="ack", lost="0.3", repeats=2), size=size)
+    assert {(cell.columns["network"], cell.columns["remedy"]) for cell in made.cells()} == {
+        ("none", "none"),
+        ("ack", "ack"),
+    }
+    own = made.with_values({"methods.COKE 8-bit.coder": TopK(2), "problem.regularizer": 0.1, "methods.CTA.eta": 0.1})
+    ring = {"none": Links(link=Link(loss=EveryThird()), graph=topology.ring(4))}
+    own = dataclasses.replace(own, problem=bowls, networks=ring, grid=Grid([{}]), names={}, only=None)
+    results = own.run()
+    assert len(results.cells) == 5 * 2
+    assert results.metric == "distance"
+    assert not set(results.runs["outcome"]) & {"failed"}
+
+
 @needs_data
 def test_on_air_quality_as_measured_by_others(tmp_path: Path) -> None:
     """In kind what a run of 1,500 rounds shows, in fewer."""
     given = {"data": "airquality", "sigma": 0.5, "rounds": 400, "lost": "0.001,0.01,0.3", "burst": 1.0}
-    study = run(tmp_path / "sweeps", **given, remedies="running-sums", repeats=2)
+    study = run(tmp_path / "runs", **given, remedies="running-sums", repeats=2)
     assert above(study, "DKLA", "none", 0.01) > 15.0
     assert above(study, "COKE", "none", 0.01) > 15.0
     assert above(study, "COKE 8-bit", "none", 0.001) > 100.0

@@ -53,9 +53,8 @@ def test_every_parameter_is_read(name: str) -> None:
     for parameter in study.parameters:
         assert parameter.name in everywhere, parameter.name
     # Short names of an experiment are paths to what its parts read.
-    function = inspect.unwrap(study.function)
-    paths = {*function().names, "set", "settings"} if function is not study.function else set()
-    own = read()[Path(function.__code__.co_filename).resolve()] | paths
+    paths = {each.name for each in getattr(study.function, "named_parameters", list)()}
+    own = read()[Path(inspect.unwrap(study.function).__code__.co_filename).resolve()] | paths
     for parameter in study.parameters:
         assert parameter.name in groups or parameter.name in own, parameter.name
 

@@ -109,7 +109,10 @@ class Experiment:
         What a reader of the results must know of the parts.
     report : callable, optional
         ``report(study, played)`` adds tables, figures and notes where the experiment is run as a study, one cell for
-        each method: ``played`` are these `Played`.
+        each method: ``played`` are these `Played`. A study that keeps its runs in a folder gives it `Results` instead.
+    only : callable, optional
+        ``only(columns)`` says of a combination, by the columns of its row in tables, whether it is run. Default: all
+        are.
 
     Raises
     ------
@@ -137,6 +140,7 @@ class Experiment:
     tuning: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     report: Callable[..., None] | None = None
+    only: Callable[[Mapping[str, Any]], bool] | None = None
 
     def __post_init__(self) -> None:
         networks = Links() if self.networks is None else self.networks
@@ -249,6 +253,8 @@ class Experiment:
                 tuned = {}
                 for seed, (name, method) in itertools.product(chosen, here.methods.items()):
                     columns = before | {METHOD: name} | dict(method.label) | {SEED: seed.seed}
+                    if self.only is not None and not self.only(columns):
+                        continue
                     if name not in tuned:
                         tuned[name] = self._tuned(method, columns)
                     yield Cell(
@@ -393,7 +399,7 @@ class Experiment:
             with show.tally("cells", len(done)) as tally:
                 count, failed = len(done) - len(missing), 0
                 tally(count, failed)
-                for key, why in _played(work, [Job(key, cell) for key, cell in missing.items()], jobs, dask):
+                for key, why in _played(work, _jobs_of(missing), jobs, dask):
                     if why is not None:
                         show.line(f"{missing[key].name}: failed: {why}")
                     count, failed = count + (why is None), failed + (why is not None)
@@ -523,6 +529,14 @@ def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None
     else:
         for job in jobs:
             yield job.name, work.run(job)
+
+
+def _jobs_of(missing: Mapping[str, Cell]) -> list[Job]:
+    """Return jobs in an order in which cells that learn the same, whatever the setting, share a task."""
+    alike: dict[Any, list[Job]] = {}
+    for key, cell in missing.items():
+        alike.setdefault((id(cell.problem), cell.seeds), []).append(Job(key, cell))
+    return [*itertools.chain(*alike.values())]
 
 
 def _main() -> Path:

@@ -34,15 +34,20 @@ _RUNNING = ".running-"
 _OF_KEYS = 20  # characters of a key
 
 
+def check_folder(folder: Path, name: str = "out") -> None:
+    """Raise BadInput if a folder holds other files than those of an experiment; ``name`` is that of the argument."""
+    others = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
+    if (folder.exists() and not folder.is_dir()) or (others and not (folder / RUNS).is_dir()):
+        raise BadInput(f"{name} = {str(folder)!r}: must be a new or empty folder, or the folder of an experiment")
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[Path]:
     """Lock a folder for this process, and yield where its cells run; what killed runs left is removed.
 
     Raises BadInput if it holds other files, cannot be written or is in use by another experiment.
     """
-    others = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
-    if (folder.exists() and not folder.is_dir()) or (others and not (folder / RUNS).is_dir()):
-        raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of an experiment")
+    check_folder(folder)
     with reserve.held(folder, "run"):
         with refusals(folder):
             (folder / RUNS).mkdir(exist_ok=True)

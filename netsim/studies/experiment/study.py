@@ -1,4 +1,7 @@
-"""An experiment as a study: one run of each method, with its flags, traces, replays and a report."""
+"""An experiment as a study, with its flags and a report: one run of each method, with traces and replays, or all cells.
+
+All cells of an experiment run in a folder of their own, from which the study's run folder gets tables and figures.
+"""
 
 import dataclasses
 import functools
@@ -9,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from netsim.studies.experiment.cells import METHOD, Cell, forget_task, reader_of
 from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
+from netsim.studies.experiment.folder import check_folder
 from netsim.studies.experiment.methods import Method, default_of
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
@@ -49,6 +54,11 @@ SETTINGS = Parameter(
     "The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several "
     "with commas between, the first that was tuned for it.",
 )
+FOLDER = Parameter(
+    "folder", str, False, "", "Folder of the runs: a new one, or one that runs of this study have filled."
+)
+JOBS = Parameter("jobs", int, False, 2, "Number of processes.")
+REDO = Parameter("redo", bool, False, False, "Needed no more: what other code or data gave runs again by itself.")
 
 
 @dataclass
@@ -76,23 +86,61 @@ class Played:
         return self.setup.task
 
 
-def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
-    """Return the flags of an experiment's short names, each left open by default, and those of its methods' values."""
+def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> list[Parameter]:
+    """Return the flags of an experiment's short names, each left open by default, and those of its methods' values.
+
+    What the grid tries has no flag. With the default of a ``folder`` there are those of `run_kept`, too.
+    """
     usual = make()
     found = []
-    for each in (flag_of(usual, name) for name in usual.names):
+    for each in (flag_of(usual, name) for name in _names_of(usual)):
         text = f"{each.description} [default: {paths.brief(each.default)}]"
         found.append(dataclasses.replace(each, default=None, description=text))
-    return [*found, SET, SETTINGS]
+    own = inspect.signature(make).parameters
+    kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS, REDO]
+    return [*found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept]
+
+
+def _names_of(experiment: Experiment) -> list[str]:
+    """Return the short names, except of what the grid tries."""
+    tried = {name for values in experiment.grid for name in values}
+    return [name for name in experiment.names if name not in tried]
+
+
+Prepare = Callable[[Study, Experiment], Experiment]
+"""What a study makes of its experiment before it runs."""
+
+Ran = Callable[[Study, Played, AgentError | None], None]
+"""What a study does after each run, with the error of models that outgrew their coder: it may note, or refuse."""
+
+
+def tell_star(study: Study, played: Played) -> None:
+    """Note that a method ran over a star, if it did."""
+    if getattr(played.kind, "graph_of", None) is not None:
+        called = played.cell.method.label.get("method", played.name)
+        study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
+
+
+def tell_ran(study: Study, played: Played, error: AgentError | None) -> None:
+    """Note that a method ran over a star, and that it diverged, if its models outgrew their coder."""
+    tell_star(study, played)
+    if error is not None:
+        given = played.task.steps_text(played.given) if hasattr(played.task, "steps_text") else ""
+        study.note(f"{played.name} diverged{given}, and is left out: {error}")
 
 
 def study_of(
-    make: Callable[..., Experiment], prepare: Callable[[Study, Experiment], Experiment] | None = None
+    make: Callable[..., Experiment],
+    *,
+    prepare: Prepare | None = None,
+    ran: Ran = tell_ran,
+    folder: str | None = None,
 ) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
-    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. What is
-    run is what ``prepare`` makes of it, as of `play`.
+    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. With
+    ``folder``, the default of a flag, it runs all cells and keeps them there (`run_kept`), else one for each method
+    (`play`, which takes ``prepare`` and ``ran``).
     """
 
     @functools.wraps(make)
@@ -100,19 +148,21 @@ def study_of(
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
-        play(study, made.with_values(chosen), prepare)
+        if folder is None:
+            play(study, made.with_values(chosen), prepare=prepare, ran=ran)
+        else:
+            run_kept(study, made.with_values(chosen))
 
-    study_of_experiment.named_parameters = functools.partial(named_parameters, make)  # type: ignore[attr-defined]
+    named = functools.partial(named_parameters, make, folder)
+    study_of_experiment.named_parameters = named  # type: ignore[attr-defined]
     return study_of_experiment
 
 
-def play(
-    study: Study, experiment: Experiment, prepare: Callable[[Study, Experiment], Experiment] | None = None
-) -> None:
+def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None, ran: Ran = tell_ran) -> None:
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
     The values of the study's parameters ``set`` and ``settings`` are given to the methods; then ``prepare`` may choose
-    others. A method whose models outgrow their coder is left out, with a note.
+    others. A method whose models outgrow their coder is left out; ``ran`` notes it.
 
     Raises
     ------
@@ -121,22 +171,17 @@ def play(
     AgentError
         If every method's models outgrow their coder.
     """
-    shown = {name: experiment.values(name) for name in experiment.names}
-    # A name of values that differ from part to part stays open: none of them would repeat the run.
-    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
-    experiment = with_set_values(study, experiment)
-    study.note(*experiment.notes)
+    experiment = _begun(study, experiment)
     if prepare is not None:
         experiment = prepare(study, experiment)
     played = [Played(name, cell, cell.setup()) for name, cell in _named(experiment)]
     _take_told(study, played[0].task, played[0].cell.problem, played[0].cell.network)
-    for each in played:
-        if isinstance(each.cell.method, Method):
-            # It refuses what it cannot take before anything runs.
-            each.cell.method.agents(each.setup, list(each.setup.graph or ())[:1])
+    _check_made(played)
     error = None
     for each in played:
-        error = _run(study, each) or error
+        lost = _run(study, each)
+        ran(study, each, lost)
+        error = lost or error
     if any(is_users(each.kind or type(each.cell.method)) for each in played):
         # A method of the user's own may have changed the costs.
         forget_task()
@@ -149,13 +194,66 @@ def play(
         experiment.report(study, played)
 
 
+def run_kept(study: Study, experiment: Experiment) -> None:
+    """Run all cells of an experiment in the folder that a study's flags name, and let it report on their results.
+
+    Cells that are there are not run again, so an interrupted study goes on. The study's parameters are ``folder``,
+    ``jobs``, ``redo``, and ``set`` as of `play`.
+
+    Raises
+    ------
+    BadInput
+        For a folder that holds something else; as `play` does; as `Experiment.run` does.
+    NetsimError
+        If all cells fail.
+    """
+    if not (folder := study.settings[FOLDER.name]):
+        raise BadInput("folder = '': must be the name of a folder")
+    check_folder(Path(folder), FOLDER.name)
+    if study.settings[REDO.name]:
+        study.reporter.line(f"--redo may be left out. {REDO.description}")
+    experiment = _begun(study, experiment)
+    cells: dict[str, Cell] = {}
+    for cell in experiment.cells(experiment.seeds[:1]):
+        cells.setdefault(cell.method_name, cell)
+    _check_made([Played(name, cell, cell.setup()) for name, cell in cells.items()])
+    results = experiment.run(folder, jobs=study.settings[JOBS.name], reporter=study.reporter)
+    for _, found in results.cells:
+        record(found.read)
+    study.note(*results.notes)
+    if experiment.report is not None:
+        experiment.report(study, results)
+
+
+def _begun(study: Study, experiment: Experiment) -> Experiment:
+    """Return the experiment with the values that a study gives its methods; note its notes."""
+    shown = {name: experiment.values(name) for name in _names_of(experiment)}
+    # A name of values that differ from part to part stays open: none of them would repeat the run.
+    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
+    experiment = with_set_values(study, experiment)
+    study.note(*experiment.notes)
+    return experiment
+
+
+def _check_made(played: list[Played]) -> None:
+    """Raise BadInput, before anything runs, for what a method cannot take, or a column that is a label's, too."""
+    labels = {name for each in played for name in each.cell.method.label}
+    for column in getattr(played[0].task, "columns", ()):
+        if column in labels:
+            raise BadInput(f"measure of {played[0].task.name}: must have another name for its column {column!r}")
+    for each in played:
+        if isinstance(each.cell.method, Method):
+            each.cell.method.agents(each.setup, list(each.setup.graph or ())[:1])
+
+
 def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
     """Return the cells with their names: the method, problem, network and the values of the setting, each once."""
     shown = dict.fromkeys([METHOD, PROBLEM, NETWORK, *(path for setting in experiment.grid for path in setting)])
     order = {name: number for number, name in enumerate(experiment.methods)}
     found = []
-    for cell in sorted(experiment.cells(), key=lambda each: order[each.columns[METHOD]]):
-        words = [str(cell.columns[path]) for path in shown if path in cell.columns]
+    for cell in sorted(experiment.cells(), key=lambda each: order[each.method_name]):
+        columns = {**cell.columns, METHOD: cell.method_name}
+        words = [str(columns[path]) for path in shown if path in columns]
         found.append((" ".join(dict.fromkeys(filter(None, words))), cell))
     return found
 
@@ -181,12 +279,9 @@ def _take_told(study: Study, task: Any, *parts: Any) -> None:
 
 
 def _run(study: Study, played: Played) -> AgentError | None:
-    """Run a cell; if its models outgrow their coder, note that and return the error."""
+    """Run a cell; if its models outgrow their coder, return the error."""
     cell, setup, name = played.cell, played.setup, played.name
     task, start = played.task, time.perf_counter()
-    if getattr(played.kind, "graph_of", None) is not None:
-        called = cell.method.label.get("method", name)
-        study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
     agents = cell.method.agents(setup)
     _tell_parameters(study, played, agents)
     probes = [*([] if task is None else [task.measure]), *cell.measure]
@@ -199,8 +294,6 @@ def _run(study: Study, played: Played) -> AgentError | None:
         study.constant = getattr(task, "constant", {})
     if trial.how is not None:
         study.lost[name] = trial.how
-        given = task.steps_text(played.given) if hasattr(task, "steps_text") else ""
-        study.note(f"{name} diverged{given}, and is left out: {trial.error}")
     return trial.error
 
 
@@ -220,7 +313,9 @@ _PLACES = ("problem", "network", "networks", "method", "methods")
 def with_set_values(study: Study, experiment: Experiment) -> Experiment:
     """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give.
 
-    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50.
+    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50. What is given to a
+    family, a method's label of this name, is given to all its variants. An experiment that has settings by condition
+    keeps them, but where ``set`` gives a value.
     """
     text = study.settings.get(SET.name) or ""
     given = {} if text == ASK else parsed(text)
@@ -228,14 +323,22 @@ def with_set_values(study: Study, experiment: Experiment) -> Experiment:
     values: dict[str, Any] = {
         path: typed(f"set {path}", value, _plain(experiment.values(path)[0])) for path, value in deep.items()
     }
+    families: dict[str, list[str]] = {}
+    for name, method in experiment.methods.items():
+        families.setdefault(method.label.get("family", name), []).append(name)
     places = {name: settable(name, method) for name, method in experiment.methods.items()}
-    present = {
-        name: {each: _plain(paths.values_at(experiment.methods[name], path)[0]) for each, path in own.items()}
-        for name, own in places.items()
-    }
-    for name, own in values_of(study, present, text if not deep else ",".join(_without(text, deep))).items():
-        values |= {f"methods.{name}.{places[name][parameter]}": value for parameter, value in own.items()}
-    return experiment.with_values(values)
+    plain: dict[str, dict[str, Any]] = {}
+    for family, (first, *_) in families.items():
+        found = {each: paths.values_at(experiment.methods[first], path)[0] for each, path in places[first].items()}
+        plain[family] = {each: _plain(value) for each, value in found.items()}
+    asked = Study(study.scenario, {SET.name: text or None}) if experiment.settings else study
+    settings = dict(experiment.settings)
+    for family, own in values_of(asked, plain, text if not deep else ",".join(_without(text, deep))).items():
+        for name in families[family]:
+            chosen = {places[name][parameter]: value for parameter, value in own.items()}
+            values |= {f"methods.{name}.{path}": value for path, value in chosen.items()}
+            settings |= {key: {**tuned, **chosen} for key, tuned in settings.items() if f"method={name}" in key}
+    return dataclasses.replace(experiment.with_values(values), settings=settings)
 
 
 def _without(text: str, paths_: Mapping[str, Any]) -> list[str]:

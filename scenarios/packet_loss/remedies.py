@@ -1,0 +1,84 @@
+"""What is done about lost frames, and which families of methods each remedy fits."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from netsim.scenarios.tasks import baselines
+from netsim.scenarios.tasks.baselines import BASELINES
+from netsim.scenarios.tasks.method import Method, with_remedy
+from netsim.studies.experiment.cells import Cell
+
+CODED = "coded"
+"""The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
+
+FAMILIES = ("CTA", "DKLA", "COKE", CODED)
+"""Averaging, ADMM, censored ADMM, and ADMM of coded changes: what runs unless other methods are named."""
+
+METHODS = (*FAMILIES, *BASELINES)
+"""All methods that can be named."""
+
+_CODED = (CODED, *baselines.CODED)
+
+NONE = "none"
+
+
+class Remedy(NamedTuple):
+    """What is done about lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
+
+    title: str
+    flags: Mapping[str, str]
+    families: tuple[str, ...]
+
+    @property
+    def reliability(self) -> str:
+        """What the links do."""
+        return self.flags.get("reliability", NONE)
+
+    def of(self, family: Method) -> Method:
+        """Return a method with what its agents do."""
+        if duals := self.flags.get("remedy"):
+            ((family,), _) = with_remedy([family], duals)
+        own = {name: value for name, value in self.flags.items() if name == "unheard"}
+        return dataclasses.replace(family, steps={**family.steps, **own})
+
+
+REMEDIES: Mapping[str, Remedy] = {
+    NONE: Remedy("no remedy", {}, METHODS),
+    "renormalised": Remedy("weights re-normalised", {"unheard": "dropped"}, ("CTA", "D-PSGD")),
+    "running-sums": Remedy(
+        "running sums", {"remedy": "running-sums"}, ("DKLA", "COKE", "DIGing", "SGP", "Push-DIGing")
+    ),
+    "coded-sums": Remedy("coded sums", {"remedy": "coded-sums"}, ("COKE",)),
+    "edge-duals": Remedy("edge duals", {"remedy": "edge-duals"}, ("DKLA",)),
+    "ack": Remedy(
+        "acknowledgements (ack)", {"reliability": "ack"}, ("DKLA", "EXTRA", "DIGing", "SGP", "Push-DIGing", *_CODED)
+    ),
+    "nack": Remedy("repeats on request (nack)", {"reliability": "nack"}, ("DKLA", *_CODED)),
+    "keyframe": Remedy("key frames", {"reliability": "keyframe"}, ("DKLA", *_CODED)),
+}
+"""The remedies by name; the first is the absence of one."""
+
+
+def fits(columns: Mapping[str, Any]) -> bool:
+    """Return whether links do what a method's remedy asks of them, by the columns of a run."""
+    return bool(columns["network"] == REMEDIES[columns["remedy"]].reliability)
+
+
+def place_in(cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, float, float]]:
+    """Return the order of tables and notes.
+
+    A remedy's families of states come together, then each of coded changes: independent losses, then bursts, and from
+    few losses to many.
+    """
+    groups: dict[tuple[str, str], int] = {}
+
+    def place(cell: Cell) -> tuple[int, float, float]:
+        columns = cell.columns
+        coded = "coder" in getattr(cell.method, "given", {})
+        group = groups.setdefault((columns["remedy"], columns["family"] if coded else ""), len(groups))
+        return group, columns["burst"], columns["loss"]
+
+    for cell in cells:
+        place(cell)
+    return place
