@@ -85,7 +85,17 @@ def named_parameters(make: Callable[..., Experiment]) -> list[Parameter]:
     return [*found, SET, SETTINGS]
 
 
-def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
+Ran = Callable[[Study, Played, AgentError | None], None]
+"""What a study does after each run, with the error of models that outgrew their coder: it may note, or refuse."""
+
+
+def tell_lost(study: Study, played: Played, error: AgentError | None) -> None:
+    """Note that a method diverged, if its models outgrew their coder."""
+    if error is not None:
+        study.note(f"{played.name} diverged, and is left out: {error}")
+
+
+def study_of(make: Callable[..., Experiment], ran: Ran = tell_lost) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
     Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`.
@@ -96,17 +106,17 @@ def study_of(make: Callable[..., Experiment]) -> Callable[..., None]:
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
-        play(study, made.with_values(chosen))
+        play(study, made.with_values(chosen), ran)
 
     study_of_experiment.named_parameters = functools.partial(named_parameters, make)  # type: ignore[attr-defined]
     return study_of_experiment
 
 
-def play(study: Study, experiment: Experiment) -> None:
+def play(study: Study, experiment: Experiment, ran: Ran = tell_lost) -> None:
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
     The values of the study's parameters ``set`` and ``settings`` are given to the methods. A method whose models
-    outgrow their coder is left out, with a note.
+    outgrow their coder is left out; ``ran`` notes it.
 
     Raises
     ------
@@ -121,13 +131,19 @@ def play(study: Study, experiment: Experiment) -> None:
     study.note(*experiment.notes)
     played = [Played(name, cell, cell.setup()) for name, cell in _named(experiment)]
     _take_told(study, played[0].task, played[0].cell.problem, played[0].cell.network)
+    labels = {name for each in played for name in each.cell.method.label}
+    for column in getattr(played[0].task, "columns", ()):
+        if column in labels:
+            raise BadInput(f"measure of {played[0].task.name}: must have another name for its column {column!r}")
     for each in played:
         if isinstance(each.cell.method, Method):
             # It refuses what it cannot take before anything runs.
             each.cell.method.agent(each.setup, next(iter(each.setup.graph or ())))
     error = None
     for each in played:
-        error = _run(study, each) or error
+        lost = _run(study, each)
+        ran(study, each, lost)
+        error = lost or error
     if any(is_users(each.kind or type(each.cell.method)) for each in played):
         # A method of the user's own may have changed the costs.
         forget_task()
@@ -147,8 +163,9 @@ def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
     shown = dict.fromkeys([METHOD, PROBLEM, NETWORK, *(path for setting in experiment.grid for path in setting)])
     order = {name: number for number, name in enumerate(experiment.methods)}
     found = []
-    for cell in sorted(experiment.cells(), key=lambda each: order[each.columns[METHOD]]):
-        words = [str(cell.columns[path]) for path in shown if path in cell.columns]
+    for cell in sorted(experiment.cells(), key=lambda each: order[each.method_name]):
+        columns = {**cell.columns, METHOD: cell.method_name}
+        words = [str(columns[path]) for path in shown if path in columns]
         found.append((" ".join(dict.fromkeys(filter(None, words))), cell))
     return found
 
@@ -174,7 +191,7 @@ def _take_told(study: Study, task: Any, *parts: Any) -> None:
 
 
 def _run(study: Study, played: Played) -> AgentError | None:
-    """Run a cell; if its models outgrow their coder, note that and return the error."""
+    """Run a cell; if its models outgrow their coder, return the error."""
     cell, setup, name = played.cell, played.setup, played.name
     task = setup.task
     if getattr(played.kind, "graph_of", None) is not None:
@@ -190,7 +207,6 @@ def _run(study: Study, played: Played) -> AgentError | None:
         check_took_part(name, run)
     if trial.how is not None:
         study.lost[name] = trial.how
-        study.note(f"{name} diverged, and is left out: {trial.error}")
     return trial.error
 
 
