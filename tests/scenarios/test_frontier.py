@@ -151,7 +151,7 @@ class Cost:
     size = 1
 
     def proximal(self, *given, **more):
-        return np.full(1, 1e200)
+        return lambda *now: np.full(1, 1e200)
 
 def task(seed):
     return [Cost() for _ in range(3)], None, lambda models: {"cost": float((models**2).mean())}
