@@ -210,7 +210,7 @@ def deep_network(
     for shape in shapes:
         phi = shape.build(inputs, times[shape.name], seeds.seed)
         task = ClassTask(parts, phi, loss=loss, regularizer=model.regularizer, graph=graph)
-        best = task.measures(task.optimum()[None])
+        best = task.measures(task.best_model()[None])
         study.centralised |= {f"{shape.name} {name}": value for name, value in best.items()}
         for each, network in networks.items():
             for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):

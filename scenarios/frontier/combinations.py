@@ -1,9 +1,6 @@
 """Methods, coders and censors by their names in the study of the frontier, and their combinations."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
-from typing import Any
 
 from netsim import BadInput
 from netsim.agents import (
@@ -23,23 +20,23 @@ from netsim.agents import (
     PowerLaw,
     Relative,
 )
-from netsim.agents.schedule import Step
 from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.method import Method
+from netsim.studies import experiment
 from netsim.util import check
 
-KINDS: dict[str, type[Any]] = {
-    "DKLA": DKLA,
-    "COKE": COKE,
-    "CTA": CTA,
-    "RFF-DOKL": RFFDOKL,
-    "DOKL": DOKL,
-    "ODKLA": ODKLA,
-    "DDKL": DDKL,
-    **{name: method.kind for name, method in BASELINES.items()},
+METHODS: Mapping[str, Method] = {
+    "DKLA": Method("DKLA", DKLA),
+    "COKE": Method("COKE", COKE),
+    "CTA": Method("CTA", CTA),
+    "RFF-DOKL": Method("RFF-DOKL", RFFDOKL),
+    "DOKL": Method("DOKL", DOKL),
+    "ODKLA": Method("ODKLA", ODKLA),
+    "DDKL": Method("DDKL", DDKL),
+    **BASELINES,
 }
-"""The methods that can be compared."""
+"""The methods that can be compared; a study gives the first seven their steps."""
 
 ONLINE = ("RFF-DOKL", "DOKL", "ODKLA", "DDKL")
 """Those that see one sample a round."""
@@ -53,43 +50,33 @@ REFERENCE = "DKLA float64"
 WITHIN = 0.01
 """How near to the reference's error a combination must end, relative to it."""
 
-METHODS = tuple(KINDS)
-
 
 def combinations(
-    methods: Sequence[str],
-    coders: Sequence[tuple[str, Coder]],
-    censors: Sequence[tuple[str, Censor]],
-    steps: Mapping[str, Mapping[str, Step | str | bool]] | None = None,
-) -> list[Method]:
-    """Return the reference and then every combination that is a different method, each once.
+    methods: Mapping[str, experiment.Method], coders: Mapping[str, Coder], censors: Mapping[str, Censor]
+) -> dict[str, experiment.Method]:
+    """Return every combination that is a different method, by name, each once, its coder and censor as labels.
 
-    Coders and censors come with their names in results, steps by method. A method that takes no coder runs once, as it
-    is. Raises BadInput for COKE without a censor.
+    A method that takes no coder runs once, as it is. Raises BadInput for COKE without a censor.
     """
-    if "COKE" in methods and all(censor == Always() for _, censor in censors):
+    quiet = {name: censor for name, censor in censors.items() if censor == Always()}
+    censored = {name: censor for name, censor in censors.items() if censor != Always()}
+    if "COKE" in methods and not censored:
         raise BadInput("censors = 'none': must name a censor for COKE, which is DKLA without one")
-    found: dict[str, Method] = {}
-    reference = ("DKLA", ("float64", Float(64)), ("none", Always()))
-    for method, coder, censor in (reference, *itertools.product(methods, coders, censors)):
-        if not _takes(KINDS[method], coder[1], censor[1]):
-            labels = {"method": method, "coder": "float64", "censor": "none"}
-            found.setdefault(method, Method(method, KINDS[method], (steps or {}).get(method, {}), labels=labels))
+    found: dict[str, experiment.Method] = {}
+    for name, method in methods.items():
+        if "coder" not in method.parameters():
+            found[name] = method
             continue
         # DKLA with a censor is COKE, and COKE without one is DKLA.
-        if (censor[1] == Always()) if method == "DKLA" else (censor[1] != Always() or method != "COKE"):
-            labels = {"method": method, "coder": coder[0], "censor": censor[0]}
-            name = " ".join(labels.values()).removesuffix(" none")
-            sizes = (steps or {}).get(method, {})
-            found.setdefault(name, Method(name, KINDS[method], sizes, censor[1], coder[1], labels))
-    return list(found.values())
-
-
-def _takes(kind: type[Any], coder: Coder, censor: Censor) -> bool:
-    """Return whether a method can have a coder and a censor: those that draw clients have coders of states only."""
-    if issubclass(kind, FedAvg):
-        return coder.whole and censor == Always()
-    return "coder" in signature(kind).parameters
+        own = quiet if name == "DKLA" else censored if name == "COKE" else censors
+        for variant, made in experiment.product(method, coder=coders, censor=own).items():
+            # Methods that draw clients have coders of states only.
+            given = made.given
+            if issubclass(made.kind, FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
+                found.setdefault(name, method)
+            else:
+                found[f"{name} {variant}".removesuffix(" none")] = made
+    return found
 
 
 def coder_of(text: str) -> tuple[str, Coder]:

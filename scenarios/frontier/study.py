@@ -1,18 +1,18 @@
 """Error against bits: every method with every coder and every censor, and which of them are worth their bits."""
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from netsim import BadInput, Run
-from netsim.agents import OnlineCost, Squared
-from netsim.agents.schedule import Step
+from netsim import Agent, AgentError, BadInput, Run
+from netsim.agents import Always, Geometric, OnlineCost, Squared
+from netsim.coders import Float
 from netsim.scenarios.frontier.combinations import (
     METHODS,
     ONLINE,
@@ -24,15 +24,26 @@ from netsim.scenarios.frontier.combinations import (
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
+from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
-from netsim.scenarios.tasks.method import Method, Task, methods_in, with_values
-from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out, own_task
+from netsim.scenarios.tasks.method import Method, Task, methods_in
+from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
+from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in
+from netsim.scenarios.tasks.settings import (
+    Channel,
+    OwnProblem,
+    Rows,
+    Setting,
+    chosen_names,
+    names_in,
+    published_row,
+)
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment, Problem, Setup
+from netsim.studies.experiment import Method as Part
+from netsim.studies.experiment.study import Played, study_of, tell_star
 from netsim.studies.figures import Axis
-from netsim.studies.outcome import may_diverge
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
 from netsim.studies.seeds import Seeds
@@ -40,15 +51,11 @@ from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierSteps(BatchSteps):
-    """Step sizes of batch and online methods, and the threshold of censors.
+class OnlineSteps:
+    """Step sizes of online methods.
 
     Parameters
     ----------
-    threshold : float
-        Threshold of the censors geometric and power.
-    decay : float
-        Decay of the threshold per round, of the censor geometric.
     online_rho : float
         Penalty of DOKL, ODKLA and DDKL.
     online_eta : float
@@ -61,15 +68,13 @@ class FrontierSteps(BatchSteps):
     online_eta: float = 3.0
     online_step: float = 0.3
 
-    def by_method(self) -> dict[str, Mapping[str, Step | str | bool]]:
+    def by_method(self) -> dict[str, dict[str, float]]:
         """Return the step sizes of each method; raises BadInput where one is not positive."""
         rho, eta, step = (
             check.finite(name, getattr(self, name), above=0.0) for name in ("online_rho", "online_eta", "online_step")
         )
         admm = {"rho": rho, "eta": eta}
-        online = {"RFF-DOKL": {"eta": step}, "DOKL": admm, "ODKLA": admm, "DDKL": {"rho": rho}}
-        batch = {**BASELINES, **self.methods()}
-        return {name: method.steps for name, method in batch.items()} | online
+        return {"RFF-DOKL": {"eta": step}, "DOKL": admm, "ODKLA": admm, "DDKL": {"rho": rho}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,60 +97,86 @@ class MethodGrid(OwnProblem):
         relative-S: if the change is >= S times the model.
     method : str
         Also run the class that a Python file defines, as it is; several files with commas between.
-    set : str
-        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between, where METHOD is a name in
-        rounds.csv; "list" names what there is.
-    settings : str
-        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several
-        with commas between, the first that was tuned for it.
     """
 
     methods: str = "DKLA,COKE,CTA"
     coders: str = "float64,float32,4,3,2,1"
     censors: str = "none,geometric,relative-0.01"
     method: str | None = None
-    set: str | None = None
-    settings: str | None = None
 
-    def wanted(self, steps: FrontierSteps) -> list[Method]:
-        """Return the combinations asked for; raises BadInput for unknown names."""
-        sizes = steps.by_method()
-        threshold, decay = check.finite("threshold", steps.threshold), check.finite("decay", steps.decay)
-        found = combinations(
-            chosen_names("methods", self.methods, METHODS),
-            [coder_of(each) for each in names_in(self.coders)],
-            [censor_of(each, threshold, decay) for each in names_in(self.censors)],
-            sizes,
-        )
-        taken = [*METHODS, *(each.name for each in found)]
-        own = methods_in(self.method, {**sizes["COKE"], **sizes["CTA"], "censor": steps.censor()}, taken)
-        labels = {"coder": "own", "censor": "own"}
-        return found + [dataclasses.replace(each, labels={"method": each.name, **labels}) for each in own]
+    def parts(self, steps: Mapping[str, Mapping[str, float]], usual: Geometric) -> dict[str, Part]:
+        """Return the reference and the combinations asked for; raises BadInput for unknown names."""
+
+        def part(name: str, coder: str, censor: str, method: Method) -> Part:
+            made = method.part
+            label = {"method": name, "coder": coder, "censor": censor}
+            kind = OnePass if name in ONLINE else Part
+            return kind(made.kind, label=label, **made.given, **steps.get(name, {}))
+
+        chosen = chosen_names("methods", self.methods, METHODS)
+        known = {name: part(name, "float64", "none", METHODS[name]) for name in ("DKLA", *chosen)}
+        coders = dict(coder_of(each) for each in names_in(self.coders))
+        censors = dict(censor_of(each, usual.v, usual.mu) for each in names_in(self.censors))
+        found = combinations({"DKLA": known["DKLA"]}, {"float64": Float(64)}, {"none": Always()})
+        found |= combinations({name: known[name] for name in chosen}, coders, censors)
+        given = {**steps["COKE"], **steps["CTA"], "censor": usual}
+        own = methods_in(self.method, given, [*METHODS, *found])
+        return found | {each.name: part(each.name, "own", "own", each) for each in own}
+
+    def names(self, found: Mapping[str, Part]) -> dict[str, list[str]]:
+        """Return the short names of what the methods take from the study."""
+
+        def paths(parameter: str, *censors: str, rest: str = "") -> list[str]:
+            own = [name for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)]
+            taken = [name for name in own if parameter in found[name].given]
+            words = [name for name in taken if not censors or found[name].label["censor"].partition("-")[0] in censors]
+            return [f"methods.{name}.{parameter}{rest}" for name in words]
+
+        thresholds = paths("censor", "geometric", "power", "own", rest=".v")
+        decays = [path for path in paths("censor", "geometric", "own", rest=".mu") if "geometric-" not in path]
+        several = {"rho": paths("rho"), "eta": paths("eta"), "threshold": thresholds, "decay": decays}
+        return {name: each for name, each in several.items() if each}
 
 
-def one_pass(task: BatchTask) -> Task:
-    """Return a batch task's samples as streams: each is seen once, in its order."""
+class Streams(Task):
+    """A batch task's samples as streams: each is seen once, in its order."""
 
-    def cost(node: int) -> OnlineCost:
-        problem = task.problems[node]
+    def __init__(self, task: BatchTask) -> None:
+        super().__init__(self._cost, task.graph)
+        self.task, self.weights = task, task.weights  # type: ignore[method-assign]
+
+    @property
+    def length(self) -> int:
+        """The number of rounds until the first agent has passed over its samples."""
+        return min(len(problem.targets) for problem in self.task.problems)
+
+    def _cost(self, node: int) -> OnlineCost:
+        problem = self.task.problems[node]
         samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
-
-    return Task(cost, task.graph)
+        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
 
 
-def frontier(
-    study: Study,
+class OnePass(Part):
+    """An online method, whose agents pass once over their samples."""
+
+    def agent(self, setup: Setup, node: Any) -> Agent:
+        """Return a new agent of a node."""
+        assert isinstance(setup.task, BatchTask)
+        stream = Streams(setup.task)
+        return super().agent(replace(setup, task=stream, rounds=min(setup.rounds, stream.length)), node)
+
+
+def experiment(
     *,
     data: str = "synthetic",
     rounds: int = 1500,
     rows: Rows = Rows(),
-    steps: FrontierSteps = FrontierSteps(),
+    steps: OnlineSteps = OnlineSteps(),
     grid: MethodGrid = MethodGrid(),
     setting: Setting = Setting(),
     channel: Channel = Channel(),
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
     DKLA in float64, never censored, is the reference and always runs. A run is "there" once its training MSE stays
@@ -159,45 +190,44 @@ def frontier(
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     """
-    edges = setting.edges
-    if grid.task is not None:
-        check_left_out(grid.task, data, rows, setting)
-        data = OTHER
-    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seeds, channel=channel, least=2)
-    wanted = with_values(study, grid.wanted(batch.steps))
-    task: BatchTask | OwnTask
-    stream: Task
+    problem: Problem
     if grid.task is None:
-        task = batch.draw()
-        stream, passed = one_pass(task), min(rounds, *(len(problem.targets) for problem in task.problems))
+        problem = KernelRegression(data=data, rows=rows, **asdict(setting))
+        check.integer("agents", problem.whole().agents, low=2)
     else:
-        task = stream = _own(grid.task, wanted, batch, edges)
-        passed = rounds
-    for each in wanted:
-        online = each.labels["method"] in ONLINE
-        with may_diverge() as outcome:
-            network = batch.network_of(each)
-            each.run(study, network, stream if online else task, [task.measure], passed if online else rounds)
-        if outcome.how is not None:
-            study.lost[each.name] = outcome.how
-        if REFERENCE not in study.runs or not math.isfinite(_end(study, task.error)):
-            raise BadInput(f"rho = {batch.steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
-        if isinstance(task, OwnTask):
-            task.check_above_zero(_end(study, task.error), f"{REFERENCE}, the reference,")
-    study.centralised, study.error = task.optimum(), task.error
-    _report(study, wanted, batch.title, task)
+        check_left_out(grid.task, data, rows, setting)
+        data, problem = OTHER, FileProblem(file=Path(grid.task), edges=setting.edges)
+        if online := [name for name in ONLINE if name in names_in(grid.methods)]:
+            allowed = f"left out with task = {grid.task!r}; the study online takes them"
+            raise check.refuse("methods", ",".join(online), allowed)
+    paper = published_row("settings", data)
+    admm = {"rho": paper["rho"]}
+    sizes = {"DKLA": admm, "COKE": admm, "CTA": {"eta": paper["cta_eta"]}} | steps.by_method()
+    methods = grid.parts(sizes, Geometric(paper["threshold_v"], paper["threshold_mu"]))
+    return Experiment(
+        problem=problem,
+        methods=methods,
+        networks=channel,
+        seeds=[seeds],
+        rounds=rounds,
+        names=grid.names(methods),
+        report=_report,
+    )
 
 
-def _own(file: str, wanted: Sequence[Method], batch: BatchStudy[FrontierSteps, Setting], edges: int | None) -> OwnTask:
-    """Return the problem of a file; raises BadInput for methods that it cannot have, before anything runs."""
-    if online := [name for name in ONLINE if name in {each.labels["method"] for each in wanted}]:
-        methods = ",".join(online)
-        raise check.refuse("methods", methods, f"left out with task = {file!r}; the study online takes them")
-    seeds = batch.seeds
-    task = own_task(file, seed=seeds.data, graph_seed=seeds.graph, edges=edges, ideal=batch.channel.ideal)
-    task.check(wanted, batch.rounds, ("method", "coder", "censor"))
-    batch.take(task)
-    return task
+def _check_reference(study: Study, played: Played, error: AgentError | None) -> None:
+    """Raise BadInput if the reference, which runs first, diverged or has no error to compare with."""
+    tell_star(study, played)
+    if played.name != REFERENCE:
+        return
+    if error is not None or not math.isfinite(_end(study, played.task.error)):
+        rho = played.given["rho"]
+        raise BadInput(f"rho = {rho}: must be such that {REFERENCE}, the reference, does not diverge")
+    if isinstance(played.task, OwnTask):
+        played.task.check_above_zero(_end(study, played.task.error), f"{REFERENCE}, the reference,")
+
+
+frontier = study_of(experiment, ran=_check_reference)
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
@@ -208,14 +238,14 @@ def _end(study: Study, error: str) -> float:
     return float(study.runs[REFERENCE].rounds[error].iloc[-1])
 
 
-def _table(study: Study, wanted: Sequence[Method], task: BatchTask | OwnTask) -> pd.DataFrame:
+def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) -> pd.DataFrame:
     """Return a row for each combination, without numbers if it diverged."""
     error = task.error
     best = _end(study, error)
     shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
     rows = []
-    for each in wanted:
-        row: dict[str, Any] = dict(each.labels)
+    for each in played:
+        row: dict[str, Any] = dict(each.cell.method.label)
         row |= dict.fromkeys([*shown, "above_%", "round_there", "payload_bits_there", "wire_bits_there"], math.nan)
         if each.name in study.runs:
             rounds = study.runs[each.name].rounds
@@ -227,7 +257,7 @@ def _table(study: Study, wanted: Sequence[Method], task: BatchTask | OwnTask) ->
                 row["round_there"] = float(at["round"])
                 row["payload_bits_there"], row["wire_bits_there"] = float(at["payload_bits"]), float(at["wire_bits"])
         rows.append(row)
-    table = pd.DataFrame(rows, index=[each.name for each in wanted])
+    table = pd.DataFrame(rows, index=[each.name for each in played])
     for bits in ("payload", "wire"):
         table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table[error])
     return table
@@ -242,8 +272,11 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask | OwnTask) -> None:
-    table, error = _table(study, wanted, task), measure(task.error)
+def _report(study: Study, played: Sequence[Played]) -> None:
+    task, title = played[0].task, titled(played[0])
+    table, error = _table(study, played, task), measure(task.error)
+    # Errors are compared with the reference's.
+    study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
     shown = ["method", "coder", "censor", *task.columns, "transmissions", "payload_bits", "wire_bits"]

@@ -163,7 +163,7 @@ class ClassTask(Task):
     def _columns(self, models: Readings) -> dict[str, float]:
         return self.measures(np.array(models["theta"])) | residuals(models)
 
-    def optimum(self) -> Array:
+    def best_model(self) -> Array:
         """Return the model that a centre would learn, shape (D, C)."""
         return centralised_classes(self.problems, self.regularizer)
 

@@ -512,7 +512,7 @@ class OnlineRegression(Problem):
 
 def study_of_streams(make: Callable[..., Experiment]) -> Callable[..., None]:
     """Return the study of an experiment on streams, which raises BadInput if every method diverged."""
-    play = study_of(make, _prepared)
+    play = study_of(make, prepare=_prepared)
 
     @functools.wraps(play)
     def study_of_experiment(study: Study, **given: Any) -> None:

@@ -109,12 +109,13 @@ def test_what_is_lost_is_no_harm_to_relaxed_admm_nor_to_states_that_are_sent_aga
 
 def test_frontier_takes_them_with_every_coder() -> None:
     assert set(BASELINES) < set(METHODS)
-    found = combinations(list(BASELINES), [coder_of("4"), coder_of("2")], [censor_of("none", 1.0, 0.9)], {})
+    coders, quiet = dict(map(coder_of, ("4", "2"))), dict([censor_of("none", 1.0, 0.9)])
+    found = combinations({name: each.part for name, each in BASELINES.items()}, coders, quiet)
     plain = ("SGP", "Push-DIGing", "FedAvg", "SCAFFOLD", "SCAFFOLD-states", "AD-PSGD")
-    assert [each.name for each in found[1:] if each.name not in plain] == [
+    assert [each for each in found if each not in plain] == [
         f"{name} {bits}-bit" for name in BASELINES for bits in (4, 2) if name not in plain
     ]
-    assert [each.name for each in found if each.name in plain] == list(plain)
+    assert [each for each in found if each in plain] == list(plain)
     study = catalogue.find_study("frontier").execute(**SMALL, methods="LEAD,EF21,SGP", coders="3", censors="none")
     table = study.tables["combinations"].set_index("method")
     assert table.loc["LEAD", "payload_bits"] == 60 * 5 * (3 * 12 + 32)

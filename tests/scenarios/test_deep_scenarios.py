@@ -238,7 +238,7 @@ def test_measures_are_means_over_agents_of_all_samples() -> None:
     assert [len(problem.labels) for problem in task.problems] == [30, 30, 30]
     assert all(problem.regularizer == pytest.approx(0.1) for problem in task.problems)
     # The optimum cannot be improved on.
-    best = task.optimum()
+    best = task.best_model()
 
     def cost(model: np.ndarray) -> float:  # type: ignore[type-arg]
         return sum(problem.value(model) for problem in task.problems)
@@ -251,13 +251,13 @@ def test_where_rounding_ends_the_search_newton_goes_on(monkeypatch: pytest.Monke
     (part,) = deal(table, 1, train_share=0.75, seed=0)
     phi = Shape("RF-KL", (12,), ("gaussian",)).build(table.inputs, (1.0,), 0)
     task = ClassTask([part], phi, loss=Softmax(len(classes)), regularizer=1e-3, graph=nx.empty_graph(1))
-    best = task.optimum()
+    best = task.best_model()
 
     def cut_short(*arguments: object, options: dict[str, object], **others: object) -> object:
         return scipy.optimize.minimize(*arguments, options=options | {"maxiter": 8}, **others)
 
     monkeypatch.setattr("netsim.agents.costs.classes.minimize", cut_short)
-    np.testing.assert_allclose(task.optimum(), best, atol=1e-5)
+    np.testing.assert_allclose(task.best_model(), best, atol=1e-5)
 
 
 def test_costs_to_reach_a_level() -> None:

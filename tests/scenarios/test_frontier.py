@@ -1,5 +1,6 @@
 """The frontier scenario: names, Pareto fronts, winners, and what it is to show on the real data."""
 
+import dataclasses
 import itertools
 import math
 import os
@@ -10,11 +11,12 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from netsim import BadInput
+from netsim import BadInput, Link
 from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
-from netsim.coders import QSGD, Float, Uniform
-from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of, combinations
-from netsim.scenarios.frontier.study import cheapest
+from netsim.coders import QSGD, ErrorFeedback, Float, TopK, Uniform
+from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of
+from netsim.scenarios.frontier.study import MethodGrid, cheapest, experiment
+from netsim.scenarios.tasks.settings import Setting
 from netsim.studies import Study, catalogue, tune
 from netsim.studies.results import pareto
 
@@ -107,9 +109,8 @@ def test_a_mistake_is_told_in_one_line_before_anything_runs(parameters: dict[str
 
 
 def test_each_combination_once_and_the_reference_first() -> None:
-    coders = [coder_of(each) for each in ("2", "float64", "2")]
-    censors = [censor_of(each, 1.0, 0.9) for each in ("geometric", "none")]
-    assert [each.name for each in combinations(["COKE", "DKLA", "CTA"], coders, censors)] == [
+    given = {"coders": "2,float64,2", "censors": "geometric,none"}
+    assert list(experiment(grid=MethodGrid(methods="COKE,DKLA,CTA", **given)).methods) == [
         "DKLA float64",
         "COKE 2-bit geometric",
         "COKE float64 geometric",
@@ -119,10 +120,53 @@ def test_each_combination_once_and_the_reference_first() -> None:
         "CTA float64 geometric",
         "CTA float64",
     ]
-    assert [each.name for each in combinations(["CTA"], coders[:1], censors[:1])] == [
-        "DKLA float64",
-        "CTA 2-bit geometric",
-    ]
+    few = experiment(grid=MethodGrid(methods="CTA", coders="2", censors="geometric"))
+    assert list(few.methods) == ["DKLA float64", "CTA 2-bit geometric"]
+
+
+def test_an_own_coder_censor_and_network_go_into_it() -> None:
+    made = experiment(
+        rounds=4, grid=MethodGrid(methods="COKE", coders="4", censors="every-2"), setting=Setting(agents=4)
+    )
+    own = made.with_values(
+        {
+            "methods.COKE 4-bit every-2.coder": ErrorFeedback(TopK(3)),
+            "methods.COKE 4-bit every-2.censor": AtRandom(1.0),
+            "problem.features": 8,
+        }
+    )
+    found = dataclasses.replace(own, networks=Link(loss=0.2)).run()
+    (row,) = found.runs[found.runs["coder"] == "4-bit"].to_dict("records")
+    assert row["transmissions"] == 16
+    assert row["payload_bits"] < 16 * 8 * 64
+    assert found.rounds.groupby(["method", "coder"]).size().to_dict() == {("DKLA", "float64"): 4, ("COKE", "4-bit"): 4}
+    run = own.play("COKE 4-bit every-2")
+    assert run.agents[0].coder.arguments["coder"].arguments["k"] == 3
+
+
+FAR = """
+import numpy as np
+
+class Cost:
+    size = 1
+
+    def proximal(self, *given, **more):
+        return lambda *now: np.full(1, 1e200)
+
+def task(seed):
+    return [Cost() for _ in range(3)], None, lambda models: {"cost": float((models**2).mean())}
+"""
+
+
+def test_a_reference_that_diverges_ends_it_before_the_others_run(tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text(FAR, encoding="utf-8")
+    given = {"methods": "DKLA", "coders": "float32", "censors": "none", "rho": 0.5, "rounds": 3}
+    study = catalogue.find_study("frontier").prepare(task=str(tmp_path / "far.py"), **given)
+    with pytest.raises(
+        BadInput, match=r"^rho = 0\.5: must be such that DKLA float64, the reference, does not diverge$"
+    ):
+        catalogue.find_study("frontier").play(study)
+    assert set(study.runs) == {"DKLA float64"}
 
 
 # --- fronts and winners -----------------------------------------------------------------------------------------------

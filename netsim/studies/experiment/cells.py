@@ -101,6 +101,8 @@ class Cell:
         The rule by which the error says how the run ended.
     error : str or None
         The column that is the error; default: the first that the problem measures.
+    method_name : str
+        The method's name in the experiment; its column may have another, of all its variants.
     """
 
     columns: Mapping[str, Any]
@@ -115,11 +117,12 @@ class Cell:
     after: tuple[Callable[..., Any], ...] = ()
     ending: Ending = field(default_factory=Ending)
     error: str | None = None
+    method_name: str = ""
 
     @cached_property
     def content(self) -> dict[str, Any]:
         """What the result depends on, except netsim's source."""
-        names = [each.name for each in dataclasses.fields(self) if each.name != "columns"]
+        names = [each.name for each in dataclasses.fields(self) if each.name not in ("columns", "method_name")]
         return {name: _content_of(getattr(self, name)) for name in names}
 
     @cached_property

@@ -270,6 +270,7 @@ class Experiment:
                         after,
                         self.ending,
                         self.error,
+                        name,
                     )
 
     def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
@@ -306,10 +307,11 @@ class Experiment:
         """
         name = next(iter(self.methods)) if method is None else check.one_of("method", method, self.methods)
         cells = self.cells(self.seeds[:1] if seed is None else [seed])
-        wanted = {METHOD: name}
+        wanted: dict[str, str] = {}
         for part, given, known in ((PROBLEM, problem, self.problem), (NETWORK, network, self.networks)):
             wanted |= {} if given is None else {part: check.one_of(part, given, known)}
-        return next(each for each in cells if wanted.items() <= dict(each.columns).items()).play(trace=trace)
+        here = (each for each in cells if each.method_name == name and wanted.items() <= dict(each.columns).items())
+        return next(here).play(trace=trace)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

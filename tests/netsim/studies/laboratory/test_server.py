@@ -17,9 +17,10 @@ import pytest
 
 from netsim.replay.html import as_json
 from netsim.studies.catalogue import Scenario, find_study
-from netsim.studies.cli import _at, _options
+from netsim.studies.cli import _at
 from netsim.studies.laboratory.server import LabServer
 from netsim.studies.laboratory.worker import simulate
+from netsim.studies.options import options_of
 from tests.command import call
 
 MAKE = '''"""A sum that all get to know."""
@@ -226,7 +227,7 @@ def parsed(scenario: Scenario, command: str) -> dict[str, Any]:
     words = shlex.split(command)
     assert words[:3] == ["netsim", "run", scenario.name]
     return dict(
-        click.Command("run", params=[*_options(scenario.parameters), _at()]).make_context("run", words[3:]).params
+        click.Command("run", params=[*options_of(scenario.parameters), _at()]).make_context("run", words[3:]).params
     )
 
 
