@@ -31,7 +31,6 @@ from netsim.studies.experiment.setup import Setup
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
 from netsim.studies.values import values_of
-from netsim.util import check
 from netsim.util.datafiles import record
 
 _PLAIN = (bool, int, float, str)
@@ -173,14 +172,13 @@ def run_kept(study: Study, experiment: Experiment) -> None:
     NetsimError
         If all cells fail.
     """
-    folder, jobs = study.settings[FOLDER.name], check.integer(JOBS.name, study.settings[JOBS.name], low=1)
-    if not folder:
+    if not (folder := study.settings[FOLDER.name]):
         raise BadInput("folder = '': must be the name of a folder")
     check_folder(Path(folder), FOLDER.name)
     if study.settings[REDO.name]:
         study.reporter.line(f"--redo may be left out. {REDO.description}")
     experiment, _ = _begun(study, experiment)
-    results = experiment.run(folder, jobs=jobs, reporter=study.reporter)
+    results = experiment.run(folder, jobs=study.settings[JOBS.name], reporter=study.reporter)
     for _, found in results.cells:
         record(found.read)
     study.note(*results.notes)
@@ -255,33 +253,21 @@ def with_set_values(study: Study, experiment: Experiment) -> Experiment:
     for name, method in experiment.methods.items():
         families.setdefault(method.label.get("family", name), []).append(name)
     places = {name: settable(name, method) for name, method in experiment.methods.items()}
-    plain = {
-        family: {
-            parameter: _plain(paths.values_at(experiment.methods[first], path)[0])
-            for parameter, path in places[first].items()
-        }
-        for family, (first, *_) in families.items()
-    }
+    plain: dict[str, dict[str, Any]] = {}
+    for family, (first, *_) in families.items():
+        found = {each: paths.values_at(experiment.methods[first], path)[0] for each, path in places[first].items()}
+        plain[family] = {each: _plain(value) for each, value in found.items()}
     asked = Study(study.scenario, {"set": study.settings.get("set")}) if experiment.settings else study
-    values = {
-        (name, places[name][parameter]): value
+    given = {
+        name: {places[name][parameter]: value for parameter, value in own.items()}
         for family, own in values_of(asked, plain).items()
         for name in families[family]
-        for parameter, value in own.items()
     }
-    settings = {
-        key: {
-            path: value for path, value in tuned.items() if not any((name, path) in values for name in _names_in(key))
-        }
-        for key, tuned in experiment.settings.items()
-    }
-    changed = experiment.with_values({f"methods.{name}.{path}": value for (name, path), value in values.items()})
-    return dataclasses.replace(changed, settings=settings)
-
-
-def _names_in(condition: tuple[str, ...]) -> list[str]:
-    """Return the name of the method of a condition (`netsim.studies.experiment.cells.condition_of`)."""
-    return [text.removeprefix("method=") for text in condition if text.startswith("method=")]
+    settings = dict(experiment.settings)
+    for name, own in given.items():
+        settings |= {key: {**tuned, **own} for key, tuned in settings.items() if f"method={name}" in key}
+    values = {f"methods.{name}.{path}": value for name, own in given.items() for path, value in own.items()}
+    return dataclasses.replace(experiment.with_values(values), settings=settings)
 
 
 def settable(name: str, method: Any) -> dict[str, str]:
