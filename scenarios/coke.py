@@ -16,7 +16,7 @@ from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import verdicts
-from netsim.scenarios.tasks.method import Method, wanted
+from netsim.scenarios.tasks.method import Method, names_of, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
@@ -39,6 +39,9 @@ from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
+
+_STEPS = {"rho": "rho", "threshold": "censor.v", "decay": "censor.mu", "squared": "censor.squared"}
+"""What ADMM methods and a user's own take from the study, by short names."""
 
 _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
 """Data sets for which the paper prints results only of a larger version."""
@@ -154,23 +157,13 @@ def experiment(
         networks=channel,
         seeds=[seeds],
         rounds=rounds,
-        names=_names(methods),
+        names=names_of({each.name: each for each in methods if each.name not in BASELINES}, _STEPS),
         notes=notes,
         report=partial(_report, compared=compared, censor=censor),
     )
 
 
 coke = study_of(experiment)
-
-
-def _names(methods: Sequence[Method]) -> dict[str, list[str]]:
-    """Return the short names of what ADMM methods and a user's own take from the study."""
-    own = [each for each in methods if each.name not in BASELINES]
-    penalties = [f"methods.{each.name}.rho" for each in own if "rho" in each.steps]
-    censors = [f"methods.{each.name}.censor" for each in own if each.censor or "censor" in each.steps]
-    fields = {"threshold": "v", "decay": "mu", "squared": "squared"}
-    found = {"rho": penalties} | {name: [f"{censor}.{field}" for censor in censors] for name, field in fields.items()}
-    return {name: several for name, several in found.items() if several}
 
 
 def _conventions(problem: KernelRegression, gradient: float | None, censor: Geometric) -> Iterator[str]:

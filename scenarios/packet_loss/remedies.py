@@ -1,7 +1,7 @@
 """What is done about lost frames, and which families of methods each remedy fits."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from netsim.scenarios.tasks import baselines
@@ -65,20 +65,13 @@ def fits(columns: Mapping[str, Any]) -> bool:
     return bool(columns["network"] == REMEDIES[columns["remedy"]].reliability)
 
 
-def place_in(cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, float, float]]:
-    """Return the order of tables and notes.
+def place_of(cell: Cell) -> tuple[int, int, float, float]:
+    """Return the place of a run in tables and notes.
 
     A remedy's families of states come together, then each of coded changes: independent losses, then bursts, and from
     few losses to many.
     """
-    groups: dict[tuple[str, str], int] = {}
-
-    def place(cell: Cell) -> tuple[int, float, float]:
-        columns = cell.columns
-        coded = "coder" in getattr(cell.method, "given", {})
-        group = groups.setdefault((columns["remedy"], columns["family"] if coded else ""), len(groups))
-        return group, columns["burst"], columns["loss"]
-
-    for cell in cells:
-        place(cell)
-    return place
+    columns, coded = cell.columns, "coder" in getattr(cell.method, "given", {})
+    family = columns["family"] if columns["family"] in _CODED else CODED
+    group = 1 + _CODED.index(family) if coded else 0
+    return [*REMEDIES].index(columns["remedy"]), group, columns["burst"], columns["loss"]

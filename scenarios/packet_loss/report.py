@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from netsim.errors import BadInput
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
-from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_in
+from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
 from netsim.scenarios.tasks.savings import called, measure
 from netsim.studies import Study
 from netsim.studies.experiment import Results
@@ -40,51 +40,37 @@ KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
 """What tells runs apart, and the optimum: the first columns of the results."""
 
 
-class LossMeasurements(NamedTuple):
-    """The results of the runs.
+def measured(results: Results, errors: Sequence[str]) -> tuple[pd.DataFrame, list[tuple[str, float, str, str]]]:
+    """Return a row for each run, and (remedy, burst, point, why) of those that did not end.
 
-    ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures, first ``errors``.
-    ``failed`` lists (remedy, burst, point, why) of the runs that did not end.
-    """
-
-    table: pd.DataFrame
-    failed: list[tuple[str, float, str, str]]
-    errors: tuple[str, ...]
-
-
-def measured(results: Results, errors: tuple[str, ...]) -> LossMeasurements:
-    """Return the runs of an experiment, and why some did not end; raises BadInput if none did.
-
-    A run that did not end has a row without measures, if others of its setting ended.
+    These have a row without measures, if others of their setting ended. Raises BadInput if no run ended.
 
     Parameters
     ----------
-    errors : tuple of str
+    errors : sequence of str
         The columns of the task's errors; the first is what the study is about.
     """
-    place = place_in(cell for cell, _ in results.cells)
-    done, late, failed = [], [], []
-    for cell, found in sorted(results.cells, key=lambda each: place(each[0])):
+    rows, failed = [], []
+    for cell, found in sorted(results.cells, key=lambda each: place_of(each[0])):
         own = {name: cell.columns[name] for name in KEYS if name in cell.columns}
         if why := found.row["why"]:
             failed.append((own["remedy"], own["burst"], f"loss={own['loss']},seed={own['seed']}", why))
-            late.append((place(cell), own | {OUTCOME: FAILED}))
-        else:
-            done.append((place(cell), found.row | own))
-    ended = {(at, row["family"]) for at, row in done}
+        rows.append((place_of(cell)[:3], ({OUTCOME: FAILED} if why else found.row) | own))
+    ended = {(row["family"], row["remedy"], row["burst"], row["loss"]) for _, row in rows if row[OUTCOME] != FAILED}
     if not ended:
         raise BadInput(f"folder = {str(results.folder)!r}: must have a run that ended; all failed, {failed[0][3]}")
-    rows = [*done, *(each for each in late if (each[0], each[1]["family"]) in ended)]
+    rows.sort(key=lambda each: (each[0], each[1][OUTCOME] == FAILED))
     parts = []
-    for _, part in itertools.groupby(sorted(rows, key=lambda each: each[0][:2]), key=lambda each: each[0][:2]):
-        some = pd.DataFrame([row for _, row in part])
+    for _, several in itertools.groupby(rows, key=lambda each: each[0]):
+        some = pd.DataFrame([row for _, row in several])
+        some = some[[each in ended for each in zip(*(some[name] for name in KEYS[:4]), strict=True)]]
         own_columns = [name for name in OWN_COLUMNS if name in some]
         parts.append(some.reindex(columns=[*KEYS, *errors, *COLUMNS, *own_columns, OUTCOME]))
-    frame = pd.concat(parts, ignore_index=True)
+    frame = pd.concat([each for each in parts if len(each)], ignore_index=True)
     # Without losses all copies equal the states, and are not measured.
     frame.loc[(frame["loss"] == 0.0) & (frame["remedy"] != "edge-duals"), "copy_error"] = 0.0
     frame[errors[0]] = frame[errors[0]].where(np.isfinite(frame[errors[0]]), np.inf)
-    return LossMeasurements(frame, failed, errors)
+    return frame, failed
 
 
 @dataclass(frozen=True)
@@ -104,11 +90,12 @@ class ReportContext:
         return f"{self.what}, {self.agents} agents{self.partition}, {self.rounds:,} rounds, {self.repeats} seeds"
 
 
-def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None:
+def tell(study: Study, results: Results, errors: Sequence[str], about: ReportContext) -> None:
     """Leave tables, notes and figures with the study."""
-    error = measure(measured.errors[0])
-    runs = with_errors(measured.table, error.column)
-    means = summarised(runs, measured.errors)
+    error = measure(errors[0])
+    table, failed = measured(results, errors)
+    runs = with_errors(table, error.column)
+    means = summarised(runs, errors)
     study.tables["runs"] = runs
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
@@ -119,9 +106,7 @@ def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    study.note(
-        *notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed, error.column)
-    )
+    study.note(*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, failed, error.column))
     level = ABOVE_OPTIMUM if (means["measure"] == ABOVE_OPTIMUM).any() else ABOVE_LOSS_FREE
     reach = f"{about.title}\nbands and bars: {interval_text(pick(means, level)['count'])}"
     above = f"{called(error).lower()} above {ABOVE[level][1]}"

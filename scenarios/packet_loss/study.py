@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.errors import BadInput
 from netsim.links import loss
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, place_in
+from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, place_of
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.batch_task import BatchSteps
+from netsim.scenarios.tasks.method import Method, names_of
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
 from netsim.scenarios.tasks.settings import (
     TEXT,
     Channel,
     OwnProblem,
-    Published,
     Rows,
     chosen_names,
     names_in,
-    published_row,
 )
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Experiment, Problem, Results, Setup, sweep
@@ -34,6 +32,9 @@ from netsim.studies.experiment.study import settable, study_of
 from netsim.studies.seeds import Seeds
 from netsim.studies.values import tuned_for
 from netsim.util import check
+
+_STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
+"""What CTA, DKLA and COKE take from the study, by short names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +114,16 @@ class LossCompared(OwnProblem):
     burst: float = 5.0
     repeats: int = 6
 
-    def shares(self) -> tuple[float, ...]:
+    def shares(self) -> list[float]:
         """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
-        shares = _shares(self.lost)
+        try:
+            shares = sorted({0.0, *map(float, names_in(self.lost))})
+        except ValueError:
+            shares = [math.nan]
+        if not all(0.0 <= share < 1.0 for share in shares):
+            raise check.refuse("lost", self.lost, "numbers >= 0 and < 1, with commas between")
+        if len(shares) < 2:
+            raise check.refuse("lost", self.lost, "one number above 0 at least")
         check.finite("burst", self.burst, low=1.0)
         for share in shares:
             if share and self.burst > 1.0:
@@ -124,17 +132,10 @@ class LossCompared(OwnProblem):
 
     def families(self, data: str) -> dict[str, Method]:
         """Return the methods to run, by their names in ``methods``: first those of states, then of coded changes."""
-        paper = published_row(Published.TABLE, data, TEXT)
-        rho = {"rho": paper["rho"]}
-        coke = Method("COKE", COKE, rho, Geometric(paper["threshold_v"], paper["threshold_mu"]))
+        steps = BatchSteps(eta=0.5 if data == "synthetic" else None)
+        known = {**BASELINES, **steps.resolved(data).methods()}
         coder = Uniform(check.integer("bits", self.bits, low=1, high=16))
-        known = {
-            "CTA": Method("CTA", CTA, {"eta": 0.5 if data == "synthetic" else paper["cta_eta"]}),
-            "DKLA": Method("DKLA", DKLA, rho),
-            "COKE": coke,
-            CODED: dataclasses.replace(coke, name=f"COKE {self.bits}-bit", coder=coder),
-            **BASELINES,
-        }
+        known[CODED] = dataclasses.replace(known["COKE"], name=f"COKE {self.bits}-bit", coder=coder)
         wanted = chosen_names("methods", self.methods, METHODS)
         found = [name for name in METHODS if name in wanted]
         return {name: known[name] for name in sorted(found, key=lambda name: known[name].coder is not None)}
@@ -192,6 +193,7 @@ def experiment(
         for name, method in families.items()
         if name in REMEDIES[remedy].families
     }
+    own = {name: method for name, method in methods.items() if method.labels["family"] not in BASELINES}
     grid = sweep("loss", shares) * sweep("burst", [1.0])
     if burst != 1.0:
         grid += sweep("loss", shares[1:]) * sweep("burst", [burst])
@@ -201,7 +203,7 @@ def experiment(
         study.record(size)
         what = f"{data} data" if file is None else f"task {task.name}"
         about = report.ReportContext(what, len(task.nodes), size.rounds or 0, burst, count, rows.partition_title)
-        report.tell(study, report.measured(results, task.columns), about)
+        report.tell(study, results, task.columns, about)
 
     made = Experiment(
         problem=problem,
@@ -211,7 +213,7 @@ def experiment(
         grid=grid,
         seeds=[dataclasses.replace(seeds, seed=each) for each in numbers],
         rounds=size.rounds or 0,
-        names=_names(methods),
+        names={"loss": "network.loss", "burst": "network.burst", **names_of(own, _STEPS)},
         report=tell,
     )
     if settings is None:
@@ -227,18 +229,6 @@ packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
 def _variant(family: Method, remedy: str) -> Method:
     labels = {"family": family.name, "remedy": remedy}
     return dataclasses.replace(REMEDIES[remedy].of(family), labels=labels)
-
-
-def _names(methods: Mapping[str, Method]) -> dict[str, Any]:
-    """Return the short names: of what is lost, and of what CTA, DKLA and COKE take from the study."""
-    own = {name: each.part.given for name, each in methods.items() if each.labels["family"] not in BASELINES}
-    places = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
-    found = {
-        short: [f"methods.{name}.{path}" for name, given in own.items() if path.partition(".")[0] in given]
-        for short, path in places.items()
-    }
-    of_links = {"loss": "network.loss", "burst": "network.burst"}
-    return of_links | {short: several for short, several in found.items() if several}
 
 
 def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int, seeds: Seeds) -> None:
@@ -257,8 +247,7 @@ def _tuned(made: Experiment, files: str, given: Mapping[str, Any], seeds: range)
     """
     coke, settings = catalogue.find_study("coke"), {}
     without: dict[str, None] = {}
-    cells = list(made.cells(made.seeds[:1]))
-    for cell in sorted(cells, key=place_in(cells)):
+    for cell in sorted(made.cells(made.seeds[:1]), key=place_of):
         share, family, remedy = cell.columns["loss"], cell.columns["family"], REMEDIES[cell.columns["remedy"]]
         condition = {"loss": share, "burst": cell.columns["burst"], **remedy.flags}
         asked = coke.prepare(**{**given, **condition}).settings
@@ -274,19 +263,3 @@ def _tuned(made: Experiment, files: str, given: Mapping[str, Any], seeds: range)
     if without:
         notes.append(f"Not in {files}, and so with the study's own settings: {', '.join(without)}.")
     return dataclasses.replace(made, settings=settings, notes=notes)
-
-
-def _shares(text: str) -> tuple[float, ...]:
-    """Return the shares of lost frames, from small to large, 0 first."""
-    found = {0.0}
-    for part in names_in(text):
-        try:
-            share = float(part)
-        except ValueError:
-            share = math.nan
-        if not 0.0 <= share < 1.0:
-            raise check.refuse("lost", text, "numbers >= 0 and < 1, with commas between")
-        found.add(share)
-    if len(found) < 2:
-        raise check.refuse("lost", text, "one number above 0 at least")
-    return tuple(sorted(found))

@@ -162,6 +162,24 @@ class Method:
         return experiment.Method(self.kind, label=self.labels, **{**self.steps, **given})
 
 
+def names_of(methods: Mapping[str, Method], places: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return short names of paths into an experiment's methods, such as censor.v, of those that are given such a part.
+
+    Parameters
+    ----------
+    methods : mapping
+        The methods by their names in the experiment.
+    places : mapping
+        The paths by their short names; one that no method has is left out.
+    """
+    given = {name: each.part.given for name, each in methods.items()}
+    found = {
+        short: [f"methods.{name}.{path}" for name, own in given.items() if path.partition(".")[0] in own]
+        for short, path in places.items()
+    }
+    return {short: several for short, several in found.items() if several}
+
+
 def network_of(
     study: Study, method: Method, network: netsim.Network, channel: Channel, seed: int | tuple[int, int]
 ) -> netsim.Network:
