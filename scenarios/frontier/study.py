@@ -1,7 +1,7 @@
 """Error against bits: every method with every coder and every censor, and which of them are worth their bits."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -159,11 +159,11 @@ class Streams(Task):
 class OnePass(Part):
     """An online method, whose agents pass once over their samples."""
 
-    def agent(self, setup: Setup, node: Any) -> Agent:
-        """Return a new agent of a node."""
+    def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
+        """Return new agents, one for each node, or for some nodes."""
         assert isinstance(setup.task, BatchTask)
         stream = Streams(setup.task)
-        return super().agent(replace(setup, task=stream, rounds=min(setup.rounds, stream.length)), node)
+        return super().agents(replace(setup, task=stream, rounds=min(setup.rounds, stream.length)), nodes)
 
 
 def experiment(

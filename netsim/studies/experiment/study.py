@@ -189,7 +189,8 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
         raise error
     task = played[-1].task
     if task is not None:
-        study.centralised, study.error = task.optimum(), task.error
+        # A task without it knows no optimum.
+        study.centralised, study.error = getattr(task, "optimum", dict)(), task.error
     if experiment.report is not None:
         experiment.report(study, played)
 
@@ -238,7 +239,8 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
 def _check_made(played: list[Played]) -> None:
     """Raise BadInput, before anything runs, for what a method cannot take, or a column that is a label's, too."""
     labels = {name for each in played for name in each.cell.method.label}
-    for column in getattr(played[0].task, "columns", ()):
+    columns = getattr(played[0].task, "columns", ())
+    for column in columns if isinstance(columns, tuple) else ():
         if column in labels:
             raise BadInput(f"measure of {played[0].task.name}: must have another name for its column {column!r}")
     for each in played:
