@@ -54,7 +54,7 @@ WITHIN = 0.01
 def combinations(
     methods: Mapping[str, experiment.Method], coders: Mapping[str, Coder], censors: Mapping[str, Censor]
 ) -> dict[str, experiment.Method]:
-    """Return every combination that is a different method, by name, each once; variants have coder and censor as labels.
+    """Return every combination that is a different method, by name, each once, its coder and censor as labels.
 
     A method that takes no coder runs once, as it is. Raises BadInput for COKE without a censor.
     """
@@ -68,7 +68,7 @@ def combinations(
             found[name] = method
             continue
         # DKLA with a censor is COKE, and COKE without one is DKLA.
-        own = {"DKLA": quiet, "COKE": censored}.get(name, censors)
+        own = quiet if name == "DKLA" else censored if name == "COKE" else censors
         for variant, made in experiment.product(method, coder=coders, censor=own).items():
             # Methods that draw clients have coders of states only.
             given = made.given

@@ -144,11 +144,29 @@ def test_an_own_coder_censor_and_network_go_into_it() -> None:
     assert run.agents[0].coder.arguments["coder"].arguments["k"] == 3
 
 
-def test_a_reference_that_diverges_ends_it_at_once() -> None:
-    study = catalogue.find_study("frontier").prepare(**SMALL, loss=0.9, coders="qsgd-1", set="DKLA float64.rho=1e300")
-    with pytest.raises(BadInput, match=r"rho = .*: must be such that DKLA float64, the reference, does not diverge"):
+FAR = """
+import numpy as np
+
+class Cost:
+    size = 1
+
+    def proximal(self, *given, **more):
+        return lambda *now: np.full(1, 1e200)
+
+def task(seed):
+    return [Cost() for _ in range(3)], None, lambda models: {"cost": float((models**2).mean())}
+"""
+
+
+def test_a_reference_that_diverges_ends_it_before_the_others_run(tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text(FAR, encoding="utf-8")
+    given = {"methods": "DKLA", "coders": "float32", "censors": "none", "rho": 0.5, "rounds": 3}
+    study = catalogue.find_study("frontier").prepare(task=str(tmp_path / "far.py"), **given)
+    with pytest.raises(
+        BadInput, match=r"^rho = 0\.5: must be such that DKLA float64, the reference, does not diverge$"
+    ):
         catalogue.find_study("frontier").play(study)
-    assert set(study.runs) <= {"DKLA float64"}
+    assert set(study.runs) == {"DKLA float64"}
 
 
 # --- fronts and winners -----------------------------------------------------------------------------------------------

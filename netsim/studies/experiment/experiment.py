@@ -292,7 +292,7 @@ class Experiment:
         """
         name = next(iter(self.methods)) if method is None else check.one_of("method", method, self.methods)
         cells = self.cells(self.seeds[:1] if seed is None else [seed])
-        wanted = {}
+        wanted: dict[str, str] = {}
         for part, given, known in ((PROBLEM, problem, self.problem), (NETWORK, network, self.networks)):
             wanted |= {} if given is None else {part: check.one_of(part, given, known)}
         here = (each for each in cells if each.method_name == name and wanted.items() <= dict(each.columns).items())
