@@ -1,51 +1,31 @@
 """`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from netsim import BadInput, topology
+from netsim import AgentError, BadInput, topology
 from netsim.scenarios.bench.methods import chosen_methods
-from netsim.scenarios.bench.problems import PROBLEMS, Problem, reached, score
+from netsim.scenarios.bench.problems import PROBLEMS, Suited, reached, score
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
-from netsim.scenarios.tasks.method import Method, Task, with_values
+from netsim.scenarios.tasks.method import Method, Task
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment
+from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tried:
-    """What is tried.
-
-    Parameters
-    ----------
-    algorithms : str
-        Which of the suite's methods to run, with commas between; "none": only those of --method.
-    method : str
-        Also run the class that a Python file defines; several files with commas between.
-    set : str
-        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
-    settings : str
-        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition.
-    """
-
-    algorithms: str = "D-PSGD,DKLA"
-    method: str | None = None
-    set: str | None = None
-    settings: str | None = None
-
-
-def bench_case(
-    study: Study,
+def experiment(
     *,
     problem: str = "regression",
     network: str = "ideal",
-    tried: Tried = Tried(),
+    algorithms: str = "D-PSGD,DKLA",
+    method: str | None = None,
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """One case of the benchmark: some methods on one of its problems and networks, at given settings.
 
     Parameters
@@ -54,31 +34,53 @@ def bench_case(
         "regression" or "digits".
     network : str
         "ideal", "loss-1", "loss-10", "bursts", "intel-lab" or "grenoble".
+    algorithms : str
+        Which of the suite's methods to run, with commas between; "none": only those of --method.
+    method : str
+        Also run the class that a Python file defines; several files with commas between.
     """
     chosen = PROBLEMS[check.one_of("problem", problem, PROBLEMS)]
     links = NETWORKS[check.one_of("network", network, NETWORKS)]
-    methods = with_values(study, chosen_methods(tried.algorithms, tried.method))
-    for method in methods:
-        if why := unreachable(method, links):
-            raise BadInput(f"network = {network!r}: must be one that {method.name} can run on; {why}")
-        if why := unsuited(method, chosen):
-            raise BadInput(f"problem = {problem!r}: must be one that {method.name} can learn; {why}")
-    places = [links.network(seeds, star=method.over_star) for method in methods]
-    # A star has as many.
-    agents = len(places[0].graph)
+    methods = chosen_methods(algorithms, method)
+    for each in methods:
+        if why := unreachable(each, links):
+            raise BadInput(f"network = {network!r}: must be one that {each.name} can run on; {why}")
+        if why := unsuited(each, chosen):
+            raise BadInput(f"problem = {problem!r}: must be one that {each.name} can learn; {why}")
+    return Experiment(
+        problem=chosen,
+        methods={each.name: each.part for each in methods},
+        networks=links,
+        seeds=[seeds],
+        rounds=chosen.rounds,
+        report=partial(_report, case=f"{problem}, {network}"),
+    )
+
+
+def _measure(study: Study, played: Played, error: AgentError | None) -> None:
+    """Add the columns of what it took to reach the target, and note a run that diverged."""
+    if error is not None:
+        raise error
+    chosen, agents = played.cell.problem, len(played.setup.graph or ())
+    assert isinstance(chosen, Suited)
     where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
     study.column("reached_bits", lambda rounds: reached(rounds, **where, cost="wire_bits") / agents)
     study.column("reached_s", lambda rounds: reached(rounds, **where, cost="time_s"))
     study.column("score", lambda rounds: score(rounds, **where, agents=agents))
-    study.error = chosen.error
-    for method, place in zip(methods, places, strict=True):
-        task = chosen.task(place.graph, seeds.data)
-        run = method.run(study, place, task, [task.measure], chosen.rounds)
-        study.note(*filter(None, [diverged(method.name, run, chosen.error)]))
-    title = f"{problem}, {network}, {agents} agents, {seeds.text}"
+    study.note(*filter(None, [diverged(played.name, study.runs[played.name], chosen.error)]))
+
+
+bench_case = study_of(experiment, _measure)
+
+
+def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
+    cell, agents = played[0].cell, len(played[0].task.graph)
+    chosen = cell.problem
+    assert isinstance(chosen, Suited)
     error = Axis(chosen.error, True)
     shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
+    title = f"{case}, {agents} agents, {cell.seeds.text}"
     study.figure(
         "error",
         partial(curves, shown, error, axes, title, {"target": chosen.target}),
@@ -93,7 +95,7 @@ def unreachable(method: Method, links: Links) -> str:
     return ""
 
 
-def unsuited(method: Method, problem: Problem) -> str:
+def unsuited(method: Method, problem: Suited) -> str:
     """Return what a method needs of a cost that a problem's lacks; empty if nothing."""
     try:
         method.agents(_example(problem), problem.rounds)
@@ -103,6 +105,6 @@ def unsuited(method: Method, problem: Problem) -> str:
 
 
 @cache
-def _example(problem: Problem) -> Task:
+def _example(problem: Suited) -> Task:
     """Return a task of a problem, for agents that never run."""
     return problem.task(topology.star(AGENTS), 0)

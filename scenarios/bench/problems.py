@@ -3,16 +3,19 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
+from netsim import topology
 from netsim.agents import LocalProblem, Squared, centralised
+from netsim.scenarios.bench.suite import AGENTS, EDGES
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.neural import NeuralTask, neural_task
+from netsim.studies.experiment import Problem, Setup
 from netsim.studies.reach import settling
 from netsim.util.draws import generator
 from netsim.util.typing import Array
@@ -39,7 +42,11 @@ class RegressionTask(Task):
         The agents' costs.
     best : ndarray, shape (20,)
         The vector with the least sum of costs.
+    error : str
+        The column of the error.
     """
+
+    error: ClassVar[str] = "suboptimality"
 
     def __init__(self, graph: "nx.Graph[int]", seed: int) -> None:
         rng = generator(seed, "regression", "bench")
@@ -79,8 +86,8 @@ def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A problem of the suite.
+class Suited(Problem):
+    """A problem of the suite, on a random graph of `AGENTS` agents unless the network has one; each seed draws another.
 
     Attributes
     ----------
@@ -105,11 +112,18 @@ class Problem:
     target: float
     rounds: int
 
+    def make(self, setup: Setup) -> RegressionTask | NeuralTask:
+        """Return the task of a run."""
+        graph = setup.graph
+        if graph is None:
+            graph = topology.erdos_renyi(AGENTS, edges=EDGES, seed=setup.seeds.graph)
+        return self.task(graph, setup.seeds.data)
+
 
 REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120
 
-PROBLEMS: Mapping[str, Problem] = {
-    "regression": Problem(
+PROBLEMS: Mapping[str, Suited] = {
+    "regression": Suited(
         "linear regressions, 20 parameters, with a true vector for each agent",
         RegressionTask,
         "suboptimality",
@@ -117,7 +131,7 @@ PROBLEMS: Mapping[str, Problem] = {
         1e-2,
         REGRESSION_ROUNDS,
     ),
-    "digits": Problem(
+    "digits": Suited(
         "a network of 64, 32 and 10 units for the 1,797 digits that come with netsim, divided by Dirichlet(0.5)",
         _digits,
         "test_error",

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from netsim import BadInput, Link, Network, topology
+import networkx as nx
+
+from netsim import BadInput, Link, Network
 from netsim.links import loss
 from netsim.links.measured import Measured, grenoble, intel_lab
 from netsim.scenarios.tasks.motes import numbered
-from netsim.studies.seeds import Seeds
+from netsim.studies.experiment import Setup
 
 VERSION = 1
 SEEDS = range(10)
@@ -35,14 +37,14 @@ AGENTS, EDGES = 10, 28
 
 @dataclass(frozen=True)
 class Links:
-    """Links of one kind: those of a random graph, or the measured ones of a place.
+    """A network of an experiment: links of one kind on the problem's graph, or the measured ones of a place.
 
     Attributes
     ----------
     about : str
         What they are, in words.
     link : Link
-        The links of a random graph of `AGENTS` agents; each seed draws another.
+        The links of the problem's graph.
     measured : callable, optional
         Returns a measured network, in place of a random graph. It needs the tables in NETSIM_DATA.
     """
@@ -60,21 +62,15 @@ class Links:
             return str(error)
         return ""
 
-    def network(self, seeds: Seeds, *, star: bool = False) -> Network:
-        """Return the network; with ``star`` one whose node 0 is linked with all others.
+    def topology(self, setup: Setup) -> "nx.Graph[int] | None":
+        """Return the measured graph, or None for the problem's; raises BadInput if a table is missing."""
+        return None if self.measured is None else numbered(self.measured()).graph
 
-        Raises
-        ------
-        BadInput
-            If a table is missing.
-        """
-        links = {}
-        if self.measured is not None:
-            found = numbered(self.measured())
-            graph, links = found.graph, found.links
-        else:
-            graph = topology.star(AGENTS) if star else topology.erdos_renyi(AGENTS, edges=EDGES, seed=seeds.graph)
-        return Network(graph, self.link, links=links, medium="radio", seed=seeds.network)
+    def network(self, setup: Setup) -> Network:
+        """Return the network of a run; raises BadInput if a table is missing."""
+        assert setup.graph is not None
+        links = {} if self.measured is None else numbered(self.measured()).links
+        return Network(setup.graph, self.link, links=links, medium="radio", seed=setup.seeds.network)
 
 
 NETWORKS: Mapping[str, Links] = {

@@ -89,13 +89,21 @@ Ran = Callable[[Study, Played, AgentError | None], None]
 """What a study does after each run, with the error of models that outgrew their coder: it may note, or refuse."""
 
 
-def tell_lost(study: Study, played: Played, error: AgentError | None) -> None:
-    """Note that a method diverged, if its models outgrew their coder."""
+def tell_star(study: Study, played: Played) -> None:
+    """Note that a method ran over a star, if it did."""
+    if getattr(played.kind, "graph_of", None) is not None:
+        called = played.cell.method.label.get("method", played.name)
+        study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
+
+
+def tell_ran(study: Study, played: Played, error: AgentError | None) -> None:
+    """Note that a method ran over a star, and that it diverged, if its models outgrew their coder."""
+    tell_star(study, played)
     if error is not None:
         study.note(f"{played.name} diverged, and is left out: {error}")
 
 
-def study_of(make: Callable[..., Experiment], ran: Ran = tell_lost) -> Callable[..., None]:
+def study_of(make: Callable[..., Experiment], ran: Ran = tell_ran) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
     Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`.
@@ -112,7 +120,7 @@ def study_of(make: Callable[..., Experiment], ran: Ran = tell_lost) -> Callable[
     return study_of_experiment
 
 
-def play(study: Study, experiment: Experiment, ran: Ran = tell_lost) -> None:
+def play(study: Study, experiment: Experiment, ran: Ran = tell_ran) -> None:
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
     The values of the study's parameters ``set`` and ``settings`` are given to the methods. A method whose models
@@ -194,9 +202,6 @@ def _run(study: Study, played: Played) -> AgentError | None:
     """Run a cell; if its models outgrow their coder, return the error."""
     cell, setup, name = played.cell, played.setup, played.name
     task = setup.task
-    if getattr(played.kind, "graph_of", None) is not None:
-        called = cell.method.label.get("method", name)
-        study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
     agents = cell.method.agents(setup)
     _tell_parameters(study, played, agents)
     probes = [*([] if task is None else [task.measure]), *cell.measure]
