@@ -1,5 +1,6 @@
 """The benchmark: its suite, what a case measures, how methods are tuned and told apart, and how an entry is checked."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -9,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Network, topology
+from netsim import BadInput, Link, Network, topology
 from netsim.agents import DKLA, DPSGD
-from netsim.scenarios.bench.case import unreachable, unsuited
+from netsim.coders import Uniform
+from netsim.scenarios.bench.case import experiment, unreachable, unsuited
 from netsim.scenarios.bench.entry import digest
 from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
@@ -19,6 +21,7 @@ from netsim.scenarios.bench.report import against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
 from netsim.scenarios.tasks.method import Method, settable
 from netsim.studies import Study, catalogue
+from netsim.studies.experiment import Method as Part
 from netsim.studies.sums import write_sums
 from netsim.studies.tuning import Plan
 
@@ -114,6 +117,17 @@ def test_losses_ruin_what_the_docs_say_they_ruin_and_edge_duals_survive() -> Non
     assert last["LEAD"] > 0.1
     assert last["R-ADMM"] < 1e-6
     assert last["DKLA-edges"] < 1e-6
+
+
+def test_an_own_network_and_method_go_into_a_case() -> None:
+    made = experiment(algorithms="D-PSGD")
+    mine = {**made.methods, "mine": Part(DPSGD, eta=0.1, coder=Uniform(6))}
+    networks = {"half": Link(loss=0.5), "bursts": NETWORKS["bursts"]}
+    found = dataclasses.replace(made, methods=mine, networks=networks, rounds=3).run()
+    assert found.runs.groupby(["network", "method"]).size().to_dict() == {
+        (network, method): 1 for network in networks for method in mine
+    }
+    assert (found.runs["suboptimality"] < 1.0).all()
 
 
 # --- who can run where ------------------------------------------------------------------------------------------------
