@@ -126,15 +126,15 @@ class MethodGrid(OwnProblem):
     def names(self, found: Mapping[str, Part]) -> dict[str, list[str]]:
         """Return the short names of what the methods take from the study."""
 
-        def paths(parameter: str, *censors: str, rest: str = "") -> list[str]:
-            own = [name for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)]
-            taken = [name for name in own if parameter in found[name].given]
-            words = [name for name in taken if not censors or found[name].label["censor"].partition("-")[0] in censors]
-            return [f"methods.{name}.{parameter}{rest}" for name in words]
-
-        thresholds = paths("censor", "geometric", "power", "own", rest=".v")
-        decays = [path for path in paths("censor", "geometric", "own", rest=".mu") if "geometric-" not in path]
-        several = {"rho": paths("rho"), "eta": paths("eta"), "threshold": thresholds, "decay": decays}
+        own = {name: each for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)}
+        words = {name: each.label["censor"] for name, each in own.items() if "censor" in each.given}
+        thresholds = [name for name, word in words.items() if word.startswith(("geometric", "power", "own"))]
+        several = {
+            "rho": [f"methods.{name}.rho" for name, each in own.items() if "rho" in each.given],
+            "eta": [f"methods.{name}.eta" for name, each in own.items() if "eta" in each.given],
+            "threshold": [f"methods.{name}.censor.v" for name in thresholds],
+            "decay": [f"methods.{name}.censor.mu" for name in thresholds if words[name] in ("geometric", "own")],
+        }
         return {name: each for name, each in several.items() if each}
 
 

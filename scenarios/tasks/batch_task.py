@@ -1,30 +1,24 @@
-"""Batch learning: step sizes, the task with its costs and measures, and the half of a study that several share."""
+"""Batch learning: step sizes, the task with its costs and measures, and what is said of its runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 
-from netsim import Network
 from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Squared, centralised
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
-from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
-from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
-from netsim.scenarios.tasks.method import Method, Task, chosen, network_of
+from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
-from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting
+from netsim.scenarios.tasks.settings import Published, Rows, Setting
 from netsim.studies import Study
-from netsim.studies.outcome import may_diverge
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
@@ -74,9 +68,6 @@ class BatchSteps(Published):
             Method("COKE", COKE, rho, self.censor()),
         )
         return {method.name: method for method in found}
-
-
-AnySteps = TypeVar("AnySteps", bound=BatchSteps)
 
 
 class BatchTask(Task):
@@ -165,132 +156,6 @@ class BatchTask(Task):
         """Return train_mse and test_mse of the model that a centre would learn."""
         model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
         return {"train_mse": self._train(model), "test_mse": self._test(model)}
-
-
-@dataclass
-class BatchStudy(Generic[AnySteps, AnySetting]):
-    """The half of a study that studies of batch learning share: settings, samples, a task, runs and verdicts.
-
-    ``of`` fills in what is left open, ``methods`` chooses what runs, ``draw`` makes the task and ``play`` runs it. What
-    can be refused without the data is refused by ``of`` and ``methods``, before the long work.
-
-    Attributes
-    ----------
-    rows, steps, setting
-        With nothing left open; ``draw`` puts the bandwidth that it found into ``setting``.
-    """
-
-    study: Study
-    data: str
-    rounds: int
-    rows: Rows
-    steps: AnySteps
-    setting: AnySetting
-    channel: Channel
-    seeds: Seeds
-    task: BatchTask | OwnTask = field(init=False)
-
-    @classmethod
-    def of(
-        cls,
-        study: Study,
-        data: str,
-        rounds: int,
-        rows: Rows,
-        steps: AnySteps,
-        setting: AnySetting,
-        seeds: Seeds,
-        *,
-        conventions: str = TEXT,
-        channel: Channel = Channel(),
-        least: int = 1,
-    ) -> Self:
-        """Return it with nothing left open that a paper has; raises BadInput for values outside their ranges.
-
-        Parameters
-        ----------
-        data : str
-            "synthetic", or the name or path of a table.
-        least : int
-            The smallest number of agents.
-        """
-        steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
-        if isinstance(rows, Prepared):
-            rows = rows.resolved(data, conventions)
-        check.integer("rounds", rounds, low=1)
-        check.integer("agents", setting.agents, low=least)
-        rows.divided()
-        return cls(study, data, rounds, rows, steps, setting, channel, seeds)
-
-    def methods(self, compared: Compared, own: Mapping[str, Method]) -> list[Method]:
-        """Return the methods to run: those named, the study's ``own`` and the user's; raises BadInput as `chosen`.
-
-        Of the study's methods and the baselines any may be named.
-        """
-        given = self.steps.checked() | {"censor": self.steps.censor()}
-        known = {**self.steps.methods(), **own}
-        known |= {name: method for name, method in BASELINES.items() if name not in known}
-        return chosen(self.study, compared, known, given)
-
-    def take(self, task: OwnTask) -> None:
-        """Take a task of the user's own in place of one that is drawn."""
-        self.network = self.channel.over(task.graph, self.seeds.network)
-        self.task = task
-        self.study.record(self.steps)
-
-    def draw(self, *, ideal: bool | None = None) -> BatchTask:
-        """Return the task, and record in the study what was chosen; ``ideal`` is by default as the channel is.
-
-        Raises
-        ------
-        BadInput
-            For an unknown or damaged table, an unknown column, too few samples, or a setting that does not fit.
-        """
-        seeds = self.seeds
-        key = self.data, self.setting, self.rows, seeds.data, seeds.graph, seeds.seed
-        samples, drawn, self.setting = self.study.reused(key, self._drawn)
-        # The channel, which does not change the problem, may differ from that of the point before.
-        self.network = self.channel.over(drawn.graph, seeds.network)
-        self.task = task = copy(drawn)
-        task.ideal = self.channel.ideal if ideal is None else ideal
-        self.study.record(self.steps, self.setting, self.rows)
-        tell_division(self.study, samples, self.rows)
-        return task
-
-    def _drawn(self, study: Study) -> tuple[list[AgentData], BatchTask, AnySetting]:
-        samples = draw_samples(self.data, self.setting, self.rows, self.seeds.data, study)
-        graph = self.setting.graph(self.seeds.graph)
-        # A network refuses arguments, too, and quickly.
-        self.channel.over(graph, self.seeds.network)
-        return samples, *batch_task(study, samples, self.setting, graph, ideal=False, seed=self.seeds.seed)
-
-    @property
-    def title(self) -> str:
-        """What figures' titles say of the task: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
-        what = f"task {self.task.name}" if isinstance(self.task, OwnTask) else f"{self.data} data"
-        return f"{what}, {len(self.task.nodes)} agents{self.rows.partition_title}{self.channel.title}"
-
-    def play(self, methods: Sequence[Method]) -> None:
-        """Run the methods on the channel's network, and give the study the centre's errors.
-
-        A method whose models outgrow their coder is left out, with a note. Raises AgentError if that leaves none.
-        """
-        for method in methods:
-            network = self.network_of(method)
-            with may_diverge() as outcome:
-                method.run(self.study, network, self.task, [self.task.measure], self.rounds, watch=self.task.watch)
-            if outcome.how is not None:
-                self.study.lost[method.name] = outcome.how
-                self.study.note(f"{method.name} diverged, and is left out: {outcome.error}")
-        if not self.study.runs and outcome.error is not None:
-            raise outcome.error
-        self.study.centralised, self.study.error = self.task.optimum(), self.task.error
-        if isinstance(self.task, BatchTask):
-            self.study.constant = {"train_mse": self.task.variance}
-
-    def network_of(self, method: Method) -> Network:
-        """Return the network that a method runs on: that of the study, or of the same links over a star."""
-        return network_of(self.study, method, self.network, self.channel, self.seeds.network)
 
 
 def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:

@@ -60,10 +60,6 @@ class Task:
         """Return an agent's Metropolis weights by name: a row of a symmetric, doubly stochastic matrix."""
         return self._rows[node]
 
-    def optimum(self) -> dict[str, float]:
-        """Return what a centre would reach, by column; empty, as here, where that is not known."""
-        return {}
-
 
 @dataclass(frozen=True)
 class Method:

@@ -159,7 +159,8 @@ def play(study: Study, experiment: Experiment, ran: Ran = tell_ran) -> None:
         raise error
     task = played[-1].task
     if task is not None:
-        study.centralised, study.error = task.optimum(), task.error
+        # A task without it knows no optimum.
+        study.centralised, study.error = getattr(task, "optimum", dict)(), task.error
         if math.isfinite(variance := getattr(task, "variance", math.inf)):
             study.constant = {task.error: variance}
     if experiment.report is not None:
