@@ -10,7 +10,7 @@ from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from netsim.engine.build import Settings
 from netsim.engine.observers import Viewer
@@ -24,7 +24,7 @@ from netsim.studies.outcome import ENDED, Ending, Outcome, error_of
 from netsim.studies.reserve import Reservation, reserve
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.datafiles import digest_of, path_of, record, recording, used
+from netsim.util.datafiles import used
 from netsim.watch import Watched
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from netsim.live.server import ViewServer
-
-T = TypeVar("T")
 
 COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits")
 """The first columns of every rounds.csv; the probes' columns follow."""
@@ -102,8 +100,6 @@ class Study:
     partial : dict or None
         For a study that stopped early: ``why``, the reason in one line; ``cut``, the interrupted algorithm, or None
         between runs; ``unit``, what one row of that run is.
-    kept : dict
-        The last problem that was made (see `reused`); the points that a process of a sweep runs share it.
     """
 
     def __init__(
@@ -136,7 +132,6 @@ class Study:
         self.session: ViewServer | None = None
         self.every = 1
         self._failed: tuple[str, BaseException] | None = None
-        self.kept: dict[str, tuple[Any, Study, Mapping[str, str]]] = {}
         # The tables of rounds, with what they were made of: a study asks for them several times.
         self._rounds: tuple[Any, dict[str, pd.DataFrame], pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
@@ -267,32 +262,6 @@ class Study:
     def reads(self, path: str | Path) -> Path:
         """Record a file as read, so that sweeps and `netsim verify` detect changes to it; return its path."""
         return used(Path(path))
-
-    def reused(self, key: object, make: Callable[["Study"], T]) -> T:
-        """Return ``make(study)``; in a sweep, what the point before made if its key and the files it read are equal.
-
-        Parameters
-        ----------
-        key : object
-            All that the result depends on, except the contents of files; keys are compared by their text (`repr`).
-        make : callable
-            Takes a study to which it may add notes and tables, which this study gets. No run may change the result.
-        """
-        name = repr(key)
-        if name not in self.kept or any(digest_of(path_of(file)) != sha for file, sha in self.kept[name][2].items()):
-            # Two problems at once may not fit into the memory.
-            self.kept.clear()
-            drawn = Study(self.scenario, self.settings, reporter=self._reporter)
-            with recording(inside=True) as files:
-                self.kept[name] = make(drawn), drawn, files
-        else:
-            record(self.kept[name][2])
-        made: T = self.kept[name][0]
-        drawn = self.kept[name][1]
-        self.notes += [note for note in drawn.notes if note not in self.notes]
-        self.tables |= drawn.tables
-        self.titles |= drawn.titles
-        return made
 
     def take(self, told: "Study") -> None:
         """Take the notes, tables and figures of a study without runs, in which a part of this one was made."""

@@ -23,7 +23,7 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.run import Probe
-from netsim.scenarios.tasks.settings import Channel, Compared, Wanted, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Compared, Wanted, chosen_names, names_in
 from netsim.studies import Study, experiment, script
 from netsim.studies.experiment.study import check_took_part
 from netsim.studies.values import values_of
@@ -178,17 +178,6 @@ def names_of(methods: Mapping[str, Method], places: Mapping[str, str]) -> dict[s
         for short, path in places.items()
     }
     return {short: several for short, several in found.items() if several}
-
-
-def network_of(
-    study: Study, method: Method, network: netsim.Network, channel: Channel, seed: int | tuple[int, int]
-) -> netsim.Network:
-    """Return the network that a method runs on: the study's, or the same agents and links over a star, with a note."""
-    if not method.over_star:
-        return network
-    name = method.labels.get("method", method.name)
-    study.note(f"{name} runs over a star of the same agents and links, with agent 0 as its server.")
-    return channel.over(topology.star(len(network.graph)), seed)
 
 
 REMEDIES: Mapping[str, Duals] = {

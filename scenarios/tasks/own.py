@@ -219,32 +219,6 @@ def _short(found: Any) -> str:
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 
-def own_task(file: str, *, seed: int, graph_seed: int, edges: int | None, ideal: bool) -> OwnTask:
-    """Return the problem that a Python file defines (`OwnFile`).
-
-    Parameters
-    ----------
-    file : str
-        Path of the file.
-    seed : int
-        Given to the function.
-    graph_seed : int
-        Seed of a random graph.
-    edges : int, optional
-        Edges of a random graph, two for each agent by default.
-    ideal : bool
-        As of `OwnTask`.
-
-    Raises
-    ------
-    BadInput
-        As `OwnFile` does, or if the measure is none.
-    """
-    source = OwnFile(file, seed)
-    costs, graph, measure = source.problem()
-    return OwnTask(file, costs, source.graph(graph, len(costs), edges, graph_seed), measure, ideal)
-
-
 def check_left_out(file: str, data: str, *groups: Any, but: Sequence[str] = ("edges",)) -> None:
     """Raise BadInput for a data set, or a field of flags not at its default: a task's file leaves them no meaning."""
     why = f"left out with task = {file!r}, which defines the problem"

@@ -18,6 +18,7 @@ from netsim.engine.process import limited_blas
 from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
+from netsim.studies import tasks
 from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
@@ -258,7 +259,6 @@ def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
 # --- parts that cells share -------------------------------------------------------------------------------------------
 
 _contents: dict[int, tuple[Any, Any, str]] = {}
-_tasks: list[tuple[Any, Any]] = []
 _optima: list[tuple[Any, dict[str, float]]] = []
 
 
@@ -300,21 +300,15 @@ def task_of(problem: Problem, setup: Setup) -> Any:
     A task with an attribute ``ideal`` serves links that are ideal and others.
     """
     key = [_content_of(problem), content(setup.seeds), setup.rounds, content(setup.graph)]
-    found = _tasks[0][1] if _tasks and _tasks[0][0] in (key, [*key, setup.ideal]) else None
-    if found is None or changed_files(known(reader_of(problem))):
-        # Two at once may not fit into the memory.
-        forget_task()
+    last, found = tasks.last()
+    if last not in (key, [*key, setup.ideal]) or changed_files(known(reader_of(problem))):
+        tasks.forget()
         found = problem.make(setup)
-        _tasks.append((key if hasattr(found, "ideal") else [*key, setup.ideal], found))
+        tasks.keep(key if hasattr(found, "ideal") else [*key, setup.ideal], found)
     if getattr(found, "ideal", setup.ideal) != setup.ideal:
         found = copy.copy(found)
         found.ideal = setup.ideal
     return found.fresh() if hasattr(found, "fresh") else found
-
-
-def forget_task() -> None:
-    """Forget the task that methods share, because one may have changed it."""
-    _tasks.clear()
 
 
 def _optimum(task: Any) -> dict[str, float]:

@@ -19,9 +19,10 @@ import numpy as np
 
 from netsim.errors import AgentError, BadInput
 from netsim.run import Run
+from netsim.studies import tasks
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import METHOD, Cell, forget_task, reader_of, task_of
+from netsim.studies.experiment.cells import METHOD, Cell, reader_of, task_of
 from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
@@ -184,7 +185,7 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
         error = lost or error
     if any(is_users(each.kind or type(each.cell.method)) for each in played):
         # A method of the user's own may have changed the costs.
-        forget_task()
+        tasks.forget()
     if not study.runs and error is not None:
         raise error
     task = played[-1].task

@@ -9,12 +9,12 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import NetsimError, chain, one_line
-from netsim.studies import catalogue
+from netsim.studies import catalogue, tasks
 from netsim.studies.folder import Unsaved, is_whole, write
 from netsim.studies.formats import Formats
 from netsim.studies.study import Study
@@ -145,10 +145,9 @@ def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> N
     study = found.prepare(**point.settings)
     study.formats = work.formats
     study.origin["point"] = point.name
-    # A limit of memory holds beyond what the worker has: a kept problem would count for one point, not for the next.
-    # A user's method, given by --method, might change the problem that it gets.
-    if work.limits.megabytes is None and study.settings.get("method") is None:
-        study.kept = kept_of(work.running)
+    if work.limits.megabytes is not None:
+        # The limit holds beyond what the worker has: a task that points share would count for one, not for the next.
+        tasks.forget()
     try:
         found.play(study)
     except NetsimError:
@@ -158,12 +157,6 @@ def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> N
     finally:
         origin |= study.origin
     _save(study, place, work.folder / "points" / point.name)
-
-
-@lru_cache(maxsize=1)
-def kept_of(running: Path) -> dict[str, tuple[Any, Study, Mapping[str, str]]]:
-    """Return what a process keeps of one point for the next (`Study.reused`), of one execution of a sweep."""
-    return {}
 
 
 def _save(study: Study, place: Path, folder: Path) -> None:

@@ -18,7 +18,7 @@ from netsim.studies.origin import changed_files, changed_source, is_recorded, ve
 from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, SweepRun, kept_of, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -146,7 +146,6 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
-        kept_of.cache_clear()
         _check_one_version(folder, chosen)
         found = read_sweep(folder)
         try:

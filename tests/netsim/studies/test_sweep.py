@@ -1,6 +1,5 @@
 """Sweeps: every point once, the same table however it was made, what fails and what is killed."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from netsim import BadInput, NetsimError, results
+from netsim import BadInput, results
 from netsim.studies.catalogue import Parameter, find_study
 from netsim.studies.cli import _listed
 from netsim.studies.sweeps import sweep
@@ -162,65 +161,6 @@ def test_one_job_and_two_give_the_same_files(study: str, tmp_path: Path) -> None
     assert (one.table["heard"][3:] < 30).all()
     alone = find_study(study).execute(loss=0.3, seed=2)
     assert one.table["trace_hash"].iloc[-1] == alone.runs["counts"].trace_hash
-
-
-REUSES = """
-from pathlib import Path
-import pandas as pd
-from netsim import Agent, Network, topology
-
-class Still(Agent):
-    async def run(self):
-        pass
-
-def reuses(study, *, loss: float = 0.0, size: int = 3, seed: int = 0, data: str = "") -> None:
-    def make(drawn):
-        with open(f"{data}/log", "a") as file:
-            file.write(f"{loss} {size} {seed}\\n")
-        text = drawn.reads(f"{data}/numbers").read_text()
-        drawn.note(f"made of {text}")
-        drawn.table("made", "Made", pd.DataFrame({"size": [size], "text": [text]}))
-        if text == "none":
-            raise ValueError("no numbers")
-        return topology.ring(size)
-
-    graph = study.reused((size, seed), make)
-    if loss == 0.5:
-        Path(data, "numbers").write_text("others")
-    study.run("still", Network(graph), {i: Still() for i in graph}, [], 1)
-"""
-
-
-def test_a_point_reuses_what_its_flags_leave_unchanged(tmp_path: Path) -> None:
-    file, log, numbers = tmp_path / "reuses.py", tmp_path / "log", tmp_path / "numbers"
-    file.write_text(REUSES)
-    numbers.write_text("1 2")
-    given = {"data": str(tmp_path), "size": [3, 4], "seed": range(2)}
-    both = sweep(str(file), out=tmp_path / "both", loss=[0.1, 0.2], **{**given, "size": 3})
-    assert not both.failed
-    assert log.read_text().splitlines() == ["0.1 3 0", "0.1 3 1"], "once for a seed, whatever the loss"
-    sweep(str(file), out=tmp_path / "sizes", **given)
-    assert log.read_text().splitlines()[2:] == ["0.0 3 0", "0.0 4 0", "0.0 3 1", "0.0 4 1"]
-    for seed in range(2):
-        first, second = (files(tmp_path / f"both/points/loss={loss},seed={seed}") for loss in (0.1, 0.2))
-        assert {name for name in first if first[name] != second[name]} == {"SHA256SUMS", "settings.json"}
-        recorded = [json.loads(each["settings.json"])["files_sha256"] for each in (first, second)]
-        assert recorded[0] == recorded[1]
-        assert recorded[0][str(numbers)]
-
-
-def test_a_problem_of_a_file_that_changed_is_made_again(tmp_path: Path) -> None:
-    file, numbers = tmp_path / "reuses.py", tmp_path / "numbers"
-    file.write_text(REUSES)
-    numbers.write_text("1 2")
-    given = {"data": str(tmp_path), "loss": [0.1, 0.5, 0.2]}
-    with pytest.raises(NetsimError, match="numbers changed while the sweep ran"):
-        sweep(str(file), out=tmp_path / "changed", **given)
-    assert "others" in (tmp_path / "changed/points/loss=0.2/made.csv").read_text()
-    numbers.write_text("none")
-    sweep(str(file), out=tmp_path / "failed", **given)
-    kept = json.loads((tmp_path / "failed/failed/loss=0.2.json").read_text())
-    assert str(numbers) in kept["files_sha256"], "also what a problem that could not be made has read"
 
 
 def test_what_is_done_is_not_done_again_and_more_may_be_asked_for(study: str, tmp_path: Path) -> None:
