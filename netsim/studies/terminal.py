@@ -32,7 +32,8 @@ class Reporter:
         """Print one line."""
         if self._texts and not self.quiet:
             with self._output(sys.stdout):
-                print(text, flush=True)
+                # In one piece: an interrupt comes before or after a line, not between a line and its end.
+                print(f"{text}\n", end="", flush=True)
 
     def table(self, title: str, frame: "pd.DataFrame") -> None:
         """Print a table under its title."""
@@ -123,7 +124,7 @@ class Reporter:
         """Print one line of progress."""
         if not self.quiet:
             with self._output(sys.stderr):
-                print(text, file=sys.stderr, flush=True)
+                print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
     @contextmanager
     def _bar(self, label: str, total: int | None, *columns: Any, **more: Any) -> Iterator[Callable[..., None]]:

@@ -2,11 +2,9 @@
 
 import dataclasses
 import inspect
-import math
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +16,14 @@ import numpy as np
 import netsim
 from netsim import Run, topology
 from netsim.agents import Accumulated, Censor, CodedSums, Duals, EdgeDuals, OverStar, RunningSums
-from netsim.agents.schedule import Scheduled, Step, schedules_of
+from netsim.agents.schedule import Scheduled, Step
 from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.run import Probe
 from netsim.scenarios.tasks.settings import Compared, Wanted, chosen_names, names_in
 from netsim.studies import Study, experiment, script
-from netsim.studies.experiment.study import check_took_part
+from netsim.studies.experiment.study import check_took_part, tell_parameters
 from netsim.studies.values import values_of
 from netsim.util import check
 from netsim.watch import Watched
@@ -116,10 +114,7 @@ class Method:
     def made(self, study: Study, name: str, task: Task, rounds: int) -> dict[int, Any]:
         """Create agents; print their parameters and record them in the study's settings.json."""
         agents = self.agents(task, rounds)
-        used = self._used(next(iter(agents.values())))
-        study.origin.setdefault("methods", {})[name] = {"class": self.kind.__name__, **used}
-        listed = [f"{key} {value}" for key, value in used.items() if value is not None and value is not False]
-        study.reporter.line(f"{name}: {', '.join([self.kind.__name__, *listed])}")
+        tell_parameters(study, name, self.part, agents, 2)
         return agents
 
     def run(
@@ -135,20 +130,6 @@ class Method:
         """Create agents and run them on a network in a study; raises BadInput if no agent takes part in any round."""
         agents = self.made(study, self.name, task, rounds)
         return check_took_part(self.name, study.run(self.name, network, agents, probes, rounds, watch=watch))
-
-    def _used(self, agent: Any) -> dict[str, Any]:
-        """Return an agent's parameters by name, except its cost and number of rounds."""
-        found: dict[str, Any] = {}
-        for name, parameter in list(inspect.signature(self.kind).parameters.items())[2:]:
-            if name == "weights" and _is_required(parameter):
-                found[name] = "Metropolis"
-            elif parameter.kind in _NAMED:
-                value = self.steps.get(name, _default_of(self.kind, name))
-                # Prefer the agent's attribute, which may be converted; it may be missing if stored under another name.
-                with suppress(Exception):
-                    value = schedules_of(agent).get(name, getattr(agent, name))
-                found[name] = _text(value)
-        return found
 
     def with_steps(self, **steps: Step | str) -> "Method":
         """Return the method with other step sizes."""
@@ -478,11 +459,3 @@ def _check_fields(file: str, kind: type) -> None:
 def _plain(value: Any) -> Any:
     """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _text(value: Any) -> Any:
-    """Return a parameter's value as stored in settings.json, without memory addresses, which differ by process."""
-    value = _plain(value)
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]

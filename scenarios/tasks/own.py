@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
+from netsim.studies.experiment import Problem
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -138,6 +140,22 @@ class OwnTask(Task):
         self._check_names(self.columns, taken)
         for method in methods:
             method.agents(self, rounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfFile(Problem):
+    """Base of problems that a Python file's function ``task(seed)`` returns (`OwnFile`).
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    edges : int, optional
+        Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
+    """
+
+    file: Path
+    edges: int | None = None
 
 
 class OwnFile:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -12,9 +11,9 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
-from netsim.scenarios.tasks.own import Measure, OwnFile, OwnTask
+from netsim.scenarios.tasks.own import Measure, OfFile, OwnFile, OwnTask
 from netsim.studies import Study
-from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment import Setup
 from netsim.studies.experiment.cells import Cell
 from netsim.util.typing import Array
 
@@ -132,26 +131,16 @@ class _StreamProbe(AgentProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamFile(Problem):
+class StreamFile(OfFile):
     """What a Python file's function ``task(seed)`` returns: costs that change with time, a graph or None, a measure.
 
     Each run has new costs, of another call of the function.
-
-    Parameters
-    ----------
-    file : Path
-        The file.
-    edges : int, optional
-        Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
 
     Raises
     ------
     BadInput
         When a run is made: as `OwnFile` does, or if a second call returns the costs of the first.
     """
-
-    file: Path
-    edges: int | None = None
 
     def make(self, setup: Setup) -> OwnStreams:
         """Return the task of a run."""

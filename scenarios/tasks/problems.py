@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import networkx as nx
@@ -11,7 +10,7 @@ import networkx as nx
 from netsim.agents.maps.features import Form
 from netsim.scenarios.tasks.batch_task import BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.own import OwnFile, OwnTask
+from netsim.scenarios.tasks.own import OfFile, OwnFile, OwnTask
 from netsim.scenarios.tasks.settings import TEXT, Prepared, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Problem, Setup
@@ -92,24 +91,14 @@ class KernelRegression(Features, Problem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileProblem(Problem):
+class FileProblem(OfFile):
     """What a Python file's function ``task(seed)`` returns: each agent's cost, a graph or None, and a measure.
-
-    Parameters
-    ----------
-    file : Path
-        The file.
-    edges : int, optional
-        Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
 
     Raises
     ------
     BadInput
         When a run is made: as `netsim.scenarios.tasks.own.OwnFile` does, or if the measure is none.
     """
-
-    file: Path
-    edges: int | None = None
 
     def make(self, setup: Setup) -> OwnTask:
         """Return the task of a run."""

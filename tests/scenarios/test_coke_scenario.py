@@ -122,7 +122,7 @@ def test_energys_printed_numbers_come_out() -> None:
 def test_what_differs_from_the_text_is_what_the_note_names() -> None:
     study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text")
     assert any(each.startswith("Settings follow the paper's text") for each in study.notes)
-    study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text", squared=True)
+    study = run(data="energy", rounds=1, algorithms="DKLA,COKE", conventions="text", squared=True)
     (note,) = [each for each in study.notes if each.startswith("Settings chosen so that")]
     assert "‖h‖²" in note
     assert "links" not in note

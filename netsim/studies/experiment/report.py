@@ -111,7 +111,7 @@ def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, 
             yield from _split(results.only(settings[0], value), y, x, f"{of}, {settings[0]} = {value}")
         return
     seeds = results.runs[SEED].nunique()
-    many = f"the median of {seeds} seeds, with its interval" if seeds > 1 else "one seed"
+    many = f"the median of {seeds} seeds" if seeds > 1 else "one seed"
     ends = " Lines end where half of the runs or more died." if results.runs["outcome"].isin(DEAD).any() else ""
     yield f"{label(y)} against {label(x)}{of}: {many}.{ends}", partial(_drawn, results, y, x)
 

@@ -286,7 +286,8 @@ def _run(study: Study, played: Played) -> AgentError | None:
     cell, setup, name = played.cell, played.setup, played.name
     task, start = played.task, time.perf_counter()
     agents = cell.method.agents(setup)
-    _tell_parameters(study, played, agents)
+    if isinstance(cell.method, Method):
+        tell_parameters(study, name, cell.method, agents, 0 if task is None else 2)
     probes = [*([] if task is None else [task.measure]), *cell.measure]
     assert setup.network is not None
     with may_diverge() as trial:
@@ -371,19 +372,19 @@ def settable(name: str, method: Any) -> dict[str, str]:
 # --- what is told of a run --------------------------------------------------------------------------------------------
 
 
-def _tell_parameters(study: Study, played: Played, agents: Mapping[Any, Any]) -> None:
-    """Print a method's parameters, and record them in the study's settings.json."""
-    method = played.cell.method
-    if not isinstance(method, Method):
-        return
-    used = _used(method, next(iter(agents.values())), 2 if played.setup.task is not None else 0)
-    study.origin.setdefault("methods", {})[played.name] = {"class": method.kind.__name__, **used}
+def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any, Any], given: int) -> None:
+    """Print the parameters of a method that runs under a name, and record them in the study's settings.json.
+
+    The first ``given`` arguments of its class, which the run gives, are left out.
+    """
+    used = _used(method, next(iter(agents.values())), given)
+    study.origin.setdefault("methods", {})[name] = {"class": method.kind.__name__, **used}
     listed = [f"{key} {value}" for key, value in used.items() if value is not None and value is not False]
-    study.reporter.line(f"{played.name}: {', '.join([method.kind.__name__, *listed])}")
+    study.reporter.line(f"{name}: {', '.join([method.kind.__name__, *listed])}")
 
 
 def _used(method: Method, agent: Any, given: int) -> dict[str, Any]:
-    """Return an agent's parameters by name, except the first ``given``, which the run gives."""
+    """Return an agent's parameters by name, except the first ``given``."""
     found: dict[str, Any] = {}
     for name, parameter in list(inspect.signature(method.kind).parameters.items())[given:]:
         usual = default_of(method.kind, name)
