@@ -261,7 +261,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
     parameters = [each for each in parameters_of(name, function) if each.name not in groups]
     # A study of an experiment (`netsim.studies.experiment.study`) has flags that follow from its parts.
-    parameters += getattr(function, "named_parameters", list)()
+    parameters += getattr(function, "named_parameters", tuple)()
     for key, group in groups.items():
         # A study may have defaults of its own for parameters that it shares with others.
         usual = inspect.signature(function).parameters[key].default

@@ -87,7 +87,9 @@ class Played:
         return self.setup.task
 
 
-def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> list[Parameter]:
+# A sweep asks for them at each point, and they take the experiment of the defaults: up to 45 ms.
+@functools.cache
+def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> tuple[Parameter, ...]:
     """Return the flags of an experiment's short names, each left open by default, and those of its methods' values.
 
     What the grid tries has no flag. With the default of a ``folder`` there are those of `run_kept`, too.
@@ -99,7 +101,7 @@ def named_parameters(make: Callable[..., Experiment], folder: str | None = None)
         found.append(dataclasses.replace(each, default=None, description=text))
     own = inspect.signature(make).parameters
     kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS, REDO]
-    return [*found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept]
+    return *found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept
 
 
 def _names_of(experiment: Experiment) -> list[str]:
