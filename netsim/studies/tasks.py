@@ -1,4 +1,4 @@
-"""The task that runs of one process share, if they learn the same one after the other."""
+"""The task that runs of one process share, if they follow each other and learn the same."""
 
 from typing import Any
 

@@ -275,7 +275,7 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 def _report(study: Study, played: Sequence[Played]) -> None:
     task, title = played[0].task, titled(played[0])
     table, error = _table(study, played, task), measure(task.error)
-    # Errors are compared with the reference's.
+    # Errors are compared with the reference's, not with those of the best constant prediction.
     study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")

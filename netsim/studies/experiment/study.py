@@ -232,7 +232,7 @@ def run_kept(study: Study, experiment: Experiment) -> None:
 def _begun(study: Study, experiment: Experiment) -> Experiment:
     """Return the experiment with the values that a study gives its methods; note its notes."""
     shown = {name: experiment.values(name) for name in _names_of(experiment)}
-    # A name of values that differ from part to part stays open: none of them would repeat the run.
+    # Where the parts of a short name have different values, it stays open: no single value would repeat the run.
     study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
     experiment = with_set_values(study, experiment)
     study.note(*experiment.notes)
@@ -319,9 +319,9 @@ _PLACES = ("problem", "network", "networks", "method", "methods")
 def with_set_values(study: Study, experiment: Experiment) -> Experiment:
     """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give.
 
-    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50. What is given to a
-    family, a method's label of this name, is given to all its variants. An experiment that has settings by condition
-    keeps them, but where ``set`` gives a value.
+    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50. Methods with
+    the same label ``family`` are variants: a value for the family is given to each. An experiment that has settings by
+    condition keeps them, except where ``set`` gives a value.
     """
     text = study.settings.get(SET.name) or ""
     given = {} if text == ASK else parsed(text)
