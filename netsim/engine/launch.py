@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,10 @@ from netsim.engine.runtime import Runtime
 from netsim.errors import Interrupted
 from netsim.run import Run
 
-__all__ = ["aside", "simulate", "threads_start"]
+__all__ = ["aside", "importing_whole", "simulate", "threads_start"]
+
+_IMPORT_PAUSE = 0.02
+"""The real seconds until a Ctrl-C during an import tries again."""
 
 _INTERRUPT_TIMEOUT = 2.0
 """If an agent's step has not ended this many real seconds after a Ctrl-C, the Ctrl-C interrupts it."""
@@ -26,7 +30,7 @@ _INTERRUPT_TIMEOUT = 2.0
 def simulate(runtime: Runtime, loop: Loop) -> Run:
     """Run a `Runtime` to its end on ``loop``, which must be new and is closed afterwards."""
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
+        with _interrupts(), asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
             try:
                 return runner.run(_interruptible(runtime, loop))
             except KeyboardInterrupt as error:
@@ -51,7 +55,7 @@ class _Insistent:
 
         def again() -> None:
             if not stepped.is_set() and signal.getsignal(signal.SIGINT) is self:
-                _thread.interrupt_main()
+                _interrupt_main()
 
         timer = threading.Timer(_INTERRUPT_TIMEOUT, again)
         timer.daemon = True
@@ -90,11 +94,14 @@ def aside() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Make a Ctrl-C interrupt the inner run: the outer loop's handler would only cancel the outer, suspended task."""
+    """Make a Ctrl-C interrupt the inner run: an outer handler would do something else.
+
+    The outer loop's would only cancel the outer, suspended task; with that of `importing_whole`, asyncio sets none.
+    """
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     asyncios = isinstance(interrupt, partial) and isinstance(getattr(interrupt.func, "__self__", None), asyncio.Runner)
-    if not in_main or not (asyncios or isinstance(interrupt, _Insistent)):
+    if not in_main or not (asyncios or isinstance(interrupt, _Insistent) or interrupt is _interrupt_after_import):
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -102,6 +109,44 @@ def _interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def importing_whole() -> Iterator[None]:
+    """Let a Ctrl-C wait for the end of an import.
+
+    A library written in C whose import was interrupted cannot be imported again, and can crash Python as it ends.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt_after_import)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt_after_import:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
+    """Interrupt, or try again soon if an import goes on."""
+    caller = frame
+    while caller is not None and caller.f_code.co_filename != "<frozen importlib._bootstrap>":
+        caller = caller.f_back
+    if caller is None:
+        signal.default_int_handler(number, frame)
+    timer = threading.Timer(_IMPORT_PAUSE, _interrupt_main)
+    timer.daemon = True
+    timer.start()
+
+
+def _interrupt_main() -> None:
+    """Interrupt the main thread from another one, also where it waits in a system call."""
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def threads_start() -> bool:

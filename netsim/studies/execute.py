@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from netsim.engine.launch import importing_whole
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
@@ -65,7 +66,7 @@ def execute(
     before = signal.getsignal(signal.SIGINT)
     try:
         # A folder that cannot be written should be known before the work, not after it.
-        with reserved(scenario, out) as place, ExitStack() as until_saved:
+        with importing_whole(), reserved(scenario, out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             if workers != 1:

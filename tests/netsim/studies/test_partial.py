@@ -111,6 +111,39 @@ def test_a_signal_hands_over_what_there_is(number: int, ignored: bool, status: i
     assert sorted(path.name for path in room.iterdir()) == ["began", "out", "slow.py"]
 
 
+IMPORTS = """
+import time
+from netsim import Agent, Network, topology
+
+class Idle(Agent):
+    async def run(self):
+        async for k in self.rounds(3):
+            await self.collect()
+
+def imports(study, *, moment: str = "before", seed: int = 0) -> None:
+    if moment == "after":
+        study.run("a", Network(topology.ring(4)), {i: Idle() for i in range(4)}, [len], 3)
+    import half
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_waits_for_the_end_of_an_import(moment: str, tmp_path: Path) -> None:
+    half = "import signal\nfrom pathlib import Path\nsignal.raise_signal(signal.SIGINT)\nPath('whole').touch()\n"
+    (tmp_path / "half.py").write_text(half)
+    (tmp_path / "imports.py").write_text(IMPORTS)
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    words = [sys.executable, "-c", f"{heeds}; from netsim.__main__ import main; main()"]
+    words += ["run", "imports.py", "--moment", moment, "--out", "out"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    kept = "no run folder was written" if moment == "before" else "what there is so far is in out, marked partial"
+    assert done.stderr.splitlines()[-1] == f"netsim: interrupted; {kept}"
+    assert (tmp_path / "whole").exists()
+
+
 @pytest.mark.parametrize(
     ("end", "rounds", "expected"),
     [
