@@ -2,7 +2,6 @@ from . import results
 from .catalogue import find_study
 from .study import Study
 from .sweeps.sweep import sweep
-from .tuning import tune
 from .verification import verify
 
-__all__ = ["Study", "find_study", "results", "sweep", "tune", "verify"]
+__all__ = ["Study", "find_study", "results", "sweep", "verify"]

@@ -71,6 +71,14 @@ EVERY = Parameter("every", int, True, None, "Measure the first round, each of th
 """The parameter of every study that says in which rounds models are measured, unless it has one of that name itself."""
 
 
+class Asked(BadInput):
+    """What ends a run that was only to tell what there is; the command line prints the ``listing``."""
+
+    def __init__(self, message: str, listing: str) -> None:
+        super().__init__(message)
+        self.listing = listing
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A function of a study and keyword parameters.
@@ -256,6 +264,16 @@ def _is_scenario(member: object) -> bool:
 
 
 def _describe(name: str, function: Callable[..., None]) -> Scenario:
+    parameters, groups = flags_of(name, function)
+    title = (inspect.getdoc(function) or "").partition("\n")[0]
+    return Scenario(name, function, title, parameters, groups)
+
+
+def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, ...], tuple[tuple[str, type], ...]]:
+    """Return a function's parameters, with the fields of those that are dataclasses in their place, and these classes.
+
+    Raises BadInput for a parameter without a default, of a type that no flag has, or whose name is not its own.
+    """
     hints = _hints(name, function)
     hints.pop("return", None)
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
@@ -276,8 +294,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     names = [parameter.name for parameter in parameters]
     for twice in sorted({each for each in names if names.count(each) > 1}):
         raise BadInput(f"scenario = {name!r}: must have one parameter {twice!r}, not {names.count(twice)}")
-    title = (inspect.getdoc(function) or "").partition("\n")[0]
-    return Scenario(name, function, title, tuple(parameters), tuple(groups.items()))
+    return tuple(parameters), tuple(groups.items())
 
 
 def _by_data(group: Any, field: str) -> str:

@@ -330,7 +330,6 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     since, it is refused, or with --redo done again.
     """
     from netsim.studies.sweeps import sweep
-    from netsim.studies.values import ASK
 
     if (experiment := _experiment_in(scenario)) is not None:
         _run_experiment(experiment, flags, out, more)
@@ -338,7 +337,7 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     found = catalogue.find_study(scenario)
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
-    if given.get("set") == [ASK]:
+    if given.get("set") == ["list"]:
         # Each point would refuse it; one answers.
         found.play(found.prepare(**{name: values[0] for name, values in given.items()}))
     try:
@@ -376,75 +375,35 @@ def _asked(*names: str) -> list[str]:
 @click.option(
     "--over",
     multiple=True,
-    help="[METHOD.]PARAMETER=LOW:HIGH or …:log; several times. Default for an experiment: what its file has as `over`.",
+    help="[METHOD.]PARAMETER=LOW:HIGH or …:log, or PATH=…; several times. Default: what a file has as `over`.",
 )
 @click.option("--out", type=str, required=True, help="The folder: new, or that of a tuning to go on with.")
+@click.option("--seeds", default="100:103", show_default=True, help="Of the search; later runs must have others.")
 @click.option(
-    "--per", default="method", show_default=True, help="method, or with parameters of the study: method,loss."
+    "--validation", default="200:206", show_default=True, help="Seeds that choose among the finalists; or none."
 )
-@click.option("--seeds", default="100:105", show_default=True, help="Of the trials; later runs must have others.")
-@click.option(
-    "--validation",
-    help="Further seeds on which each winner must survive, or the runner-up is taken; none: no validation. "
-    "Default: the five after --seeds.",
-)
-@click.option(
-    "--budget", type=int, default=100, show_default=True, help="The most runs of the search, in all conditions."
-)
+@click.option("--candidates", type=int, default=8, show_default=True, help="How many values of each method are tried.")
+@click.option("--finalists", type=int, default=3, show_default=True, help="How many of them are validated.")
 @click.option(
     "--metric",
-    default="train_mse",
-    show_default=True,
     help="The column whose last value is to be small, or "
-    "COLUMN@ERROR=VALUE: that where the error is reached for good; VALUE may be +P%, above the centralised one.",
+    "COLUMN@ERROR=VALUE: that where the error is reached for good; VALUE may be +P%, above the centralised one. "
+    "Default: the problem's error.",
 )
+@click.option("--of", default="median", show_default=True, help="What is compared of the seeds: median or mean.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
-@click.option("--redo", is_flag=True, help="Run once more what ran with other code or data.")
-@click.option("--candidates", type=int, help="Of an experiment: how many values of each method are tried. Default: 8.")
-@click.option("--finalists", type=int, help="Of an experiment: how many of them are validated. Default: 3.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def tune_it(
-    scenario: str,
-    flags: tuple[str, ...],
-    over: tuple[str, ...],
-    out: str,
-    per: str,
-    seeds: str,
-    validation: str | None,
-    **more: Any,
-) -> None:
-    """Search the best parameters of each method of a scenario, on seeds that its results do not use.
+def tune_it(scenario: str, flags: tuple[str, ...], **how: Any) -> None:
+    """Search the best parameters of each method of an experiment, or of a study that is one.
 
-    Each method gets the same number of trials, by successive halving. tuned.json in the folder is what run and sweep
-    take as --settings. What is done already is not done again: the same command goes on.
+    Each method gets the same number of trials under each condition, by successive halving, on seeds that its results do
+    not use. tuned.json in the folder is what run and sweep take as --settings. What is done already is not done again:
+    the same command goes on.
     """
-    from netsim.studies.sweeps.grid import numbers
-    from netsim.studies.tuning import tune
+    from netsim.studies.experiment import cli
+    from netsim.studies.experiment.command import study_in
 
-    counts = ("candidates", "finalists")
-    if (experiment := _experiment_in(scenario)) is not None:
-        from netsim.studies.experiment import cli
-
-        for name in _asked("per", "budget", "redo"):
-            raise BadInput(f"{name}: must be left out for an experiment, which is tuned under each condition")
-        how = {name: more[name] for name in _asked("metric", "jobs", *counts)}
-        cli.tune(experiment, flags, over=over, out=out, seeds=seeds, validation=validation, **how)
-        return
-    for name in counts:
-        if more.pop(name) is not None:
-            raise BadInput(f"{name}: must be left out for a study, whose --budget says how many candidates there are")
-    found = catalogue.find_study(scenario)
-    reporter, chosen = Reporter(), numbers("seeds", seeds)
-    later = None if validation is None else [] if validation == "none" else numbers("validation", validation)
-    names = [each.strip() for each in per.split(",")]
-    try:
-        given: dict[str, Any] = _listed(found, flags)
-        done = tune(
-            scenario, over=over, out=out, per=names, seeds=chosen, validation=later, reporter=reporter, **more, **given
-        )
-    except KeyboardInterrupt:
-        _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
-    reporter.line(f"{done.folder}: tuning.csv ({len(done.table)} trials), tuned.json")
+    cli.tune(_experiment_in(scenario) or study_in(scenario), flags, **how)
 
 
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -870,10 +829,9 @@ def main() -> None:
         if not isinstance(error, NetsimError):
             raise
         from netsim.studies.folder import Unsaved
-        from netsim.studies.values import Asked
 
-        if isinstance(error, Asked):
-            click.echo(error.listing())
+        if isinstance(error, catalogue.Asked):
+            click.echo(error.listing)
             return
         _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
     finally:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from netsim.engine.launch import importing_whole
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.studies import Study, catalogue
-from netsim.studies.catalogue import Scenario
+from netsim.studies.catalogue import Asked, Scenario
 from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation, reserve, reserve_next
 from netsim.studies.terminal import Reporter
-from netsim.studies.values import Asked
 
 if TYPE_CHECKING:
     from netsim.live.server import ViewServer

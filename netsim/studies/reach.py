@@ -62,17 +62,27 @@ class Target:
             For a column that is missing or has no numbers, or has no centralised value.
         """
         check.one_of("reach: column", self.column, list(rounds.select_dtypes("number").columns))
-        level, reached = self._level(place), []
+        level, reached = self.level(self._centralised(place) if self.percent else math.nan), []
         for _, part in rounds.groupby("algorithm", sort=False):
             first = settled(part[self.column], level)
             reached += [] if first is None else [part.index[first]]
         found = rounds.loc[reached].set_index("algorithm").reindex(rounds["algorithm"].unique()).reset_index()
         return found[list(rounds.columns)]
 
-    def _level(self, place: Path) -> float:
+    def level(self, least: float) -> float:
+        """Return the value at or below which the column is to stay, where the centralised one is ``least``.
+
+        Raises BadInput if that is NaN, but needed.
+        """
         if not self.percent:
             return self.value
+        if math.isnan(least):
+            raise BadInput(f"reach: column = {self.column!r}: must have a centralised value")
+        return least * (1.0 + self.value / 100.0)
+
+    def _centralised(self, place: Path) -> float:
+        """Return the centralised value that a run folder's summary has; raises BadInput if it has none."""
         best = json.loads((place / "summary.json").read_text(encoding="utf-8"))["centralised"].get(self.column)
         if best is None:
             raise BadInput(f"reach: column = {self.column!r}: must have a centralised value; {place} has none")
-        return float(best) * (1.0 + self.value / 100.0)
+        return float(best)

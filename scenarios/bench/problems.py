@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import topology
+from netsim import Run, topology
 from netsim.agents import LocalProblem, Squared, centralised
 from netsim.scenarios.bench.suite import AGENTS, EDGES
 from netsim.scenarios.tasks.method import Task
@@ -119,7 +119,19 @@ class Suited(Problem):
         graph = setup.graph
         if graph is None:
             graph = topology.erdos_renyi(AGENTS, edges=EDGES, seed=setup.seeds.graph)
-        return self.task(graph, setup.seeds.data)
+        made: Any = self.task(graph, setup.seeds.data)
+        made.rounds, made.after = self.rounds, [self.costs]
+        return made  # type: ignore[no-any-return]
+
+    def costs(self, run: Run) -> dict[str, float]:
+        """Return what a whole run took to reach the target, and the score that tuning makes small."""
+        rounds, agents = run.rounds, len(run.agents)
+        where: dict[str, Any] = {"error": self.error, "target": self.target}
+        return {
+            "reached_bits": reached(rounds, **where, cost="wire_bits")[-1] / agents,
+            "reached_s": reached(rounds, **where, cost="time_s")[-1],
+            "score": score(rounds, **where, agents=agents)[-1],
+        }
 
 
 REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120

@@ -1,6 +1,7 @@
 """`netsim bench`: every method tuned in each case of the suite, then run on other seeds; a table, figures, an entry."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,16 @@ from netsim.scenarios.bench.case import unreachable, unsuited
 from netsim.scenarios.bench.entry import check_entry, digest
 from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
-from netsim.scenarios.bench.report import OWN, against, draw, markdown, ratios, summarised
-from netsim.scenarios.bench.suite import BUDGET, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
-from netsim.scenarios.tasks.method import Method, settable
+from netsim.scenarios.bench.report import KEYS, OWN, against, draw, markdown, ratios, summarised
+from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.settings import chosen_names, names_in
 from netsim.studies import Study
-from netsim.studies.results import load
-from netsim.studies.sweeps import sweep
-from netsim.studies.tuning import Range, tune
-from netsim.util.check import one_of, refuse
+from netsim.studies.experiment import Experiment, Results
+from netsim.studies.experiment.folder import check_folder
+from netsim.studies.experiment.named import ranges_of, settable
+from netsim.util.check import one_of
+from netsim.util.datafiles import record
 
 _ALL = "all"
 _REFERENCE = "LT-ADMM"
@@ -61,23 +63,6 @@ class Entered:
         named = self.algorithms or (_ALL if self.method is None else NONE)
         return chosen_methods(",".join(METHODS) if named == _ALL else named, self.method)
 
-    def ranges(self, methods: Sequence[Method]) -> dict[str, list[str]]:
-        """Return the ranges that are searched for each method; raises BadInput for one of no method."""
-        known = {each.name: settable(each) for each in methods}
-        found = {
-            method: {name: f"{method}.{name}={RANGES[name]}" for name in values if name in RANGES}
-            for method, values in known.items()
-        }
-        for text in names_in(self.over):
-            own = Range.of(text)
-            name = one_of("over: method", own.method or "", found)
-            # Here rather than in the tuning: that of a user's method begins when those of the suite have run.
-            now = known[name][one_of(f"over: parameter of {name}", own.parameter, known[name])]
-            if isinstance(now, bool | str):
-                raise refuse("over", f"{name}.{own.parameter}", f"a number, unlike {now!r}")
-            found[name][own.parameter] = text
-        return {name: list(texts.values()) for name, texts in found.items()}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -90,12 +75,48 @@ class Work:
     folder : str
         The folder of all trials and runs, in which an interrupted benchmark goes on.
     redo : bool
-        Do once more what was done there with other code or data; without it that is refused.
+        Needed no more: what other code or data gave runs again by itself.
     """
 
     jobs: int = 2
-    folder: str = "runs/bench-sweeps"
+    folder: str = "runs/bench-cells"
     redo: bool = False
+
+
+Case = tuple[str, str, str]
+"""The names of a method, a problem and a network."""
+
+
+def experiment(*, entered: Entered = Entered()) -> Experiment:
+    """Every method in each case of the suite that it is made for."""
+    return _experiment(entered, methods := entered.methods(), _left_out(entered, methods))
+
+
+def _experiment(entered: Entered, methods: Sequence[Method], left_out: Mapping[Case, str]) -> Experiment:
+    if all(left_out.values()):
+        whys = "; ".join(dict.fromkeys(left_out.values()))
+        raise BadInput(f"networks: must hold one that a method can run on; {whys}")
+    return Experiment(
+        problem={name: PROBLEMS[name] for name in chosen_names("problems", entered.problems, PROBLEMS)},
+        methods={each.name: each.part for each in methods},
+        networks={name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)},
+        seeds=SEEDS,
+        rounds=None,
+        only=lambda case: not left_out.get((case["method"], case["problem"], case["network"])),
+    )
+
+
+def _left_out(entered: Entered, methods: Sequence[Method]) -> dict[Case, str]:
+    """Return why a method does not run in a case; empty where it does."""
+    networks = {name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)}
+    absent = {name: network.missing() for name, network in networks.items()}
+    found = {}
+    for method in methods:
+        for problem in chosen_names("problems", entered.problems, PROBLEMS):
+            lacks = unsuited(method, PROBLEMS[problem])
+            for name, network in networks.items():
+                found[method.name, problem, name] = absent[name] or unreachable(method, network) or lacks
+    return found
 
 
 def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), check: str | None = None) -> None:
@@ -113,87 +134,48 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     if check is not None:
         check_entry(study, check)
         return
-    problems = chosen_names("problems", entered.problems, PROBLEMS)
-    networks = chosen_names("networks", entered.networks, NETWORKS)
     methods = entered.methods()
+    left_out = _left_out(entered, methods)
+    made = _experiment(entered, methods, left_out)
     if entered.paired is not None:
-        one_of("paired", entered.paired, [each.name for each in methods])
+        one_of("paired", entered.paired, made.methods)
     reference = entered.paired or _REFERENCE
     study.record(paired=reference)
-    ranges = entered.ranges(methods)
-    files = {Path(file).stem: file for file in names_in(entered.method)}
-    study.origin["bench"] = {
-        "version": VERSION,
-        "seeds": list(SEEDS),
-        "tuning": {"seeds": list(TUNING_SEEDS), "runs": BUDGET, "over": ranges},
-    }
-    absent = {name: NETWORKS[name].missing() for name in networks}
-    runs, refused = [], []
-    for number, (method, problem) in enumerate((m, p) for m in methods for p in problems):
-        study.reporter.line(f"{number + 1} of {len(methods) * len(problems)}: {method.name}, {problem}")
-        lacks = unsuited(method, PROBLEMS[problem])
-        whys = {name: absent[name] or unreachable(method, NETWORKS[name]) or lacks for name in networks}
-        refused += [(method.name, problem, name, why) for name, why in whys.items() if why]
-        possible = [name for name, why in whys.items() if not why]
-        if possible:
-            file = files.get(method.name)
-            tried = {"problem": problem, "network": possible}
-            tried |= {"algorithms": method.name} if file is None else {"algorithms": NONE, "method": file}
-            runs.append(_measured(study, tried, ranges[method.name], Path(work.folder) / problem / method.name, work))
-    _tell(study, runs, refused, reference)
-
-
-def _measured(study: Study, tried: dict[str, Any], over: Sequence[str], folder: Path, work: Work) -> pd.DataFrame:
-    """Tune a method on a problem, for each network apart, and return its results on the suite's seeds."""
-    how: dict[str, Any] = {"jobs": work.jobs, "redo": work.redo, "reporter": study.reporter}
-    best: list[dict[str, Any]] = [{"when": {"network": name}, "methods": {}} for name in tried["network"]]
+    known = [f"{name}.{each}" for name, method in made.methods.items() for each in settable(name, method)]
+    usual = [f"{each}={RANGES[name]}" for each in known if (name := each.rpartition(".")[2]) in RANGES]
+    over = {**ranges_of(made, usual), **ranges_of(made, names_in(entered.over))}
+    ranges = {path: str(each) for path, each in over.items()}
+    tuning = {"seeds": list(TUNING_SEEDS), "candidates": CANDIDATES, "over": ranges}
+    study.origin["bench"] = {"version": VERSION, "seeds": list(SEEDS), "tuning": tuning}
+    how: dict[str, Any] = {"jobs": work.jobs, "reporter": study.reporter}
+    check_folder(Path(work.folder), "folder")
     if over:
-        tuned = tune(
-            "bench_case",
-            over=over,
-            out=folder / "tuned",
-            per=("method", "network"),
-            seeds=TUNING_SEEDS,
-            # The suite's results say on how many of its seeds a method survives: what was chosen is tested there.
-            validation=(),
-            budget=BUDGET * len(tried["network"]),
-            metric="score",
-            **how,
-            **tried,
-        )
-        best = tuned.best
-        tried = {**tried, "settings": str(folder / "tuned" / "tuned.json")}
-    done = sweep("bench_case", out=folder / "runs", seed=SEEDS, **how, **tried)
-    found = load(done.folder)
-    settings = {each["when"]["network"]: each["methods"] for each in best}
-    texts = [
-        ", ".join(f"{name} = {value:g}" for name, value in settings[network].get(method, {}).items()) or OWN
-        for network, method in zip(found["network"], found["algorithm"], strict=True)
-    ]
-    error = PROBLEMS[tried["problem"]].error
-    return pd.DataFrame(
-        {
-            "method": found["algorithm"],
-            "problem": tried["problem"],
-            "network": found["network"],
-            "settings": texts,
-            "seed": found["seed"],
-            "error": found[error],
-            "reached_bits": found["reached_bits"],
-            "reached_s": found["reached_s"],
-            "sent_bits": found["wire_bits"],
-        }
-    )
+        # The suite's results say on how many of its seeds a method survives: what was chosen is tested there.
+        search: dict[str, Any] = {"seeds": TUNING_SEEDS, "validation": (), "candidates": CANDIDATES, "of": "mean"}
+        made = made.tune(over, out=work.folder, metric="score", **search, **how).experiment
+    results = made.run(work.folder, **how)
+    for _, found in results.cells:
+        record(found.read)
+    _tell(study, _measured(results, made), [(*case, why) for case, why in left_out.items() if why], reference)
 
 
-def _tell(
-    study: Study, runs: Sequence[pd.DataFrame], refused: Sequence[tuple[str, str, str, str]], reference: str
-) -> None:
+def _measured(results: Results, made: Experiment) -> pd.DataFrame:
+    """Return a row for each run: the case, the settings that tuning chose, and what it took to reach the target."""
+    rows = []
+    for cell, found in results.cells:
+        chosen = {path.rpartition(".")[2]: value for path, value in made.settings.get(cell.condition, {}).items()}
+        case = {key: cell.columns[key] for key in KEYS}
+        texts = ", ".join(f"{name} = {value:g}" for name, value in chosen.items()) or OWN
+        costs = {name: found.row.get(name, math.nan) for name in ("reached_bits", "reached_s", "wire_bits")}
+        error = found.row.get(PROBLEMS[case["problem"]].error, math.nan)
+        rows.append({**case, "settings": texts, "seed": cell.seeds.seed, "error": error, **costs})
+    frame = pd.DataFrame(rows).rename(columns={"wire_bits": "sent_bits"})
+    order = {name: number for number, name in enumerate([*made.methods, *made.problem, *made.networks])}
+    return frame.sort_values(KEYS, key=lambda column: column.map(order), kind="stable", ignore_index=True)
+
+
+def _tell(study: Study, each: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]], reference: str) -> None:
     """Give the study its tables, figures and text."""
-    if not runs:
-        whys = "; ".join(dict.fromkeys(why for *_, why in refused))
-        raise BadInput(f"networks: must hold one that a method can run on; {whys}")
-    each = pd.concat(runs, ignore_index=True)
     study.tables["bench_runs"] = each
     study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)

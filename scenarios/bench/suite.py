@@ -1,4 +1,4 @@
-"""The suite: its problems, its networks, the seeds, and the budget of tuning. A change of any is another version."""
+"""The suite: its problems, its networks, the seeds, how it is tuned. A change of any is another version."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ SEEDS = range(10)
 TUNING_SEEDS = range(100, 103)
 """The seeds on which methods are tuned."""
 
-BUDGET = 21
-"""The runs that tuning may take for each case: 12 candidates on one seed, 6 on a second, 3 on a third."""
+CANDIDATES = 12
+"""The candidates that tuning compares in each case: 12 on one seed, 6 on a second, 3 on a third, 21 runs."""
 
 RANGES: Mapping[str, str] = {
     "eta": "0.01:3:log",

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from netsim.coders import Uniform
-from netsim.errors import BadInput
 from netsim.links import loss
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, place_of
+from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import Method, names_of
@@ -27,10 +26,10 @@ from netsim.scenarios.tasks.settings import (
 )
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Experiment, Problem, Results, Setup, sweep
-from netsim.studies.experiment.cells import condition_of
-from netsim.studies.experiment.study import settable, study_of
+from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.study import study_of
+from netsim.studies.experiment.tuning import settled
 from netsim.studies.seeds import Seeds
-from netsim.studies.values import tuned_for
 from netsim.util import check
 
 _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
@@ -220,7 +219,7 @@ def experiment(
         return made
     given = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
     given |= dataclasses.asdict(seeds) | {"task": file}
-    return _tuned(made, settings, {name: value for name, value in given.items() if value is not None}, numbers)
+    return _tuned(made, settings, {name: value for name, value in given.items() if value is not None})
 
 
 packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
@@ -240,26 +239,13 @@ def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int
         task.check_above_zero(best[task.error], "the model of the least cost")
 
 
-def _tuned(made: Experiment, files: str, given: Mapping[str, Any], seeds: range) -> Experiment:
-    """Return the experiment with what files of tuned settings have for each condition, and notes on what they lack.
+def _tuned(made: Experiment, files: str, given: Mapping[str, Any]) -> Experiment:
+    """Return the experiment with what files of tuned settings, of the study coke, have for each condition."""
+    usual = catalogue.find_study("coke").prepare(**given).settings
 
-    Raises BadInput for a condition that none was tuned for, a seed on which one was, or a parameter that there is not.
-    """
-    coke, settings = catalogue.find_study("coke"), {}
-    without: dict[str, None] = {}
-    for cell in sorted(made.cells(made.seeds[:1]), key=place_of):
-        share, family, remedy = cell.columns["loss"], cell.columns["family"], REMEDIES[cell.columns["remedy"]]
-        condition = {"loss": share, "burst": cell.columns["burst"], **remedy.flags}
-        asked = coke.prepare(**{**given, **condition}).settings
-        ((file, _, values), *_) = [tuned_for(files, {**asked, "seed": seed}) for seed in seeds]
-        places = settable(cell.columns["method"], cell.method)
-        if family not in values:
-            without[f"{family} with {remedy.title} at {100.0 * share:g} % loss"] = None
-        for name in values.get(family, {}):
-            if name not in places:
-                raise BadInput(f"settings = {file!r}: must be of methods as they are now; {family} has no {name}")
-        settings[condition_of(cell.columns)] = {places[name]: each for name, each in values.get(family, {}).items()}
-    notes = [f"Each family at the settings that were best for its share of lost frames: {files}."]
-    if without:
-        notes.append(f"Not in {files}, and so with the study's own settings: {', '.join(without)}.")
-    return dataclasses.replace(made, settings=settings, notes=notes)
+    def known(cell: Cell) -> dict[str, Any]:
+        condition = {name: cell.columns[name] for name in ("loss", "burst")}
+        return usual | condition | dict(REMEDIES[cell.columns["remedy"]].flags) | {"method": cell.columns["family"]}
+
+    note = f"Each family at the settings that were best for its share of lost frames: {files}."
+    return settled(dataclasses.replace(made, notes=[note]), names_in(files), known)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
 import netsim
 from netsim import Run, topology
@@ -21,10 +19,9 @@ from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.run import Probe
-from netsim.scenarios.tasks.settings import Compared, Wanted, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Wanted, chosen_names, names_in
 from netsim.studies import Study, experiment, script
 from netsim.studies.experiment.study import check_took_part, tell_parameters
-from netsim.studies.values import values_of
 from netsim.util import check
 from netsim.watch import Watched
 
@@ -268,107 +265,6 @@ def wanted(
     return with_remedy(found + own, compared.remedy)
 
 
-def chosen(
-    study: Study,
-    compared: Compared,
-    known: Mapping[str, Method],
-    given: Mapping[str, Any],
-    *,
-    taken: Collection[str] | None = None,
-) -> list[Method]:
-    """Return the methods that a study compares, as `wanted`, with the values that its parameters give them."""
-    methods, notes = wanted(compared, known, given, taken=taken)
-    study.note(*notes)
-    return with_values(study, methods)
-
-
-# --- values given to parameters ---------------------------------------------------------------------------------------
-
-_PARTS = ("censor", "duals")
-
-
-def with_values(study: Study, methods: Sequence[Method]) -> list[Method]:
-    """Return the methods with the values that the study's parameters ``set`` and ``settings`` give.
-
-    A parameter is one of the method's class, one of its censor or duals, or, as ``coder.bits``, one of its coder.
-
-    Raises
-    ------
-    BadInput
-        As `netsim.studies.values.values_of` does.
-    """
-    values = values_of(study, {each.name: settable(each) for each in methods})
-    return [_with(each, values[each.name]) if each.name in values else each for each in methods]
-
-
-def settable(method: Method) -> dict[str, Any]:
-    """Return the parameters of a method that are numbers, switches or words, with their present values."""
-    found = {}
-    for name, parameter in list(inspect.signature(method.kind).parameters.items())[2:]:
-        if parameter.kind in _NAMED and name not in ("weights", "coder", *_PARTS):
-            value = method.steps.get(name, _default_of(method.kind, name))
-            found[name] = value.default if isinstance(value, Scheduled) else value
-    for part in _parts(method).values():
-        for each in dataclasses.fields(part):
-            if each.init:
-                found.setdefault(each.name, getattr(part, each.name))
-    if not _is_named_by_coder(method):
-        found |= _values_of_coder(_coder_of(method))
-    plain = {name: _plain(value) for name, value in found.items()}
-    return {name: value for name, value in plain.items() if value is None or isinstance(value, str | float | int)}
-
-
-def _parts(method: Method) -> dict[str, Any]:
-    """Return a method's censor and duals, if they have fields."""
-    found = {name: getattr(method, name) or _default_of(method.kind, name) for name in _PARTS}
-    return {name: part for name, part in found.items() if dataclasses.is_dataclass(part)}
-
-
-def _coder_of(method: Method) -> Any:
-    return _default_of(method.kind, "coder") if method.coder is None else method.coder
-
-
-def _is_named_by_coder(method: Method) -> bool:
-    """Return whether a method's name in the results tells its coder, so that another coder would make it wrong."""
-    return method.labels.get("coder", "own") != "own" or re.search(r"\d-?bit", method.name) is not None
-
-
-def _values_of_coder(coder: Any) -> dict[str, Any]:
-    """Return the parameters of a coder, and those of a coder in it, by names such as coder.bits and coder.coder.k."""
-    found: dict[str, Any] = {}
-    for name, value in coder.arguments.items() if isinstance(coder, Coder) else ():
-        inner = _values_of_coder(value) if name == "coder" else {name: value}
-        found |= {f"coder.{each}": given for each, given in inner.items()}
-    return found
-
-
-def _with_coder(coder: Coder, values: Mapping[str, Any]) -> Coder:
-    """Return a coder of the same class with other values of parameters that `_values_of_coder` names."""
-    given = coder.arguments
-    within: dict[str, Any] = {}
-    for path, value in values.items():
-        name = path.removeprefix("coder.")
-        (within if name.startswith("coder.") else given)[name] = value
-    if within:
-        given["coder"] = _with_coder(given["coder"], within)
-    return type(coder)(**given)
-
-
-def _with(method: Method, values: Mapping[str, Any]) -> Method:
-    """Return a method with other values of parameters that `settable` names."""
-    rest, changed = dict(values), {}
-    own = inspect.signature(method.kind).parameters
-    steps = {name: rest.pop(name) for name in values if name in own and name not in _PARTS}
-    for field_name, part in _parts(method).items():
-        inner = {each.name: rest.pop(each.name) for each in dataclasses.fields(part) if each.name in rest}
-        if inner:
-            changed[field_name] = dataclasses.replace(part, **inner)
-    if rest:
-        # Only the coder's are left.
-        changed["coder"] = _with_coder(_coder_of(method), rest)
-    return dataclasses.replace(method, steps={**method.steps, **steps}, **changed)
-
-
 # --- classes from files -----------------------------------------------------------------------------------------------
 
 
@@ -454,8 +350,3 @@ def _check_fields(file: str, kind: type) -> None:
                 "annotation, in a class decorated with "
                 "@dataclass(eq=False, repr=False); otherwise the base class's default is used"
             )
-
-
-def _plain(value: Any) -> Any:
-    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value

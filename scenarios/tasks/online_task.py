@@ -540,6 +540,8 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
         cell.problem.check(made.cells())
     if not isinstance(cell.problem, OnlineRegression) or not cell.problem.setting.tune:
         return made
+    if study.settings.get("set") or study.settings.get("settings"):
+        raise BadInput("tune = True: must go without --set and --settings, whose step sizes it would replace")
     rows, best = [], dict(made.methods)
     for name, method in made.methods.items():
         # QC-DDKL with other bits has the steps of QC-DDKL.

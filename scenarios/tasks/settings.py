@@ -409,23 +409,6 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Wanted):
-    """Which methods a study compares, and with which values.
-
-    Parameters
-    ----------
-    set : str
-        Values of methods' parameters: METHOD.PARAMETER=VALUE, several with commas between; "list" names what there is.
-    settings : str
-        The tuned.json of `netsim tune`: each method runs with the values that were best for this condition. Of several
-        with commas between, the first that was tuned for it.
-    """
-
-    set: str | None = None
-    settings: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnProblem:
     """What is learned in place of a data set.
 

@@ -200,7 +200,8 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
-                after = {key: value for each in self.after for key, value in each(run).items()}
+                measures = (*getattr(task, "after", ()), *self.after)
+                after = {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
                 run = getattr(error, "run", run)
                 found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(

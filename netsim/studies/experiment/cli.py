@@ -5,22 +5,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
-from netsim.studies.experiment.command import ExperimentFile
+from netsim.studies.experiment.command import SET, ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
+from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
-from netsim.studies.experiment.tuning import range_of
+from netsim.studies.experiment.tuning import save
 from netsim.studies.options import options_of, texts_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
 from netsim.util import check
+from netsim.util.files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
 _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. Default: the problem's error.")
@@ -108,26 +113,46 @@ def tune(
     over: Sequence[str],
     out: str,
     seeds: str,
-    validation: str | None,
+    validation: str,
     **more: Any,
 ) -> None:
     """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
+    import pandas as pd
+
     reporter = Reporter()
-    ranges = dict(range_of(each) for each in over) or check.mapping("over", found.over or {})
-    if not ranges:
-        where = "in the table [over]" if found.file.endswith(".toml") else "as a mapping `over` beside the experiment"
-        raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
-    if validation is not None:
-        more["validation"] = numbers("validation", validation)
+    more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = pairs_of(found, flags)
+    asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
+    parts = []
     with found.known(), _resumable(out):
-        made = found.with_flags(texts)
-        tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
-        tuned.save(Path(out) / "tuned.json")
-    reporter.table("Chosen by validation", tuned.chosen)
-    for note in tuned.notes:
+        for when, here in found.apart(texts):
+            made = found.with_flags(here)
+            if asks:
+                with_set_values(made, ASK)
+            ranges = ranges_of(made, over) or check.mapping("over", found.over or {})
+            if not ranges:
+                where = "in the table [over]" if found.file.endswith(".toml") else "beside the experiment, as `over`,"
+                raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
+            tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
+            parts.append((when, tuned))
+        table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
+        save(Path(out) / "tuned.json", parts, {n: v for n, v in found.present(made, here).items() if n not in when})
+        with write_whole(Path(out) / "tuning.csv") as file:
+            file.write(table.to_csv(index=False).encode())
+    how = tuned.experiment.tuning
+    chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
+    reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)
+    for note in dict.fromkeys(f"{_told(when)}{note}" for when, tuned in parts for note in tuned.notes):
         reporter.line(note)
-    reporter.line(f"{out}: tuned.json, runs/")
+    reporter.line(f"{out}: tuning.csv ({len(table)} trials), tuned.json, runs/")
+
+
+def _with(when: Mapping[str, Any], table: "pd.DataFrame") -> "pd.DataFrame":
+    return table.assign(**when)[[*when, *table.columns]]
+
+
+def _told(when: Mapping[str, Any]) -> str:
+    return "".join(f"{name}={value}, " for name, value in when.items())
 
 
 def show_folder(folder: Path) -> None:

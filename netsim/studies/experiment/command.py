@@ -6,20 +6,23 @@ are those of the present values; help comes from the docstrings of the parts.
 
 import dataclasses
 import inspect
+import itertools
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import BadInput
-from netsim.studies import plain, script
-from netsim.studies.catalogue import Parameter, described, parameters_of
+from netsim.studies import plain as plain_studies
+from netsim.studies import script
+from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
+from netsim.studies.experiment.named import PLAIN, plain, with_names
 from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
@@ -67,15 +70,17 @@ class ExperimentFile:
     def flags(self) -> list[Parameter]:
         """Return the flags: the function's arguments, the short names, the rounds, the seeds and any path."""
         made = self.make()
+        own, _ = flags_of(self.file, self.make)
         seeds = listing([each.seed for each in made._all_seeds])
-        return [
-            *parameters_of(self.file, self.make),
+        others = [
             *(flag_of(made, name) for name in made.names),
             Parameter(ROUNDS, int, False, made.rounds, "Length of a run in rounds."),
             Parameter(SEEDS, int, False, seeds, "The runs of each combination: 0,1,2 or 0:10."),
-            Parameter(SET, str, True, None, "PATH=VALUE for any path of netsim show; several times."),
+            Parameter(SET, str, True, None, "PATH=VALUE, or METHOD.PARAMETER=VALUE, of netsim show; several times."),
             Parameter(SETTINGS, str, True, None, "The tuned.json of netsim tune, whose values the methods take."),
         ]
+        names = {each.name for each in own}
+        return [*own, *(each for each in others if each.name not in names)]
 
     def with_flags(self, given: Sequence[tuple[str, str]]) -> Experiment:
         """Return the experiment that flags ask for; one with several values is swept.
@@ -89,28 +94,88 @@ class ExperimentFile:
         texts: dict[str, list[str]] = {}
         for name, text in given:
             texts.setdefault(check.one_of("flag", name, flags), []).append(text)
-        sets, settings = texts.pop(SET, []), texts.pop(SETTINGS, None)
-        own = {*inspect.signature(self.make).parameters, ROUNDS}
-        single = {name: _single(flags[name], texts.pop(name)) for name in own & texts.keys()}
-        more = {name: single.pop(name) for name in (ROUNDS,) if name in single}
-        if SEEDS in texts:
+        mine, groups = flags_of(self.file, self.make)
+        own = {each.name for each in mine}
+        sets, settings = texts.pop(SET, []), None if SETTINGS in own else texts.pop(SETTINGS, None)
+        single = {name: _single(flags[name], texts.pop(name)) for name in (own | {ROUNDS}) & texts.keys()}
+        more = {name: single.pop(name) for name in {ROUNDS} - own if name in single}
+        if SEEDS in texts and SEEDS not in own:
             more[SEEDS] = values_of(flags[SEEDS], texts.pop(SEEDS))
-        made = dataclasses.replace(self.make(**single), **more)
-        for each in sets:
-            path, equals, text = (part.strip() for part in each.partition("="))
-            if not equals:
-                raise check.refuse(SET, each, "PATH=VALUE")
-            flags[path] = _flag(path, made.values(path)[0])
-            texts.setdefault(path, []).append(text)
+        made = dataclasses.replace(self._made(groups, single), **more)
+        for place, values in _assigned(sets):
+            made = with_names(made, place)
+            flags[place] = _flag(place, made.values(place)[0])
+            texts.setdefault(place, []).extend(values)
         chosen = {name: values_of(flags[name], split(several)) for name, several in texts.items()}
         made = made.with_values({name: values[0] for name, values in chosen.items() if len(values) == 1})
         for name, values in chosen.items():
             # Values from the command line replace those that the file tries.
-            mine = made._of(name)
-            others = [{path: value for path, value in each.items() if made._of(path) != mine} for each in made.grid]
+            here = made._of(name)
+            others = [{path: value for path, value in each.items() if made._of(path) != here} for each in made.grid]
             kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
             made = dataclasses.replace(made, grid=sweep(name, values) * kept if len(values) > 1 else kept)
-        return made if settings is None else settled(made, _single(flags[SETTINGS], settings), self.over)
+        if settings is None:
+            return made
+        present = self.present(made, given)
+        return settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
+
+    def apart(self, given: Sequence[tuple[str, str]]) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
+        """Yield each combination of the values of arguments that have several: these, and flags with one value each.
+
+        Short names and paths keep all their values: the experiment itself tries them.
+        """
+        own = {each.name: each for each in flags_of(self.file, self.make)[0]}
+        texts: dict[str, list[str]] = {}
+        for name, text in given:
+            texts.setdefault(name, []).append(text)
+        several = {n: values for n, each in texts.items() if n in own and len(values := values_of(own[n], each)) > 1}
+        rest = [(name, text) for name, text in given if name not in several]
+        for chosen in itertools.product(*several.values()):
+            here = dict(zip(several, chosen, strict=True))
+            yield here, [*rest, *((name, str(value)) for name, value in here.items())]
+
+    def _made(self, groups: Sequence[tuple[str, type]], single: Mapping[str, Any]) -> Experiment:
+        """Return the experiment that the function makes of some arguments; others have their defaults."""
+        usual = {name: inspect.signature(self.make).parameters[name].default for name, _ in groups}
+        given = dict(single)
+        for name, group in usual.items():
+            fields = {each.name for each in dataclasses.fields(group)} & given.keys()
+            given[name] = dataclasses.replace(group, **{each: given.pop(each) for each in fields})
+        return self.make(**given)
+
+    def present(self, made: Experiment, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        """Return the values of the function's arguments and of the short names, as given or by default, by flag."""
+        known = {each.name: each for each in self.flags()}
+        texts = {name: text for name, text in given if name in known}
+        own, _ = flags_of(self.file, self.make)
+        found = {
+            each.name: values_of(each, [texts[each.name]])[0] if each.name in texts else each.default for each in own
+        }
+        tried = {path for each in made.grid for path in each}
+        found |= {name: plain(made.values(name)[0]) for name in made.names if name not in tried}
+        return {name: value for name, value in found.items() if value is None or isinstance(value, PLAIN)}
+
+
+def study_in(name: str) -> ExperimentFile:
+    """Return the experiment that a study is; raises BadInput if it is none."""
+    study = find_study(name)
+    if (make := getattr(study.function, "make", None)) is None:
+        raise BadInput(f"scenario = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
+    return ExperimentFile(name, make, study.title, None, [])
+
+
+def _assigned(texts: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and values of each PLACE=VALUE,…; several stand with commas between, too."""
+    found: list[tuple[str, list[str]]] = []
+    for text in split(texts):
+        place, equals, value = (part.strip() for part in text.partition("="))
+        if equals and "(" not in place:
+            found.append((place, [value]))
+        elif found:
+            found[-1][1].append(text)
+        else:
+            raise check.refuse(SET, text, "PATH=VALUE")
+    yield from found
 
 
 def experiment_in(file: str) -> ExperimentFile | None:
@@ -131,7 +196,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
         return None
     module = script.new_module(file)
     with script.known(module), beside(file):
-        _, runs = plain.execute_up_to_a_run(file, module)
+        _, runs = plain_studies.execute_up_to_a_run(file, module)
         if runs:
             return None
         makers = [each for each in script.defined(module).values() if _makes_experiment(each)]

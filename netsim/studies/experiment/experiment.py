@@ -39,13 +39,14 @@ from netsim.studies.experiment.folder import (
     read,
     send_caches,
 )
-from netsim.studies.experiment.grid import Grid, Named, value_of
+from netsim.studies.experiment.grid import Grid, shown, value_of
 from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.record import of_file, record
 from netsim.studies.experiment.results import Results
 from netsim.studies.folder import json_value
+from netsim.studies.intervals import STATISTICS
 from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
@@ -247,9 +248,9 @@ class Experiment:
         forget_contents()
         for values in self.grid:
             here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
-            shown = {name: _shown(value) for name, value in values.items()}
+            tried = {name: shown(value) for name, value in values.items()}
             for (problem, task), (network, links) in itertools.product(here.problem.items(), here.networks.items()):
-                before = ({PROBLEM: problem} if problem else {}) | ({NETWORK: network} if network else {}) | shown
+                before = ({PROBLEM: problem} if problem else {}) | ({NETWORK: network} if network else {}) | tried
                 tuned = {}
                 for seed, (name, method) in itertools.product(chosen, here.methods.items()):
                     columns = before | {METHOD: name} | dict(method.label) | {SEED: seed.seed}
@@ -509,14 +510,53 @@ class Experiment:
         candidates: int = 8,
         finalists: int = 3,
         metric: str | None = None,
+        of: str = "median",
         jobs: int = 1,
         reporter: Reporter | None = None,
     ) -> "Tuned":
-        """Search better values for each method under each condition; see `netsim.studies.experiment.tuning.tune`."""
-        from netsim.studies.experiment.tuning import tune
+        """Search better values for each method under each condition, with the same number of trials for each.
 
-        how: dict[str, Any] = {"candidates": candidates, "finalists": finalists, "metric": metric, "jobs": jobs}
-        return tune(self, over, out=out, seeds=seeds, validation=validation, reporter=reporter, **how)
+        Parameters
+        ----------
+        over : mapping
+            Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
+            each a `Between` or a `Choice`.
+        out : str or Path, optional
+            The folder of the runs: what is there is not run again.
+        seeds : sequence of int
+            The seeds of the search.
+        validation : sequence of int
+            The seeds on which the finalists are compared; none: the best of the search is chosen.
+        candidates : int
+            How many values of each method are tried, the method as it is among them.
+        finalists : int
+            How many of them are validated.
+        metric : str, optional
+            The column whose last value is to be small, or COLUMN@ERROR=VALUE: its value in the round from which on an
+            error stays at or below VALUE, or +P%, above the least possible one; a run that never gets there counts as
+            one that diverged. Default: the error that the problem is about.
+        of : {"median", "mean"}
+            What is compared of the seeds on which candidates survive.
+        jobs : int
+            Number of processes.
+        reporter : Reporter, optional
+            Shows progress.
+
+        Raises
+        ------
+        BadInput
+            For a path that no method has, a range that is none, or seeds that are also the experiment's, or both search
+            and validation.
+        """
+        from netsim.studies.experiment.tuning import Search
+
+        search = Search(self, over, metric, check.one_of("of", of, STATISTICS), out, jobs, reporter)
+        return search.found(
+            [check.integer("seeds", each, low=0) for each in seeds],
+            [check.integer("validation", each, low=0) for each in validation],
+            check.integer("candidates", candidates, low=2),
+            check.integer("finalists", finalists, low=1),
+        )
 
 
 def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None) -> Iterator[tuple[str, str | None]]:
@@ -573,13 +613,6 @@ def _listed(seeds: Any) -> list[Any]:
 
 def _paths(several: str | Sequence[str]) -> Sequence[str]:
     return [several] if isinstance(several, str) else list(several)
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as a column of tables has it."""
-    if isinstance(value, Named):
-        return value.name
-    return value if isinstance(value, int | float | str | None) else paths.brief(value)
 
 
 def _matches(pattern: str, path: str) -> bool:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from netsim.studies.experiment.paths import brief
+
 
 class Grid(list[dict[str, Any]]):
     """Settings, each a mapping of paths to values: ``a * b`` combines each of one with each of another, ``a + b``
@@ -44,3 +46,10 @@ def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
 def value_of(given: Any) -> Any:
     """Return a value without its name."""
     return given.value if isinstance(given, Named) else given
+
+
+def shown(value: Any) -> Any:
+    """Return a value as a column of tables has it."""
+    if isinstance(value, Named):
+        return value.name
+    return value if isinstance(value, int | float | str | None) else brief(value)

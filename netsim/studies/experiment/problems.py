@@ -95,7 +95,7 @@ class Problem:
 
     `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure``
     (a probe), ``error`` and ``optimum()``. With ``fresh()``, each run has the task that this returns; with ``rounds``,
-    an experiment may leave the rounds open.
+    an experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
     """
 
     def whole(self) -> "Problem":

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from netsim.errors import AgentError, BadInput
 from netsim.run import Run
 from netsim.studies import tasks
@@ -28,16 +26,14 @@ from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
 from netsim.studies.experiment.folder import check_folder
 from netsim.studies.experiment.methods import Method, default_of
+from netsim.studies.experiment.named import PLAIN, plain, with_set_values
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
+from netsim.studies.experiment.tuning import settled
 from netsim.studies.outcome import may_diverge
 from netsim.studies.study import Study
-from netsim.studies.values import ASK, parsed, typed, values_of
 from netsim.util.datafiles import record
-
-_PLAIN = (bool, int, float, str)
-_PARTS = ("censor", "duals")
 
 SET = Parameter(
     "set",
@@ -158,13 +154,14 @@ def study_of(
 
     named = functools.partial(named_parameters, make, folder)
     study_of_experiment.named_parameters = named  # type: ignore[attr-defined]
+    study_of_experiment.make = make  # type: ignore[attr-defined]
     return study_of_experiment
 
 
 def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None, ran: Ran = tell_ran) -> None:
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
-    The values of the study's parameters ``set`` and ``settings`` are given to the methods; then ``prepare`` may choose
+    The values of the study's parameters ``settings`` and ``set`` are given to the methods; then ``prepare`` may choose
     others. A method whose models outgrow their coder is left out; ``ran`` notes it.
 
     Raises
@@ -233,10 +230,32 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
     """Return the experiment with the values that a study gives its methods; note its notes."""
     shown = {name: experiment.values(name) for name in _names_of(experiment)}
     # Where the parts of a short name have different values, it stays open: no single value would repeat the run.
-    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], _PLAIN) and all(e == v[0] for e in v)})
-    experiment = with_set_values(study, experiment)
+    study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], PLAIN) and all(e == v[0] for e in v)})
+    if (files := study.settings.get(SETTINGS.name)) and not experiment.tuning:
+        names = [each.strip() for each in files.split(",")]
+        experiment = settled(experiment, names, lambda cell: {**study.settings, **cell.columns})
+    if experiment.tuning:
+        _tell_tuning(study, experiment)
+    experiment = with_set_values(experiment, study.settings.get(SET.name) or "")
     study.note(*experiment.notes)
     return experiment
+
+
+def _tell_tuning(study: Study, experiment: Experiment) -> None:
+    """Note how the settings were chosen, and keep it in settings.json: the file may be gone when somebody asks."""
+    about = {name: value for name, value in experiment.tuning.items() if name not in ("notes", "given")}
+    study.origin["tuning"] = about
+    searched = dict.fromkeys(f"{path} in {text}" for own in about["over"].values() for path, text in own.items())
+    seeds = [f"{what} {', '.join(map(str, about[what]))}" for what in ("seeds", "validation") if about[what]]
+    how = "; ".join([*searched, f"{about['runs']} runs", *seeds, f"least {about['metric']}"])
+    study.note(f"Settings of {', '.join(about['methods'])} from {about['file']}: {how}.")
+    others = [
+        f"{name} = {value} (here {study.settings[name]})"
+        for name, value in experiment.tuning.get("given", {}).items()
+        if study.settings.get(name, value) != value
+    ]
+    if others:
+        study.note(f"The settings of {about['file']} were chosen with {', '.join(others)}.")
 
 
 def _check_made(played: list[Played]) -> None:
@@ -310,67 +329,6 @@ def check_took_part(name: str, run: Run) -> Run:
     return run
 
 
-# --- values of methods' parameters ------------------------------------------------------------------------------------
-
-
-_PLACES = ("problem", "network", "networks", "method", "methods")
-
-
-def with_set_values(study: Study, experiment: Experiment) -> Experiment:
-    """Return the experiment with the values that a study's parameters ``set`` and ``settings`` give.
-
-    ``set`` takes METHOD.PARAMETER=VALUE, and any path of the experiment, as problem.features=50. Methods with
-    the same label ``family`` are variants: a value for the family is given to each. An experiment that has settings by
-    condition keeps them, except where ``set`` gives a value.
-    """
-    text = study.settings.get(SET.name) or ""
-    given = {} if text == ASK else parsed(text)
-    deep = {f"{place}.{name}": value for (place, name), value in given.items() if place.partition(".")[0] in _PLACES}
-    values: dict[str, Any] = {
-        path: typed(f"set {path}", value, _plain(experiment.values(path)[0])) for path, value in deep.items()
-    }
-    families: dict[str, list[str]] = {}
-    for name, method in experiment.methods.items():
-        families.setdefault(method.label.get("family", name), []).append(name)
-    places = {name: settable(name, method) for name, method in experiment.methods.items()}
-    plain: dict[str, dict[str, Any]] = {}
-    for family, (first, *_) in families.items():
-        found = {each: paths.values_at(experiment.methods[first], path)[0] for each, path in places[first].items()}
-        plain[family] = {each: _plain(value) for each, value in found.items()}
-    asked = Study(study.scenario, {SET.name: text or None}) if experiment.settings else study
-    settings = dict(experiment.settings)
-    for family, own in values_of(asked, plain, text if not deep else ",".join(_without(text, deep))).items():
-        for name in families[family]:
-            chosen = {places[name][parameter]: value for parameter, value in own.items()}
-            values |= {f"methods.{name}.{path}": value for path, value in chosen.items()}
-            settings |= {key: {**tuned, **chosen} for key, tuned in settings.items() if f"method={name}" in key}
-    return dataclasses.replace(experiment.with_values(values), settings=settings)
-
-
-def _without(text: str, paths_: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a text of values but those of some paths."""
-    return [part for part in text.split(",") if part.partition("=")[0].strip() not in paths_]
-
-
-def settable(name: str, method: Any) -> dict[str, str]:
-    """Return the paths of a method's parameters that are numbers, switches or words, by the names that ``set`` takes.
-
-    Parameters of a censor or of duals go by their own names, those of a coder by ``coder.bits``. A coder that the
-    method's name tells has none: another one would make the name wrong.
-    """
-    found: dict[str, str] = {}
-    names_coder = method.label.get("coder", "own") != "own" or re.search(r"\d-?bit", name) is not None
-    for path, value in paths.places(method):
-        first, _, rest = path.partition(".")
-        if first == "weights" or (first == "coder" and names_coder):
-            continue
-        value = _plain(value)
-        if value is None or isinstance(value, _PLAIN):
-            found.setdefault(rest if first in _PARTS and rest else path, path)
-    ordered = sorted(found.items(), key=lambda each: "." in each[1])
-    return {parameter: path for parameter, path in ordered if path not in ("coder", *_PARTS)}
-
-
 # --- what is told of a run --------------------------------------------------------------------------------------------
 
 
@@ -401,14 +359,9 @@ def _used(method: Method, agent: Any, given: int) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _text(value: Any) -> Any:
     """Return a parameter's value as stored in settings.json, without memory addresses, which differ by process."""
-    value = _plain(value)
+    value = plain(value)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]

@@ -1,16 +1,18 @@
 """Tuning of an experiment: any path of its methods, by successive halving, with a choice on seeds of its own.
 
 Under each condition (method, problem, network, setting) candidate 0 is the method as it is; the others take every level
-of each range once (a Latin hypercube). A rung adds seeds for the better half (`netsim.studies.selection`). The
-finalists run on validation seeds, on which nothing was searched: the one with most survivors is chosen, of these the
-one with the least median. Tuned experiments refuse all these seeds.
+of each range once (a Latin hypercube). A rung adds seeds for the better half (Jamieson and Talwalkar 2016,
+"Non-stochastic best arm identification and hyperparameter optimization", with seeds as the resource). The finalists run
+on validation seeds, on which nothing was searched: a search on few seeds may choose a step that happens to survive on
+these, for the best step is often the largest that does. The finalist with most survivors is chosen, of these the one
+with the least median. Tuned experiments refuse all these seeds.
 """
 
 import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +23,18 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import METHOD, Cell
+from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
-from netsim.studies.experiment.grid import value_of
+from netsim.studies.experiment.grid import shown, value_of
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
-from netsim.studies.outcome import DEAD
-from netsim.studies.selection import rungs
+from netsim.studies.outcome import DEAD, FAILED
+from netsim.studies.reach import Target
+from netsim.studies.reach import settled as reached
 from netsim.studies.terminal import Reporter
 from netsim.util import check
+from netsim.util.datafiles import used
 from netsim.util.draws import name_key
 from netsim.util.files import write_whole
 
@@ -43,6 +47,7 @@ Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
 
 SEARCH, VALIDATION = "search", "validation"
+NEAREST = "nearest that died"
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,13 @@ class Between:
             whole = isinstance(self.low, int) and isinstance(self.high, int)
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
+    def place(self, value: Any) -> float:
+        """Return where a value lies, 0 at the low end and 1 at the high one; NaN of what is no number."""
+        if isinstance(value, bool | str) or value is None or (self.log and value <= 0):
+            return math.nan
+        low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
+        return (at - low) / (high - low)
+
     def is_end(self, value: Any) -> bool:
         """Return whether a value is one of the ends."""
         return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
@@ -121,6 +133,10 @@ class Choice:
         """Return so many of the objects, each as often as the others."""
         return [self.values[number % len(self.values)] for number in range(count)]
 
+    def place(self, value: Any) -> float:
+        """Return NaN: objects have no distance."""
+        return math.nan
+
     def is_end(self, value: Any) -> bool:
         """Return False: a choice has no ends."""
         return False
@@ -136,7 +152,8 @@ class Tuned:
         With the chosen values; it refuses the seeds on which they were chosen.
     chosen : DataFrame
         A row for each method under each condition: the chosen candidate, its values, its score in search and
-        validation, and how many validation runs survived.
+        validation, how many validation runs survived, and the nearest candidate that lost a run anywhere with its
+        distance: each range counts as 1, of its logarithm where it was searched so.
     table : DataFrame
         A row for each trial: condition, candidate, stage, seed, outcome, score.
     notes : list of str
@@ -150,146 +167,206 @@ class Tuned:
 
     def save(self, file: str | Path) -> None:
         """Write the chosen values, the spent seeds, and how they were chosen as JSON."""
-        best = [
-            {"condition": list(key), "values": {path: _kept(value) for path, value in values.items()}}
-            for key, values in self.experiment.settings.items()
-        ]
-        kept = {"best": best, "spent": sorted(self.experiment.spent), **self.experiment.tuning}
-        with write_whole(file) as out:
-            out.write(json.dumps(kept, indent=1).encode())
+        save(file, [({}, self)], {})
+
+
+def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], given: Mapping[str, Any]) -> None:
+    """Write what was chosen under several conditions, told by flags and their values, as `Tuned.save` does.
+
+    ``given`` are the values of other flags: a run with others notes it.
+    """
+    best = [
+        {
+            "condition": [*(f"{name}={value}" for name, value in when.items()), *key],
+            "values": {path: _kept(value) for path, value in values.items()},
+        }
+        for when, tuned in parts
+        for key, values in tuned.experiment.settings.items()
+    ]
+    every = [tuned.experiment.tuning for _, tuned in parts]
+    kept = {"best": best, "spent": sorted(parts[0][1].experiment.spent), **every[0], "given": dict(given)}
+    kept["notes"] = list(dict.fromkeys(note for each in every for note in each["notes"]))
+    kept["runs"], kept["per"] = sum(each["runs"] for each in every), [*parts[0][0], *every[0]["per"]]
+    with write_whole(file) as out:
+        out.write(json.dumps(kept, indent=1).encode())
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a file that `Tuned.save` wrote holds.
+
+    Attributes
+    ----------
+    file : str
+        Its path.
+    best : list of (dict, dict)
+        A condition as texts by column, with the values that were chosen for it by path below the method.
+    spent : frozenset of int
+        The seeds on which they were chosen.
+    tuning : dict
+        How they were chosen.
+    """
+
+    file: str
+    best: list[tuple[dict[str, str], dict[str, Any]]]
+    spent: frozenset[int]
+    tuning: dict[str, Any]
+
+    @classmethod
+    def read(cls, file: str | Path) -> "Chosen":
+        """Return what a file holds; raises BadInput if `Tuned.save` did not write it."""
+        try:
+            kept = json.loads(used(Path(file)).read_text(encoding="utf-8"))
+            best = [(dict(part.split("=", 1) for part in e["condition"]), dict(e["values"])) for e in kept.pop("best")]
+            spent = frozenset(map(int, kept.pop("spent")))
+            return cls(str(file), best, spent, {**kept, "file": Path(file).name})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote") from None
+
+    def of(self, here: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the values for the condition of a run, given by its columns; None if it was tuned for others."""
+        for condition, values in self.best:
+            if all(name in here and str(here[name]) == text for name, text in condition.items()):
+                return values
+        return None
 
 
 def settled(
-    experiment: "Experiment", file: str | Path, over: Mapping[str, Between | Choice] | None = None
-) -> "Experiment":
-    """Return an experiment with the values of a file that `Tuned.save` wrote; it refuses the seeds spent on them.
-
-    Objects, as coders, are those that the choices of ``over`` have.
-
-    Raises
-    ------
-    BadInput
-        If the file is none, has an object that no choice has, or lacks a condition of a method that was tuned.
-    """
-    try:
-        kept = json.loads(Path(file).read_text(encoding="utf-8"))
-        settings = {tuple(each["condition"]): dict(each["values"]) for each in kept["best"]}
-        spent = frozenset(map(int, kept["spent"]))
-        tuning = {**kept, "file": Path(file).name}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote for an experiment") from None
-    for key, values in settings.items():
-        for path, kept_value in values.items():
-            if isinstance(kept_value, dict):
-                values[path] = _object_of(experiment, over or {}, key, path, kept_value, f"settings = {str(file)!r}")
-    # With a copy among the inputs, the folder alone repeats the runs.
-    files = [*experiment.files, file]
-    del tuning["best"], tuning["spent"]
-    spent |= experiment.spent
-    found = dataclasses.replace(experiment, settings=settings, spent=spent, files=files, tuning=tuning)
-    for _ in found.cells(found.seeds[:1]):
-        # A condition that was not tuned is refused here, before anything runs.
-        pass
-    return found
-
-
-def tune(
     experiment: "Experiment",
-    over: Mapping[str, Between | Choice],
-    *,
-    out: str | Path | None = None,
-    seeds: Sequence[int] = range(100, 103),
-    validation: Sequence[int] = range(200, 206),
-    candidates: int = 8,
-    finalists: int = 3,
-    metric: str | None = None,
-    jobs: int = 1,
-    reporter: Reporter | None = None,
-) -> Tuned:
-    """Search better values for each method under each condition, with the same number of trials for each.
+    files: Sequence[str | Path],
+    known: Callable[[Cell], Mapping[str, Any]],
+    over: Mapping[str, Between | Choice] | None = None,
+) -> "Experiment":
+    """Return an experiment with the values of files that `Tuned.save` wrote; it refuses the seeds spent on them.
 
-    Parameters
-    ----------
-    experiment : Experiment
-    over : mapping
-        Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for each a
-        `Between` or a `Choice`.
-    out : str or Path, optional
-        The folder of the runs: what is there is not run again.
-    seeds : sequence of int
-        The seeds of the search.
-    validation : sequence of int
-        The seeds on which the finalists are compared.
-    candidates : int
-        How many values of each method are tried, the method as it is among them.
-    finalists : int
-        How many of them are validated.
-    metric : str, optional
-        The column whose last value is to be small; default: the error that the problem is about.
-    jobs : int
-        Number of processes.
-    reporter : Reporter, optional
-        Shows progress.
+    Each run takes the values of the first file that was tuned for its condition: of what is ``known`` of it by name,
+    its method among that, and else of the values that the experiment has. Objects, as coders, are those that the
+    choices of ``over`` have.
 
     Raises
     ------
     BadInput
-        For a path that no method has, a range that is none, or seeds that are also the experiment's, or both search and
-        validation.
+        If a file is none, has an object that no choice has or a path that a method has not, or if none has the
+        condition of a method that was tuned.
     """
-    return _Search(experiment, over, metric, out, jobs, reporter).found(
-        [check.integer("seeds", each, low=0) for each in seeds],
-        [check.integer("validation", each, low=0) for each in validation],
-        check.integer("candidates", candidates, low=2),
-        check.integer("finalists", finalists, low=1),
+    several = [Chosen.read(file) for file in files]
+    clear = dataclasses.replace(experiment, settings={})
+    names = {name for each in several for condition, _ in each.best for name in condition}
+    settings: dict[Key, Mapping[str, Any]] = {}
+    lacking: dict[str, None] = {}
+    for cell in clear.cells(clear.seeds[:1]):
+        key, here = cell.condition, _here(clear, known(cell), names)
+        found = next(((each, values) for each in several if (values := each.of(here)) is not None), None)
+        if found is not None:
+            where = f"settings = {found[0].file!r}"
+            settings[key] = {path: _given(clear, over, cell, path, v, where) for path, v in found[1].items()}
+        elif tuned := [c for each in several for c, _ in each.best if c.get(METHOD) == here[METHOD]]:
+            wanted = _words({name: here.get(name, "") for name in tuned[0]})
+            there = "; ".join(dict.fromkeys(map(_words, tuned)))
+            listed = ",".join(map(str, files))
+            raise BadInput(f"settings = {listed!r}: must be tuned for {wanted}; it is for {there}")
+        else:
+            lacking[str(here[METHOD])] = None
+    listed = ", ".join(each.file for each in several)
+    notes = [f"Not in {listed}, and so as they are: {', '.join(lacking)}."] if lacking else []
+    return dataclasses.replace(
+        experiment,
+        settings=settings,
+        spent=experiment.spent.union(*(each.spent for each in several)),
+        # With a copy among the inputs, the folder alone repeats the runs.
+        files=[*experiment.files, *files],
+        tuning={**several[0].tuning, "file": ", ".join(each.tuning["file"] for each in several)},
+        notes=[*experiment.notes, *notes],
     )
 
 
+def _words(condition: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in condition.items())
+
+
+def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return what is known of a run, and of other names the value that the experiment has there, if it is one."""
+    found = dict(known)
+    for name in set(names) - found.keys():
+        with suppress(BadInput):
+            first, *others = experiment.values(name)
+            if all(each == first for each in others):
+                found[name] = shown(first)
+    return found
+
+
+def _given(
+    experiment: "Experiment", over: Mapping[str, Any] | None, cell: Cell, path: str, kept: Any, where: str
+) -> Any:
+    """Return a kept value of a method's path; raises BadInput if the method has no such path."""
+    if not list(paths._values(cell.method, path)):
+        raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
+    if not isinstance(kept, dict):
+        return kept
+    return _object_of(experiment, over or {}, cell.condition, path, kept, where)
+
+
 @dataclass
-class _Search:
+class Search:
+    """The search of `netsim.Experiment.tune`, with the scores so far."""
+
     experiment: "Experiment"
     over: Mapping[str, Between | Choice]
     metric: str | None
+    statistic: str
     out: str | Path | None
     jobs: int
     reporter: Reporter | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
     methods: dict[Key, AnyMethod] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+
+    @property
+    def target(self) -> Target | None:
+        """The target at which the metric is read."""
+        _, at, reach = (self.metric or "").partition("@")
+        return Target.of(reach) if at else None
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
         """Search, validate, and return what was chosen."""
         self._check_seeds(seeds, validation)
-        plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset())
+        # The least value that an error can have is known of the one by which runs are judged.
+        error = self.target.column if self.target else self.experiment.error
+        plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset(), error=error)
         ranges = _ranges(plain, self.over)
+        self.paths = list(dict.fromkeys(path for own in ranges.values() for path in own))
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
             names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
         tries = {
-            key: [{}, *_candidates(key, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
+            key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
         left = {key: list(range(len(each))) for key, each in tries.items()}
         for number, step in enumerate(rungs(candidates, seeds)):
             if number:
-                left = {k: self._ranked(k, each, SEARCH)[: max(step.count, finalists)] for k, each in left.items()}
+                most = max(step.count, finalists) if validation else step.count
+                left = {key: self._ranked(key, each, SEARCH)[:most] for key, each in left.items()}
             self._run(plain, tries, left, step.seeds, SEARCH)
         last = {key: self._ranked(key, each, SEARCH)[:finalists] for key, each in left.items()}
-        self._run(plain, tries, last, validation, VALIDATION)
+        if validation:
+            self._run(plain, tries, last, validation, VALIDATION)
         notes = [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
         chosen, best = [], {}
         for key, order in last.items():
-            winner = self._ranked(key, order, VALIDATION)[0]
+            winner = self._ranked(key, order, VALIDATION)[0] if validation else order[0]
             best[key] = tries[key][winner]
-            values = self._values(key, ranges[names[key]], tries[key][winner])
-            chosen.append(self._row(key, winner, values))
-            notes += self._doubts(key, winner, order[0], values, ranges[names[key]])
+            values = [self._values(key, ranges[names[key]], each) for each in tries[key]]
+            chosen.append(self._row(key, winner, values, ranges[names[key]]))
+            notes += self._doubts(key, winner, order[0], values[winner], ranges[names[key]])
         notes = list(dict.fromkeys(notes))
         over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
         kept: dict[str, Any] = {
             "methods": list(over),
             "over": over,
             "metric": self.metric,
+            "of": self.statistic,
             "seeds": seeds,
             "validation": validation,
         }
@@ -299,13 +376,16 @@ class _Search:
         tuned = dataclasses.replace(self.experiment, settings=best, spent=spent, tuning=kept)
         import pandas as pd
 
-        return Tuned(tuned, pd.DataFrame(chosen), pd.DataFrame(self.rows), notes)
+        table = pd.DataFrame(chosen)
+        if not table.empty and not table[NEAREST].any():
+            table = table.drop(columns=NEAREST)
+        return Tuned(tuned, table, pd.DataFrame(self.rows), notes)
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
         used = {each.seed for each in self.experiment._all_seeds}
+        if not seeds:
+            raise check.refuse("seeds", seeds, "one seed at least")
         for name, several, others in (("seeds", seeds, used), ("validation", validation, used | set(seeds))):
-            if not several:
-                raise check.refuse(name, several, "one seed at least")
             if clash := sorted(set(several) & others):
                 raise BadInput(f"{name} = {clash}: must be seeds on which nothing else runs")
 
@@ -326,13 +406,16 @@ class _Search:
                 for path, value in tries[key][number].items():
                     method = paths.changed(method, path, value_of(value))
                 wanted.append((key, number, dataclasses.replace(cell, method=method)))
-        how: dict[str, Any] = {"jobs": self.jobs, "reporter": self.reporter, "metric": self.metric}
+        column, target = (self.metric or "").partition("@")[0], self.target
+        how: dict[str, Any] = {"jobs": self.jobs, "reporter": self.reporter, "metric": column or None}
         results = plain.run_cells([cell for _, _, cell in wanted], self.out, **how)
-        metric = self.metric = results._metric(self.metric)
+        column = results._metric(column or None)
+        metric = self.metric = self.metric or column
         for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
-            dead = measured.row["outcome"] in DEAD
-            value = float(measured.row.get(metric, math.nan))
-            score = math.inf if dead or math.isnan(value) else value if columns.worst(metric) > 0 else -value
+            # Where a target is asked for, whoever reached it has a value.
+            dead = measured.row["outcome"] in DEAD and target is None
+            value = _value(measured, column, target)
+            score = math.inf if dead or math.isnan(value) else value if columns.worst(column) > 0 else -value
             self.scores.setdefault((key, number, stage), []).append(score)
             about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
             values = {path: paths.brief(each) for path, each in tries[key][number].items()}
@@ -344,37 +427,67 @@ class _Search:
         return {path: tried[path] if path in tried else paths.values_at(method, path)[0] for path in ranges}
 
     def _ranked(self, key: Key, numbers: Sequence[int], stage: str) -> list[int]:
-        """Return candidates: those with most survivors first, then those of the least median."""
+        """Return candidates: those with most survivors first, then those of the least score."""
 
         def rank(number: int) -> tuple[float, float, int]:
             scores = self.scores[key, number, stage]
-            return float(np.mean(np.isinf(scores))), statistic(scores, of="median"), number
+            return float(np.mean(np.isinf(scores))), self._score(scores), number
 
         return sorted(numbers, key=rank)
 
-    def _row(self, key: Key, winner: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _score(self, scores: Sequence[float]) -> float:
+        """Return the mean or median of the runs that survived; ∞ if none did."""
+        alive = [each for each in scores if math.isfinite(each)]
+        return statistic(alive, of=self.statistic) if alive else math.inf
+
+    def _ends(self, key: Key, number: int) -> list[float]:
+        """Return the validation's scores of a candidate, or without validation those of the search."""
+        return self.scores.get((key, number, VALIDATION)) or self.scores[key, number, SEARCH]
+
+    def _row(
+        self,
+        key: Key,
+        winner: int,
+        values: Sequence[Mapping[str, Any]],
+        ranges: Mapping[str, Between | Choice],
+    ) -> dict[str, Any]:
         about = dict(each.split("=", 1) for each in key)
-        ends = self.scores[key, winner, VALIDATION]
+        ends = self._ends(key, winner)
+        scores = {
+            stage: self.scores[key, winner, stage]
+            for stage in (SEARCH, VALIDATION)
+            if (key, winner, stage) in self.scores
+        }
+        dead = [
+            number
+            for number in range(len(values))
+            if number != winner
+            and not all(np.isfinite(self.scores.get((key, number, stage), [])).all() for stage in (SEARCH, VALIDATION))
+        ]
+        places = [np.array([ranges[path].place(value) for path, value in each.items()]) for each in values]
+        apart = {number: float(np.linalg.norm(places[number] - places[winner])) for number in dead}
+        near = min((each for each in dead if not math.isnan(apart[each])), key=apart.__getitem__, default=None)
         return {
             **about,
             "candidate": winner,
-            **{path: paths.brief(value) for path, value in values.items()},
-            SEARCH: statistic(self.scores[key, winner, SEARCH], of="median"),
-            VALIDATION: statistic(ends, of="median"),
+            **{path: paths.brief(values[winner][path]) if path in ranges else None for path in self.paths},
+            **{stage: self._score(each) for stage, each in scores.items()},
             "survived": f"{int(np.isfinite(ends).sum())}/{len(ends)}",
+            NEAREST: "" if near is None else f"{_listed(values[near])}, at {apart[near]:.2g}",
         }
 
     def _doubts(
         self, key: Key, winner: int, first: int, values: Mapping[str, Any], ranges: Mapping[str, Between | Choice]
     ) -> list[str]:
         """Return notes on what was chosen."""
-        what, ends = ", ".join(key), self.scores[key, winner, VALIDATION]
+        what, ends = ", ".join(key), self._ends(key, winner)
         alive, count = int(np.isfinite(ends).sum()), len(ends)
+        stage = VALIDATION if (key, winner, VALIDATION) in self.scores else SEARCH
         notes = []
         if alive < count:
             low, high = survival(alive, count)
             notes.append(
-                f"{what}: no candidate survives all {count} validation seeds; the chosen one survives {alive} "
+                f"{what}: no candidate survives all {count} {stage} seeds; the chosen one survives {alive} "
                 f"(95 % interval of the share: {low:.0%} to {high:.0%})."
             )
         if first != winner:
@@ -389,6 +502,25 @@ class _Search:
             if ranges[path].is_end(value)
         ]
         return notes
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A step of halving: how many candidates are left, and the seeds that are new to them."""
+
+    count: int
+    seeds: tuple[int, ...]
+
+
+def rungs(count: int, seeds: Sequence[int]) -> list[Rung]:
+    """Return the steps of successive halving: all candidates on one seed, half of them on two, and so on to all."""
+    found: list[Rung] = []
+    done = 0
+    while done < len(seeds):
+        upto = min(len(seeds), max(1, 2 * done))
+        found.append(Rung(count, tuple(seeds[done:upto])))
+        done, count = upto, -(-count // 2)
+    return found
 
 
 def _kept(value: Any) -> Any:
@@ -435,11 +567,31 @@ def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> d
     return found
 
 
-def _candidates(key: Key, ranges: Mapping[str, Between | Choice], count: int) -> list[dict[str, Any]]:
-    """Return so many candidates: every level of each range once, combined in an order that depends on the condition."""
-    found = {}
+def _candidates(method: str, ranges: Mapping[str, Between | Choice], count: int) -> list[dict[str, Any]]:
+    """Return so many candidates of a method: every level of each range once.
+
+    The first parameter rises; the order of each other one is a fixed draw, the same under all conditions.
+    """
+    found: dict[str, list[Any]] = {}
     for path, each in ranges.items():
-        levels = each.levels(count)
-        order = sorted(range(count), key=lambda level: name_key(("tune", *key, path, level)))
-        found[path] = [levels[number] for number in order] if len(ranges) > 1 else levels
+        levels, order = each.levels(count), list(range(count))
+        if found:
+            name = path.removeprefix("censor.").removeprefix("duals.")
+            order.sort(key=lambda level: name_key(("tune", method, name, level)))
+        found[path] = [levels[number] for number in order]
     return [{path: column[number] for path, column in found.items()} for number in range(count)]
+
+
+def _value(measured: Measured, column: str, target: Target | None) -> float:
+    """Return the last value of a run's column, or that in the round from which on a target is reached; else NaN."""
+    if target is None:
+        return float(measured.row.get(column, math.nan))
+    rounds = measured.rounds
+    if rounds.empty or measured.row["outcome"] == FAILED:
+        return math.nan
+    first = reached(rounds[target.column], target.level(measured.row["optimum"]))
+    return math.nan if first is None else float(rounds[column].to_numpy(float)[first])
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path} = {paths.brief(value)}" for path, value in values.items())
