@@ -208,7 +208,7 @@ class _Found:
             )
             per = [name for name in first.get("per", []) if name != "method"]
             apart = f", for each {_listed(f'`{each}`' for each in per)} apart" if per else ""
-            least = f" for the least `{first['metric']}`" if "metric" in first else ""
+            least = f" for the least {first.get('of', 'mean')} `{first['metric']}`" if "metric" in first else ""
             budget = f" in {first['budget']:,} runs at most" if "budget" in first else ""
             if "candidates" in first:
                 budget = f" among {first['candidates']} candidates of each, in {first['runs']:,} runs"
