@@ -17,8 +17,9 @@ from netsim.agents import Geometric, PowerLaw, RandomFourier
 from netsim.coders import Uniform
 from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import agents_of
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
+from netsim.studies.experiment import Method
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3
@@ -46,7 +47,7 @@ class Task:
         samples = [zip(self.features[:, i], self.targets[:, i].tolist(), strict=True) for i in self.graph]
         size = self.features.shape[2]
         streams = OnlineTask(samples, size, LAMBDA, self.graph, rounds=self.rounds, ideal=True)
-        Network(self.graph, seed=0).run(STEPS.of(method).agents(streams, self.rounds))
+        Network(self.graph, seed=0).run(agents_of(STEPS.of(method), streams, self.rounds))
 
 
 def recursions(task: Task) -> dict[str, Callable[[], Any]]:

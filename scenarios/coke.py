@@ -16,7 +16,7 @@ from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import verdicts
-from netsim.scenarios.tasks.method import Method, names_of, wanted
+from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
@@ -32,7 +32,7 @@ from netsim.scenarios.tasks.settings import (
     published_row,
 )
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Problem
+from netsim.studies.experiment import Experiment, Method, Problem
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
@@ -89,22 +89,17 @@ class CokeMethods(OwnProblem, Wanted, Published):
     bits: int | None = None
     unheard: str = "kept"
 
-    def methods(self, rho: float, censor: Geometric) -> tuple[list[Method], list[str]]:
+    def methods(self, rho: float, censor: Geometric) -> tuple[dict[str, Method], list[str]]:
         """Return the methods to run, with nothing left open, and notes; raises BadInput as `wanted` does."""
         eta = check.finite("eta", self.eta, above=0.0)
         # R_i is the squared error itself, whose gradient has the factor 2.
         step = eta * check.finite("gradient", self.gradient, above=0.0) / 2.0
         unheard = check.one_of("unheard", self.unheard, ("kept", "dropped"))
-        coke = Method("COKE", COKE, {"rho": rho}, censor)
-        own = [Method("CTA", CTA, {"eta": step}, unheard=unheard), Method("DKLA", DKLA, {"rho": rho}), coke]
-        own.append(dataclasses.replace(BASELINES["D-PSGD"], unheard=unheard))
-        coded = (
-            [dataclasses.replace(coke, name=f"COKE {self.bits}-bit", coder=Uniform(self.bits))]
-            if self.bits is not None
-            else []
-        )
-        known = {each.name: each for each in (*own, *coded)}
-        known |= {name: each for name, each in BASELINES.items() if name not in known}
+        known = {"CTA": Method(CTA, eta=step, unheard=unheard), "DKLA": Method(DKLA, rho=rho)}
+        known["COKE"] = coke = Method(COKE, rho=rho, censor=censor)
+        known["D-PSGD"] = BASELINES["D-PSGD"].with_given(unheard=unheard)
+        coded = {} if self.bits is None else {f"COKE {self.bits}-bit": coke.with_given(coder=Uniform(self.bits))}
+        known |= coded | {name: each for name, each in BASELINES.items() if name not in known}
         return wanted(self, known, {"rho": rho, "eta": eta, "censor": censor}, always=coded)
 
 
@@ -153,11 +148,11 @@ def experiment(
 
     return Experiment(
         problem=problem,
-        methods={each.name: each.part for each in methods},
+        methods=methods,
         networks=channel,
         seeds=[seeds],
         rounds=rounds,
-        names=names_of({each.name: each for each in methods if each.name not in BASELINES}, _STEPS),
+        names=names_of({name: each for name, each in methods.items() if name not in BASELINES}, _STEPS),
         notes=notes,
         report=partial(_report, compared=compared, censor=censor),
     )

@@ -189,11 +189,11 @@ def experiment(
         if not part.isdecimal():
             raise check.refuse("compare_bits", compared.compare_bits, "numbers of bits with commas between")
         coder = quantizer.coder(check.integer("bits", int(part), low=1))
-        found.append(dataclasses.replace(known["QC-DDKL"], name=f"QC-DDKL {part}-bit", coder=coder))
+        found[f"QC-DDKL {part}-bit"] = known["QC-DDKL"].with_given(coder=coder)
     problem = MovingRegression if data in _MOVING else OnlineRegression
     return Experiment(
         problem=problem(data=data, stream=stream, setting=setting, conventions=conventions),
-        methods={each.name: each.part for each in found},
+        methods=found,
         networks=channel,
         seeds=[seeds],
         rounds=stream.rounds,

@@ -17,12 +17,12 @@ from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import agents_of, made
 from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Setup
+from netsim.studies.experiment import Method, Setup
 from netsim.studies.experiment.study import check_took_part, learned
 from netsim.studies.figures import drawing, legend_below
 from netsim.studies.seeds import Seeds
@@ -114,26 +114,25 @@ def lifetime(
     graph = task.graph
     energies = batteries.energies(len(graph), seeds.seed)
     turns = {}
-    for method in methods:
+    for called, method in methods.items():
         slot = _slot(method, task, graph, seeds)
         for sleeps in (False, True) if batteries.sleep is None else (batteries.sleep,):
-            run = dataclasses.replace(method, name=f"{method.name}, {_SLEEPS if sleeps else _ALWAYS}")
-            turns[run.name] = len(graph) * slot
+            name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
+            turns[name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seeds)
-            agents = run.made(study, run.name, task, rounds)
+            agents = made(study, name, method, task, rounds)
             # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
             shown = min(rounds, _SHOWN)
-            check_took_part(run.name, study.run(run.name, network, agents, [task.measure], shown, watch=task.watch))
+            check_took_part(name, study.run(name, network, agents, [task.measure], shown, watch=task.watch))
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 
 
-def _methods(algorithms: str, steps: BatchSteps) -> list[Method]:
+def _methods(algorithms: str, steps: BatchSteps) -> dict[str, Method]:
     known = steps.methods()
-    coded = dataclasses.replace(known["COKE"], name="COKE 3-bit", coder=Uniform(3))
-    sums = dataclasses.replace(known["DKLA"], name="DKLA coded-sums", duals=CodedSums())
-    known |= {coded.name: coded, sums.name: sums}
-    return [known[name] for name in chosen_names("algorithms", algorithms, known)]
+    known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
+    known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
+    return {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
 
 
 def _radio(graph: "nx.Graph[int]", **settings: Any) -> Radio:
@@ -146,7 +145,7 @@ def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seeds: Seeds)
     """Return a turn's length (s): the longest message of a trial, the access of its fragments, and a margin."""
     radio, preset = _radio(graph), presets.ieee802154()
     network = Network(graph, preset.link, medium=radio, round_period=100.0, seed=seeds.network)
-    frames = network.run(method.agents(task, _TRIAL), trace=True).on_air
+    frames = network.run(agents_of(method, task, _TRIAL), trace=True).on_air
     seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
     access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
     return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)

@@ -17,12 +17,13 @@ from netsim.links import Reliability
 from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
+from netsim.scenarios.tasks.method import made
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.experiment import Setup
-from netsim.studies.experiment.study import learned
+from netsim.studies.experiment.study import check_took_part, learned
 from netsim.studies.figures import drawing
 from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
@@ -110,12 +111,13 @@ def mtu(
     networks = {bits: _networks(task.graph, air, task.size, bits, seeds) for bits in coders}
     for bits, coder in coders.items():
         for way, network in zip(("", air.remedy), networks[bits], strict=True):
-            method = dataclasses.replace(plain, name=_name(algorithm, bits, way), coder=coder)
+            name = _name(algorithm, bits, way)
             with may_diverge() as outcome:
-                method.run(study, network, task, [task.measure], rounds)
+                agents = made(study, name, plain.with_given(coder=coder), task, rounds)
+                check_took_part(name, study.run(name, network, agents, [task.measure], rounds))
             if outcome.how is not None:
-                study.lost[method.name] = outcome.how
-                study.note(f"{method.name} diverged: {outcome.error}")
+                study.lost[name] = outcome.how
+                study.note(f"{name} diverged: {outcome.error}")
     study.centralised = task.optimum()
     _report(study, algorithm, list(coders), task, air)
 

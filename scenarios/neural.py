@@ -1,7 +1,5 @@
 """A neural network that agents learn together, by D-PSGD or any method that asks for gradients only."""
 
-import dataclasses
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -13,12 +11,12 @@ import pandas as pd
 from netsim.coders import Float
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
-from netsim.scenarios.tasks.method import Method, wanted
+from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Method
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
@@ -45,8 +43,8 @@ def gradient_methods() -> Mapping[str, Method]:
 
 def _in_single(method: Method) -> Method:
     """Return a method that sends its states in float32, if it has a coder and none was chosen."""
-    has_coder = "coder" in inspect.signature(method.kind).parameters
-    return dataclasses.replace(method, coder=Float(32)) if has_coder and method.coder is None else method
+    has_coder = "coder" in method.parameters() and "coder" not in method.given
+    return method.with_given(coder=Float(32)) if has_coder else method
 
 
 def experiment(
@@ -75,11 +73,11 @@ def experiment(
     """
     methods, notes = wanted(compared, gradient_methods(), {"eta": _USUAL_STEP})
     if model.dtype == "float32":
-        methods = list(map(_in_single, methods))
-    etas = [f"methods.{each.name}.eta" for each in methods if "eta" in each.steps]
+        methods = {name: _in_single(each) for name, each in methods.items()}
+    etas = [f"methods.{name}.eta" for name, each in methods.items() if "eta" in each.given]
     return Experiment(
         problem=NeuralLearning(data=data, samples=samples, model=model, size=size),
-        methods={each.name: each.part for each in methods},
+        methods=methods,
         networks=channel,
         seeds=[seeds],
         rounds=size.rounds,

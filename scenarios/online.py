@@ -106,7 +106,7 @@ def experiment(
     found, notes = wanted(compared, known, steps.given(censor), taken=compared.algorithms.split(","))
     return Experiment(
         problem=own or problem,
-        methods={each.name: each.part for each in found},
+        methods=found,
         networks=channel,
         seeds=[seeds],
         rounds=stream.rounds,

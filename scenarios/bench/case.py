@@ -9,9 +9,9 @@ from netsim.scenarios.bench.methods import chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, Suited, reached, score
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task, agents_of, over_star
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Method
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
@@ -42,14 +42,14 @@ def experiment(
     chosen = PROBLEMS[check.one_of("problem", problem, PROBLEMS)]
     links = NETWORKS[check.one_of("network", network, NETWORKS)]
     methods = chosen_methods(algorithms, method)
-    for each in methods:
-        if why := unreachable(each, links):
-            raise BadInput(f"network = {network!r}: must be one that {each.name} can run on; {why}")
+    for name, each in methods.items():
+        if why := unreachable(name, each, links):
+            raise BadInput(f"network = {network!r}: must be one that {name} can run on; {why}")
         if why := unsuited(each, chosen):
-            raise BadInput(f"problem = {problem!r}: must be one that {each.name} can learn; {why}")
+            raise BadInput(f"problem = {problem!r}: must be one that {name} can learn; {why}")
     return Experiment(
         problem=chosen,
-        methods={each.name: each.part for each in methods},
+        methods=methods,
         networks=links,
         seeds=[seeds],
         rounds=chosen.rounds,
@@ -88,17 +88,17 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
     )
 
 
-def unreachable(method: Method, links: Links) -> str:
+def unreachable(name: str, method: Method, links: Links) -> str:
     """Return why a method cannot run on links; empty if it can."""
-    if method.over_star and links.measured is not None:
-        return f"{method.name} needs a server that is linked with all others"
+    if over_star(method) and links.measured is not None:
+        return f"{name} needs a server that is linked with all others"
     return ""
 
 
 def unsuited(method: Method, problem: Suited) -> str:
     """Return what a method needs of a cost that a problem's lacks; empty if nothing."""
     try:
-        method.agents(_example(problem), problem.rounds)
+        agents_of(method, _example(problem), problem.rounds)
     except BadInput as error:
         return str(error)
     return ""

@@ -156,9 +156,9 @@ def _missing(folder: str, runs: pd.DataFrame) -> list[str]:
     found = []
     for name in dict.fromkeys(runs["method"]):
         file = None if name in METHODS else str(Path(folder) / f"{name}.py")
-        (method,) = chosen_methods(name if file is None else NONE, file)
+        (method,) = chosen_methods(name if file is None else NONE, file).values()
         problems = [problem for problem in PROBLEMS if not unsuited(method, PROBLEMS[problem])]
-        networks = [network for network in NETWORKS if not unreachable(method, NETWORKS[network])]
+        networks = [network for network in NETWORKS if not unreachable(name, method, NETWORKS[network])]
         cases = itertools.product(problems, networks)
         lacks = [f"{problem}, {network}" for problem, network in cases if (name, problem, network) not in there]
         if lacks:

@@ -16,10 +16,9 @@ from netsim.scenarios.bench.methods import METHODS, NONE, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS
 from netsim.scenarios.bench.report import KEYS, OWN, against, draw, markdown, ratios, summarised
 from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, RANGES, SEEDS, TUNING_SEEDS, VERSION
-from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.settings import chosen_names, names_in
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Results
+from netsim.studies.experiment import Experiment, Method, Results
 from netsim.studies.experiment.folder import check_folder
 from netsim.studies.experiment.named import ranges_of, settable
 from netsim.util.check import one_of
@@ -58,7 +57,7 @@ class Entered:
     networks: str = ",".join(NETWORKS)
     paired: str | None = None
 
-    def methods(self) -> list[Method]:
+    def methods(self) -> dict[str, Method]:
         """Return the methods; raises BadInput for an unknown name or an unusable file."""
         named = self.algorithms or (_ALL if self.method is None else NONE)
         return chosen_methods(",".join(METHODS) if named == _ALL else named, self.method)
@@ -92,13 +91,13 @@ def experiment(*, entered: Entered = Entered()) -> Experiment:
     return _experiment(entered, methods := entered.methods(), _left_out(entered, methods))
 
 
-def _experiment(entered: Entered, methods: Sequence[Method], left_out: Mapping[Case, str]) -> Experiment:
+def _experiment(entered: Entered, methods: Mapping[str, Method], left_out: Mapping[Case, str]) -> Experiment:
     if all(left_out.values()):
         whys = "; ".join(dict.fromkeys(left_out.values()))
         raise BadInput(f"networks: must hold one that a method can run on; {whys}")
     return Experiment(
         problem={name: PROBLEMS[name] for name in chosen_names("problems", entered.problems, PROBLEMS)},
-        methods={each.name: each.part for each in methods},
+        methods=methods,
         networks={name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)},
         seeds=SEEDS,
         rounds=None,
@@ -106,16 +105,16 @@ def _experiment(entered: Entered, methods: Sequence[Method], left_out: Mapping[C
     )
 
 
-def _left_out(entered: Entered, methods: Sequence[Method]) -> dict[Case, str]:
+def _left_out(entered: Entered, methods: Mapping[str, Method]) -> dict[Case, str]:
     """Return why a method does not run in a case; empty where it does."""
     networks = {name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)}
     absent = {name: network.missing() for name, network in networks.items()}
     found = {}
-    for method in methods:
+    for called, method in methods.items():
         for problem in chosen_names("problems", entered.problems, PROBLEMS):
             lacks = unsuited(method, PROBLEMS[problem])
             for name, network in networks.items():
-                found[method.name, problem, name] = absent[name] or unreachable(method, network) or lacks
+                found[called, problem, name] = absent[name] or unreachable(called, method, network) or lacks
     return found
 
 

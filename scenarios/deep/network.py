@@ -18,10 +18,11 @@ from netsim.scenarios.data.tables import deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
 from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
 from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task, made
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
+from netsim.studies.experiment import Method
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check
@@ -111,10 +112,8 @@ class Methods:
         """Return DKLA, COKE or QC-ODKLA."""
         censor = Geometric(self.threshold, self.decay)
         if name == "QC-ODKLA":
-            return Method(name, ODKLA, {"rho": self.online_rho, "eta": self.eta}, censor, Uniform(self.bits))
-        return (
-            Method(name, DKLA, {"rho": self.rho}) if name == "DKLA" else Method(name, COKE, {"rho": self.rho}, censor)
-        )
+            return Method(ODKLA, rho=self.online_rho, eta=self.eta, censor=censor, coder=Uniform(self.bits))
+        return Method(DKLA, rho=self.rho) if name == "DKLA" else Method(COKE, rho=self.rho, censor=censor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +216,7 @@ def deep_network(
                 case = Case(shape, method, each, best)
                 probe = task.probe(ideal=each.ideal)
                 learned = streamed(task, seeds.data) if method == "QC-ODKLA" else task
-                agents = methods.named(method).made(study, case.name, learned, size.rounds)
+                agents = made(study, case.name, methods.named(method), learned, size.rounds)
                 study.run(case.name, network, agents, [probe], size.rounds)
                 cases.append(case)
     _report(study, cases, len(classes), f"{data} data, {size.agents} agents{samples.partition_title}")

@@ -22,18 +22,17 @@ from netsim.agents import (
 )
 from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.method import Method
 from netsim.studies import experiment
 from netsim.util import check
 
-METHODS: Mapping[str, Method] = {
-    "DKLA": Method("DKLA", DKLA),
-    "COKE": Method("COKE", COKE),
-    "CTA": Method("CTA", CTA),
-    "RFF-DOKL": Method("RFF-DOKL", RFFDOKL),
-    "DOKL": Method("DOKL", DOKL),
-    "ODKLA": Method("ODKLA", ODKLA),
-    "DDKL": Method("DDKL", DDKL),
+METHODS: Mapping[str, experiment.Method] = {
+    "DKLA": experiment.Method(DKLA),
+    "COKE": experiment.Method(COKE),
+    "CTA": experiment.Method(CTA),
+    "RFF-DOKL": experiment.Method(RFFDOKL),
+    "DOKL": experiment.Method(DOKL),
+    "ODKLA": experiment.Method(ODKLA),
+    "DDKL": experiment.Method(DDKL),
     **BASELINES,
 }
 """The methods that can be compared; a study gives the first seven their steps."""

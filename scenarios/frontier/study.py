@@ -26,7 +26,7 @@ from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
-from netsim.scenarios.tasks.method import Method, Task, methods_in
+from netsim.scenarios.tasks.method import Task, methods_in
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
@@ -107,11 +107,10 @@ class MethodGrid(OwnProblem):
     def parts(self, steps: Mapping[str, Mapping[str, float]], usual: Geometric) -> dict[str, Part]:
         """Return the reference and the combinations asked for; raises BadInput for unknown names."""
 
-        def part(name: str, coder: str, censor: str, method: Method) -> Part:
-            made = method.part
+        def part(name: str, coder: str, censor: str, method: Part) -> Part:
             label = {"method": name, "coder": coder, "censor": censor}
             kind = OnePass if name in ONLINE else Part
-            return kind(made.kind, label=label, **made.given, **steps.get(name, {}))
+            return kind(method.kind, label=label, **method.given, **steps.get(name, {}))
 
         chosen = chosen_names("methods", self.methods, METHODS)
         known = {name: part(name, "float64", "none", METHODS[name]) for name in ("DKLA", *chosen)}
@@ -121,7 +120,7 @@ class MethodGrid(OwnProblem):
         found |= combinations({name: known[name] for name in chosen}, coders, censors)
         given = {**steps["COKE"], **steps["CTA"], "censor": usual}
         own = methods_in(self.method, given, [*METHODS, *found])
-        return found | {each.name: part(each.name, "own", "own", each) for each in own}
+        return found | {name: part(name, "own", "own", each) for name, each in own.items()}
 
     def names(self, found: Mapping[str, Part]) -> dict[str, list[str]]:
         """Return the short names of what the methods take from the study."""

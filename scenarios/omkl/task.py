@@ -23,9 +23,10 @@ from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.partitions import EVENLY, Partition
 from netsim.scenarios.data.streams import Rows, again_and_again, owners, shuffled
 from netsim.scenarios.data.tables import Table, unit
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.settings import Divided, chosen_names, names_in
+from netsim.studies.experiment import Method
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
 from netsim.util.typing import Array
@@ -226,11 +227,12 @@ class OnGraph:
         """Return new agents, at the start of their streams, with steps of learning and of gossip."""
         coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
         if self.kind == COMPLETE:
-            method = Method(self.name, CompleteOMKL, {"agents": model.agents, "eta": eta}, coder=coder)
+            method = Method(CompleteOMKL, agents=model.agents, eta=eta, coder=coder)
         else:
-            method = Method(self.name, GossipOMKL, {"eta": eta, "gamma": gamma}, coder=coder)
+            method = Method(GossipOMKL, eta=eta, gamma=gamma, coder=coder)
         kernels = 1 if self.kind == SINGLE else len(model.bandwidths)
-        return method.agents(Task(lambda i: model.cost(streams[i], kernels), self.graph(model.agents)), rounds)
+        task = Task(lambda i: model.cost(streams[i], kernels), self.graph(model.agents))
+        return agents_of(method, task, rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
 """What is done about lost frames, and which families of methods each remedy fits."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from netsim.scenarios.tasks import baselines
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.method import Method, with_remedy
+from netsim.scenarios.tasks.method import with_remedy
+from netsim.studies.experiment import Method
 from netsim.studies.experiment.cells import Cell
 
 CODED = "coded"
@@ -36,11 +36,12 @@ class Remedy(NamedTuple):
         return self.flags.get("reliability", NONE)
 
     def of(self, family: Method) -> Method:
-        """Return a method with what its agents do."""
+        """Return a method with what its agents do, the remedy as a label."""
         if duals := self.flags.get("remedy"):
-            ((family,), _) = with_remedy([family], duals)
+            family = with_remedy({"": family}, duals)[0][""]
         own = {name: value for name, value in self.flags.items() if name == "unheard"}
-        return dataclasses.replace(family, steps={**family.steps, **own})
+        name = next(name for name, each in REMEDIES.items() if each is self)
+        return family.with_given(**own).with_label(remedy=name)
 
 
 REMEDIES: Mapping[str, Remedy] = {

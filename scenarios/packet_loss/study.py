@@ -13,7 +13,7 @@ from netsim.scenarios.packet_loss import report
 from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
-from netsim.scenarios.tasks.method import Method, names_of
+from netsim.scenarios.tasks.method import names_of
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
 from netsim.scenarios.tasks.settings import (
@@ -25,7 +25,7 @@ from netsim.scenarios.tasks.settings import (
     names_in,
 )
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Problem, Results, Setup, sweep
+from netsim.studies.experiment import Experiment, Method, Problem, Results, Setup, sweep
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
@@ -134,10 +134,12 @@ class LossCompared(OwnProblem):
         steps = BatchSteps(eta=0.5 if data == "synthetic" else None)
         known = {**BASELINES, **steps.resolved(data).methods()}
         coder = Uniform(check.integer("bits", self.bits, low=1, high=16))
-        known[CODED] = dataclasses.replace(known["COKE"], name=f"COKE {self.bits}-bit", coder=coder)
+        known[CODED] = known["COKE"].with_given(coder=coder)
+        called = {CODED: f"COKE {self.bits}-bit"}
         wanted = chosen_names("methods", self.methods, METHODS)
         found = [name for name in METHODS if name in wanted]
-        return {name: known[name] for name in sorted(found, key=lambda name: known[name].coder is not None)}
+        found.sort(key=lambda name: "coder" in known[name].given)
+        return {name: known[name].with_label(family=called.get(name, name)) for name in found}
 
     def ordered(self) -> list[str]:
         """Return the remedies, the reference first; raises BadInput for an unknown one."""
@@ -187,12 +189,12 @@ def experiment(
     first = seeds.seed
     numbers = range(first, first + count)
     methods = {
-        method.name if remedy == NONE else f"{method.name} {remedy}": _variant(method, remedy)
+        method.label["family"] + ("" if remedy == NONE else f" {remedy}"): REMEDIES[remedy].of(method)
         for remedy in remedies
         for name, method in families.items()
         if name in REMEDIES[remedy].families
     }
-    own = {name: method for name, method in methods.items() if method.labels["family"] not in BASELINES}
+    own = {name: method for name, method in methods.items() if method.label["family"] not in BASELINES}
     grid = sweep("loss", shares) * sweep("burst", [1.0])
     if burst != 1.0:
         grid += sweep("loss", shares[1:]) * sweep("burst", [burst])
@@ -206,7 +208,7 @@ def experiment(
 
     made = Experiment(
         problem=problem,
-        methods={name: method.part for name, method in methods.items()},
+        methods=methods,
         networks={REMEDIES[name].reliability: Channel(reliability=REMEDIES[name].reliability) for name in remedies},
         only=fits,
         grid=grid,
@@ -223,11 +225,6 @@ def experiment(
 
 
 packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
-
-
-def _variant(family: Method, remedy: str) -> Method:
-    labels = {"family": family.name, "remedy": remedy}
-    return dataclasses.replace(REMEDIES[remedy].of(family), labels=labels)
 
 
 def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int, seeds: Seeds) -> None:

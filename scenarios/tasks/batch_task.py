@@ -14,11 +14,12 @@ from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
 from netsim.scenarios.tasks.settings import Published, Rows, Setting
 from netsim.studies import Study
+from netsim.studies.experiment import Method
 from netsim.util import check
 
 
@@ -61,13 +62,8 @@ class BatchSteps(Published):
     def methods(self) -> dict[str, Method]:
         """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
         sizes = self.checked()
-        rho = {"rho": sizes["rho"]}
-        found = (
-            Method("CTA", CTA, {"eta": sizes["eta"]}),
-            Method("DKLA", DKLA, rho),
-            Method("COKE", COKE, rho, self.censor()),
-        )
-        return {method.name: method for method in found}
+        coke = Method(COKE, rho=sizes["rho"], censor=self.censor())
+        return {"CTA": Method(CTA, eta=sizes["eta"]), "DKLA": Method(DKLA, rho=sizes["rho"]), "COKE": coke}
 
 
 class BatchTask(Task):

@@ -26,12 +26,12 @@ from netsim.scenarios.data.tables import Table, check_rows, load_prepared, poole
 from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
-from netsim.studies import Study, experiment
-from netsim.studies.experiment import Experiment, Problem, Setup
+from netsim.studies import Study
+from netsim.studies.experiment import Experiment, Method, Problem, Setup
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.outcome import may_diverge
@@ -195,7 +195,7 @@ class OnlineSteps(Published):
             sizes = {"eta": step}
         else:
             sizes = {"rho": rho} if issubclass(method.kind, DDKL) else {"rho": rho, "eta": eta}
-        return method.with_steps(**{**method.steps, **sizes})
+        return method.with_given(**sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,38 +227,37 @@ class Quantizer:
 def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     """Return the methods by name: plain ones send float32, as the dissertation counts; Q codes, C or Co censors."""
     plain = Float(32)
-    found = (
-        Method("RFF-DOKL", RFFDOKL, coder=plain),
-        Method("DOKL", DOKL, coder=plain),
-        Method("DOKL dense", DOKL, coder=plain, steps={"solve": "dense"}),
-        Method("ODKLA", ODKLA, coder=plain),
-        Method("QC-ODKLA", ODKLA, censor=censor, coder=coder),
-        Method("DDKL", DDKL, coder=plain),
-        Method("CoDDKL", DDKL, censor=censor, coder=plain),
-        Method("QDDKL", DDKL, coder=coder),
-        Method("QC-DDKL", DDKL, censor=censor, coder=coder),
-    )
-    return {method.name: method for method in found}
+    return {
+        "RFF-DOKL": Method(RFFDOKL, coder=plain),
+        "DOKL": Method(DOKL, coder=plain),
+        "DOKL dense": Method(DOKL, coder=plain, solve="dense"),
+        "ODKLA": Method(ODKLA, coder=plain),
+        "QC-ODKLA": Method(ODKLA, censor=censor, coder=coder),
+        "DDKL": Method(DDKL, coder=plain),
+        "CoDDKL": Method(DDKL, censor=censor, coder=plain),
+        "QDDKL": Method(DDKL, coder=coder),
+        "QC-DDKL": Method(DDKL, censor=censor, coder=coder),
+    }
 
 
-def names_of(methods: Sequence[Method]) -> dict[str, list[str]]:
+def names_of(methods: Mapping[str, Method]) -> dict[str, list[str]]:
     """Return the short names of what a study's methods and a user's own take from it."""
     found: dict[str, list[str]] = {}
-    for method in methods:
+    for called, method in methods.items():
+        given = method.given
         for name in ("rho", "eta", "step"):
-            if name in method.steps:
-                called = "step" if issubclass(method.kind, RFFDOKL) else name
-                found.setdefault(called, []).append(f"methods.{method.name}.{name}")
-        if method.censor is not None or "censor" in method.steps:
-            censor: Any = method.censor or method.steps["censor"]
-            for name, field in zip(("threshold", "decay", "squared"), dataclasses.fields(censor), strict=True):
-                found.setdefault(name, []).append(f"methods.{method.name}.censor.{field.name}")
-        if isinstance(method.coder, Uniform) and not method.name.endswith("-bit"):
-            found.setdefault("bits", []).append(f"methods.{method.name}.coder.bits")
+            if name in given:
+                short = "step" if issubclass(method.kind, RFFDOKL) else name
+                found.setdefault(short, []).append(f"methods.{called}.{name}")
+        if "censor" in given:
+            for name, field in zip(("threshold", "decay", "squared"), dataclasses.fields(given["censor"]), strict=True):
+                found.setdefault(name, []).append(f"methods.{called}.censor.{field.name}")
+        if isinstance(given.get("coder"), Uniform) and not called.endswith("-bit"):
+            found.setdefault("bits", []).append(f"methods.{called}.coder.bits")
     return found
 
 
-def _grid(method: experiment.Method) -> list[experiment.Method]:
+def _grid(method: Method) -> list[Method]:
     """Return a method with every combination of step sizes worth trying; its other parameters stay."""
     known = {
         "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
@@ -575,7 +574,7 @@ def _trial(setup: Setup) -> Setup:
     return dataclasses.replace(setup, task=streams.trial.task(), rounds=streams.trial.rounds)
 
 
-def _trial_error(cell: Cell, method: experiment.Method) -> float:
+def _trial_error(cell: Cell, method: Method) -> float:
     """Return the running MSE at the end of a run on the streams to tune on; infinity if it diverged."""
     setup = _trial(cell.setup())
     assert setup.network is not None

@@ -15,10 +15,10 @@ from scipy.optimize import minimize
 from netsim import topology
 from netsim.core.records import TOTALS
 from netsim.errors import BadInput
-from netsim.scenarios.tasks.method import Method, Task
+from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
-from netsim.studies.experiment import Problem
+from netsim.studies.experiment import Method, Problem
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -139,7 +139,7 @@ class OwnTask(Task):
         """Raise BadInput if a cost lacks what a method asks for, or a column has a taken name, before anything runs."""
         self._check_names(self.columns, taken)
         for method in methods:
-            method.agents(self, rounds)
+            agents_of(method, self, rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,15 @@ from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
+from netsim.scenarios.tasks.method import REMEDIES, made, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import LibraryField, Readings, error_of, hindsight, load
 from netsim.studies import Study
+from netsim.studies.experiment import Method
+from netsim.studies.experiment.study import check_took_part
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -96,9 +98,9 @@ def ulb_library(
         Seed of everything random.
     """
     steps = steps.resolved("other")
-    plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.coder, Float)}
-    run = [steps.of(plain[name]) for name in chosen_names("algorithms", algorithms, plain)]
-    alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
+    plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.given["coder"], Float)}
+    run = {name: steps.of(plain[name]) for name in chosen_names("algorithms", algorithms, plain)}
+    alone = Method(Alone, eta=check.finite("step", steps.step, above=0.0))
     ways = parse_remedies(remedies)
     measured = numbered(measured_library(minute=_MINUTE))
     rounds = check.integer("rounds", rounds, low=2, high=_minutes(measured))
@@ -107,15 +109,14 @@ def ulb_library(
     readings = load(names, model.inputs, _minutes(measured))
     phi = RandomFourier(readings.inputs.shape[2], model.features, sigma=model.sigma, form="cos+sin", seed=seed)
     library = _Library(study, measured, readings, readings.features(phi), rounds, regularizer, seed)
-    for method in run:
-        library.learn(f"{method.name} ideal", method, "ideal")
-        library.learn(f"{method.name} heard", method, "heard")
+    for name, method in run.items():
+        library.learn(f"{name} ideal", method, "ideal")
+        library.learn(f"{name} heard", method, "heard")
         for way in ways if issubclass(method.kind, Dual) else ():
             duals = REMEDIES.get(way, REMEDIES["none"])
             # Coded sums code by themselves.
-            coder = Exact() if way == "coded-sums" else method.coder
-            kept = dataclasses.replace(method, duals=duals, coder=coder)
-            library.learn(f"{method.name} {way}", kept, way)
+            coder = Exact() if way == "coded-sums" else method.given["coder"]
+            library.learn(f"{name} {way}", method.with_given(duals=duals, coder=coder), way)
     library.learn(_ALONE, alone, "ideal")
     study.record(steps)
     library.report(names)
@@ -165,8 +166,8 @@ class _Library:
         size = self.features.shape[2]
         task = OnlineTask(streams, size, self.regularizer, graph, rounds=self.rounds, ideal=way == "ideal")
         probe = self.fields[name] = LibraryField(self.readings, self.features)
-        named = dataclasses.replace(method, name=name)
-        named.run(self.study, network, task, [task.measure, probe], self.rounds)
+        agents = made(self.study, name, method, task, self.rounds)
+        check_took_part(name, self.study.run(name, network, agents, [task.measure, probe], self.rounds))
 
     def report(self, names: list[int]) -> None:
         """Show what was learned."""

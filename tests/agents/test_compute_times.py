@@ -8,7 +8,7 @@ import pytest
 from netsim import Agent, AgentError, Link, Network, latency, topology
 from netsim.agents import ADPSGD, DPSGD, LocalProblem, Squared
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.method import Task
+from netsim.scenarios.tasks.method import Task, agents_of, over_star
 
 AGENTS, FEATURES = 6, 4
 _rng = np.random.default_rng(4)
@@ -24,8 +24,8 @@ SYNCHRONOUS = [name for name in BASELINES if name != "AD-PSGD"]
 
 def learned(name: str, compute: Any, rounds: int = 25) -> tuple[list[np.ndarray], Any]:
     method = BASELINES[name]
-    graph = topology.star(AGENTS) if method.over_star else RING
-    agents = method.agents(Task(PROBLEMS.__getitem__, graph), rounds)
+    graph = topology.star(AGENTS) if over_star(method) else RING
+    agents = agents_of(method, Task(PROBLEMS.__getitem__, graph), rounds)
     link = Link(latency=0.001, loss=0.1)
     run = Network(graph, link, round_period=0.1, compute=compute, seed=3).run(agents)
     return [agent.theta for agent in agents.values()], run

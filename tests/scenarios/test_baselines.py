@@ -77,10 +77,10 @@ def test_running_sums_are_a_remedy_of_gradient_tracking() -> None:
     assert last(study, "DIGing", "tracking_residual") < 0.1 * last(plain, "DIGing", "tracking_residual")
     assert last(study, "DIGing", "train_mse") < last(plain, "DIGing", "train_mse")
     assert any("without running-sums: EXTRA" in note for note in study.notes)
-    only, _ = with_remedy([BASELINES["DIGing"]], "running-sums")
-    assert only[0].steps["running_sums"] is True
+    only, _ = with_remedy({"DIGing": BASELINES["DIGing"]}, "running-sums")
+    assert only["DIGing"].given["running_sums"] is True
     with pytest.raises(BadInput, match="remedy = 'edge-duals'"):
-        with_remedy([BASELINES["DIGing"]], "edge-duals")
+        with_remedy({"DIGing": BASELINES["DIGing"]}, "edge-duals")
 
 
 def test_settings_tell_what_ran(lossy: Study) -> None:
@@ -88,7 +88,7 @@ def test_settings_tell_what_ran(lossy: Study) -> None:
     assert methods["LEAD"]["class"] == "LEAD"
     assert methods["LEAD"]["coder"] == "Uniform(bits=4)"
     assert methods["DIGing"]["running_sums"] is False
-    assert all(method.kind is not DIGing or method.coder is None for method in BASELINES.values())
+    assert all(method.kind is not DIGing or "coder" not in method.given for method in BASELINES.values())
 
 
 def test_what_is_lost_is_no_harm_to_relaxed_admm_nor_to_states_that_are_sent_again() -> None:
@@ -110,7 +110,7 @@ def test_what_is_lost_is_no_harm_to_relaxed_admm_nor_to_states_that_are_sent_aga
 def test_frontier_takes_them_with_every_coder() -> None:
     assert set(BASELINES) < set(METHODS)
     coders, quiet = dict(map(coder_of, ("4", "2"))), dict([censor_of("none", 1.0, 0.9)])
-    found = combinations({name: each.part for name, each in BASELINES.items()}, coders, quiet)
+    found = combinations(BASELINES, coders, quiet)
     plain = ("SGP", "Push-DIGing", "FedAvg", "SCAFFOLD", "SCAFFOLD-states", "AD-PSGD")
     assert [each for each in found if each not in plain] == [
         f"{name} {bits}-bit" for name in BASELINES for bits in (4, 2) if name not in plain
@@ -133,7 +133,7 @@ def test_packet_loss_runs_what_fits_coded_methods_last() -> None:
     assert list(dict.fromkeys(ran)) == [(family, remedy) for remedy in ("none", "ack") for family in families]
     assert list(LossCompared().families("synthetic")) == ["CTA", "DKLA", "COKE", "coded"]
     assert set(CODED) < set(remedies.METHODS)
-    assert isinstance(BASELINES["BEER"].coder, Uniform)
+    assert isinstance(BASELINES["BEER"].given["coder"], Uniform)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from netsim import BadInput, Link, Network
 from netsim.coders import Uniform
 from netsim.scenarios.neural import experiment, gradient_methods
 from netsim.scenarios.tasks.baselines import BASELINES
+from netsim.scenarios.tasks.method import agents_of
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
 from netsim.scenarios.tasks.settings import NetworkSize
 from netsim.studies import Study, catalogue
@@ -124,7 +125,7 @@ def test_the_step_is_that_of_eta_and_of_set() -> None:
     assert (used["D-PSGD"]["eta"], used["EXTRA"]["eta"]) == (0.07, 0.03)
     usual = run(algorithms="D-PSGD,SGP", rounds=2).origin["methods"]
     assert [usual[name]["eta"] for name in ("D-PSGD", "SGP")] == [
-        BASELINES[name].steps["eta"] for name in ("D-PSGD", "SGP")
+        BASELINES[name].given["eta"] for name in ("D-PSGD", "SGP")
     ]
 
 
@@ -248,10 +249,10 @@ def test_mnist_is_learned() -> None:
 
 def test_a_task_for_a_script() -> None:
     task = made(rows=200, agents=4, hidden="8", rounds=5, partition="shards:2", seed=3)
-    agents = BASELINES["D-PSGD"].agents(task, 5)
+    agents = agents_of(BASELINES["D-PSGD"], task, 5)
     rounds = Network(task.graph, seed=3).run(agents, [task.measure]).rounds
     assert rounds["train_loss"].notna().tolist() == [True, False, False, False, True]
-    again = BASELINES["D-PSGD"].agents(task, 5)
+    again = agents_of(BASELINES["D-PSGD"], task, 5)
     Network(task.graph, seed=3).run(again, [task.measure])
     np.testing.assert_array_equal(agents[2].theta, again[2].theta)
     with pytest.raises(BadInput, match=r"^hidden = "):

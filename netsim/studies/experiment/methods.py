@@ -72,7 +72,15 @@ class Method:
 
     def with_parameter(self, name: str, value: Any) -> "Method":
         """Return the method with another value of an argument."""
-        return type(self)(self.kind, label=self.label, **{**self.given, name: value})
+        return self.with_given(**{name: value})
+
+    def with_given(self, **given: Any) -> "Method":
+        """Return the method with other values of some arguments."""
+        return type(self)(self.kind, label=self.label, **{**self.given, **given})
+
+    def with_label(self, **label: str) -> "Method":
+        """Return the method with values of some columns."""
+        return type(self)(self.kind, label={**self.label, **label}, **self.given)
 
     def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         """Return new agents, one for each node, or for some nodes.
@@ -157,6 +165,10 @@ class Made:
         """Return the method with another value of a keyword argument."""
         return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
+    def with_label(self, **label: str) -> "Made":
+        """Return the method with values of some columns."""
+        return dataclasses.replace(self, label={**self.label, **label})
+
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
         """Return what the function makes; raises BadInput if these are no agents by node."""
         found = self.function(setup)
@@ -196,11 +208,5 @@ def product(method: Any, **several: Mapping[str, Any]) -> dict[str, Any]:
         variant = " ".join(filter(None, names))
         if variant in found:
             raise BadInput(f"product: must have one variant {variant!r}, not several")
-        found[variant] = _labelled(chosen, label)
+        found[variant] = chosen.with_label(**label)  # type: ignore[attr-defined]
     return found
-
-
-def _labelled(method: Any, label: Mapping[str, str]) -> Any:
-    if isinstance(method, Method):
-        return type(method)(method.kind, label=label, **method.given)
-    return dataclasses.replace(method, label=label)
