@@ -14,6 +14,7 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Asked
 from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.tuning import Between, range_of
 from netsim.util import check
@@ -70,7 +71,7 @@ def with_set_values(experiment: Experiment, text: str) -> Experiment:
         values |= dict.fromkeys(at, typed(f"set {place}", given, _present(experiment, at)))
     settings = {}
     for key, tuned in experiment.settings.items():
-        prefixes = [f"methods.{name}." for name in experiment.methods if f"method={name}" in key]
+        prefixes = [f"methods.{name}." for name, method in experiment.methods.items() if is_of(name, method, key)]
         mine = {path.removeprefix(each): values[path] for each in prefixes for path in values if path.startswith(each)}
         settings[key] = {**tuned, **mine}
     return dataclasses.replace(experiment.with_values(values), settings=settings)

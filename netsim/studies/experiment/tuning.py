@@ -97,9 +97,11 @@ class Between:
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
         return (at - low) / (high - low)
 
-    def is_end(self, value: Any) -> bool:
-        """Return whether a value is one of the ends."""
-        return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
+    def doubt(self, value: Any) -> str:
+        """Return why a better value may lie outside; empty if it is inside, or no number."""
+        if value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}")):
+            return "an end of its range"
+        return "" if math.isnan(at := self.place(value)) or 0 < at < 1 else f"the method's own, outside of {self}"
 
 
 def range_of(text: str, place: str = "PATH") -> tuple[str, Between]:
@@ -137,9 +139,9 @@ class Choice:
         """Return NaN: objects have no distance."""
         return math.nan
 
-    def is_end(self, value: Any) -> bool:
-        """Return False: a choice has no ends."""
-        return False
+    def doubt(self, value: Any) -> str:
+        """Return nothing: a choice has no ends."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,8 @@ class Chosen:
             kept = json.loads(used(Path(file)).read_text(encoding="utf-8"))
             best = [(dict(part.split("=", 1) for part in e["condition"]), dict(e["values"])) for e in kept.pop("best")]
             spent = frozenset(map(int, kept.pop("spent")))
+            if missing := {"methods", "over", "metric", "seeds", "validation", "runs"} - kept.keys():
+                raise KeyError(missing)
             return cls(str(file), best, spent, {**kept, "file": Path(file).name})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote") from None
@@ -256,17 +260,26 @@ def settled(
     lacking: dict[str, None] = {}
     for cell in clear.cells(clear.seeds[:1]):
         key, here = cell.condition, _here(clear, known(cell), names)
-        found = next(((each, values) for each in several if (values := each.of(here)) is not None), None)
+        # A study may know its methods by names of another's, and has files of its own, too.
+        ways = [here, here | dict(cell.columns)]
+        both = ((each, each.of(way)) for each in several for way in ways)
+        found = next(((each, values) for each, values in both if values is not None), None)
         if found is not None:
             where = f"settings = {found[0].file!r}"
             settings[key] = {path: _given(clear, over, cell, path, v, where) for path, v in found[1].items()}
-        elif tuned := [c for each in several for c, _ in each.best if c.get(METHOD) == here[METHOD]]:
+        elif tuned := [
+            condition
+            for each in several
+            if not {cell.method_name, here[METHOD]}.isdisjoint(each.tuning["methods"])
+            for condition, _ in each.best
+            if condition.get(METHOD) == here[METHOD]
+        ]:
             wanted = _words({name: here.get(name, "") for name in tuned[0]})
             there = "; ".join(dict.fromkeys(map(_words, tuned)))
             listed = ",".join(map(str, files))
             raise BadInput(f"settings = {listed!r}: must be tuned for {wanted}; it is for {there}")
         else:
-            lacking[str(here[METHOD])] = None
+            lacking[cell.method_name] = None
     listed = ", ".join(each.file for each in several)
     notes = [f"Not in {listed}, and so as they are: {', '.join(lacking)}."] if lacking else []
     return dataclasses.replace(
@@ -303,7 +316,7 @@ def _given(
         raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
     if not isinstance(kept, dict):
         return kept
-    return _object_of(experiment, over or {}, cell.condition, path, kept, where)
+    return _object_of(experiment, over or {}, cell.method_name, path, kept, where)
 
 
 @dataclass
@@ -339,7 +352,7 @@ class Search:
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
-            names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
+            names[key], self.methods[key] = cell.method_name, cell.method
         tries = {
             key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
@@ -497,9 +510,9 @@ class Search:
                     f"{what}: the best of the search survives {lived} of {count} validation seeds, and is not chosen."
                 )
         notes += [
-            f"{what}: {path} = {paths.brief(value)} is an end of its range."
+            f"{what}: {path} = {paths.brief(value)} is {doubt}."
             for path, value in values.items()
-            if ranges[path].is_end(value)
+            if (doubt := ranges[path].doubt(value))
         ]
         return notes
 
@@ -532,13 +545,11 @@ def _kept(value: Any) -> Any:
 
 
 def _object_of(
-    experiment: "Experiment", over: Mapping[str, Any], key: Key, path: str, kept: Mapping[str, Any], where: str
+    experiment: "Experiment", over: Mapping[str, Any], method: str, path: str, kept: Mapping[str, Any], where: str
 ) -> Any:
     """Return the object of a choice that a file of chosen values has kept; raises BadInput if no choice has it."""
-    ranges = _ranges(experiment, over)
-    several = [each[path] for name, each in ranges.items() if f"{METHOD}={name}" in key and path in each]
-    choices = [value for each in several if isinstance(each, Choice) for value in each.values]
-    for value in choices:
+    choice = _ranges(experiment, over)[method].get(path)
+    for value in choice.values if isinstance(choice, Choice) else ():
         if _kept(value) == kept:
             return value
     raise BadInput(
