@@ -138,7 +138,8 @@ def tune(
             tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
             parts.append((when, tuned))
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
-        save(Path(out) / "tuned.json", parts, {n: v for n, v in found.present(made, here).items() if n not in when})
+        given = {n: v for n, v in found.present(made, here).items() if n not in when and v is not None}
+        save(Path(out) / "tuned.json", parts, given)
         with write_whole(Path(out) / "tuning.csv") as file:
             file.write(table.to_csv(index=False).encode())
     how = tuned.experiment.tuning

@@ -144,11 +144,11 @@ class ExperimentFile:
         return self.make(**given)
 
     def present(self, made: Experiment, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """Return the values of the function's arguments and of the short names, as given or by default, by flag."""
+        """Return the values of the function's arguments, of the short names and of the rounds, by flag."""
         known = {each.name: each for each in self.flags()}
         texts = {name: text for name, text in given if name in known}
         own, _ = flags_of(self.file, self.make)
-        found = {
+        found = {ROUNDS: made.rounds} | {
             each.name: values_of(each, [texts[each.name]])[0] if each.name in texts else each.default for each in own
         }
         tried = {path for each in made.grid for path in each}

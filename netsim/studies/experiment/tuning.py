@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
+
+# What chooses methods, seeds and values; a run may differ from the tuning in these.
+_MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed")
 
 SEARCH, VALIDATION = "search", "validation"
 NEAREST = "nearest that died"
@@ -235,6 +238,14 @@ class Chosen:
         return None
 
 
+    def others(self, here: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the flags of the tuning that have other values in a run, and both values."""
+        apart = {*_MAY_DIFFER, *(name for condition, _ in self.best for name in condition)}
+        for name, value in self.tuning.get("given", {}).items():
+            if name not in apart and here.get(name) not in (None, value):
+                yield f"{name} = {value} (here {here[name]})"
+
+
 def settled(
     experiment: "Experiment",
     files: Sequence[str | Path],
@@ -258,6 +269,7 @@ def settled(
     names = {name for each in several for condition, _ in each.best for name in condition}
     settings: dict[Key, Mapping[str, Any]] = {}
     lacking: dict[str, None] = {}
+    others: dict[str, dict[str, None]] = {}
     for cell in clear.cells(clear.seeds[:1]):
         key, here = cell.condition, _here(clear, known(cell), names)
         # A study may know its methods by names of another's, and has files of its own, too.
@@ -267,6 +279,7 @@ def settled(
         if found is not None:
             where = f"settings = {found[0].file!r}"
             settings[key] = {path: _given(clear, over, cell, path, v, where) for path, v in found[1].items()}
+            others.setdefault(found[0].tuning["file"], {}).update(dict.fromkeys(found[0].others(here)))
         elif tuned := [
             condition
             for each in several
@@ -282,6 +295,7 @@ def settled(
             lacking[cell.method_name] = None
     listed = ", ".join(each.file for each in several)
     notes = [f"Not in {listed}, and so as they are: {', '.join(lacking)}."] if lacking else []
+    notes += [f"The settings of {file} were chosen with {', '.join(each)}." for file, each in others.items() if each]
     return dataclasses.replace(
         experiment,
         settings=settings,
