@@ -345,6 +345,7 @@ class Search:
     jobs: int
     reporter: Reporter | None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
     methods: dict[Key, AnyMethod] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
@@ -381,6 +382,8 @@ class Search:
             self._run(plain, tries, last, validation, VALIDATION)
         notes = [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
         chosen, best = [], {}
+        if self.failed:
+            notes.append(f"{len(self.failed)} runs failed, and count as diverged; the first: {self.failed[0]}")
         for key, order in last.items():
             winner = self._ranked(key, order, VALIDATION)[0] if validation else order[0]
             best[key] = tries[key][winner]
@@ -444,6 +447,7 @@ class Search:
             value = _value(measured, column, target)
             score = math.inf if dead or math.isnan(value) else value if columns.worst(column) > 0 else -value
             self.scores.setdefault((key, number, stage), []).append(score)
+            self.failed += [measured.row["why"]] if measured.row["outcome"] == FAILED else []
             about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
             values = {path: paths.brief(each) for path, each in tries[key][number].items()}
             self.rows.append({**cell.columns, **about, **values})
