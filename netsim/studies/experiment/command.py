@@ -22,7 +22,7 @@ from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.named import PLAIN, plain, with_names
+from netsim.studies.experiment.named import PLAIN, plain, with_names, without_tuned
 from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
@@ -117,7 +117,8 @@ class ExperimentFile:
         if settings is None:
             return made
         present = self.present(made, given)
-        return settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
+        tuned = settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
+        return without_tuned(tuned, chosen)
 
     def apart(self, given: Sequence[tuple[str, str]]) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """Yield each combination of the values of arguments that have several: these, and flags with one value each.

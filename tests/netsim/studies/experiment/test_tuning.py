@@ -155,7 +155,8 @@ def test_a_note_tells_of_a_best_that_died_in_validation() -> None:
         (
             lambda step, seed: math.inf,
             0.0,
-            "no candidate survives all 2 search seeds; the chosen one survives 0 (95 % interval of the share: 0% to 84%).",
+            "no candidate survives all 2 search seeds; the chosen one survives 0 (95 % interval of the share: 0% to "
+            "84%).",
         ),
     ],
 )
