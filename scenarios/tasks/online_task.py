@@ -33,7 +33,7 @@ from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Pub
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Problem, Setup
 from netsim.studies.experiment.cells import Cell
-from netsim.studies.experiment.study import Played, study_of
+from netsim.studies.experiment.study import Played, gives_values, study_of
 from netsim.studies.outcome import may_diverge
 from netsim.util import check
 from netsim.util.typing import Array
@@ -539,7 +539,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
         cell.problem.check(made.cells())
     if not isinstance(cell.problem, OnlineRegression) or not cell.problem.setting.tune:
         return made
-    if study.settings.get("set") or study.settings.get("settings"):
+    if gives_values(study):
         raise BadInput("tune = True: must go without --set and --settings, whose step sizes it would replace")
     rows, best = [], dict(made.methods)
     for name, method in made.methods.items():

@@ -257,6 +257,11 @@ def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in columns.items() if name != "seed")
 
 
+def is_of(name: str, method: Any, condition: Sequence[str]) -> bool:
+    """Return whether a condition is of the method that has this name in the experiment."""
+    return set(condition_of({METHOD: name, **method.label})).issubset(condition)
+
+
 # --- parts that cells share -------------------------------------------------------------------------------------------
 
 _contents: dict[int, tuple[Any, Any, str]] = {}

@@ -11,7 +11,7 @@ import click
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
-from netsim.studies.experiment.command import SET, ExperimentFile
+from netsim.studies.experiment.command import SET, SETTINGS, ExperimentFile
 from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
@@ -122,6 +122,8 @@ def tune(
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = pairs_of(found, flags)
+    for _, file in (each for each in texts if each[0] == SETTINGS):
+        raise check.refuse(SETTINGS, file, "left out, as --over searches values of its own")
     asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
     parts = []
     with found.known(), _resumable(out):
@@ -136,7 +138,8 @@ def tune(
             tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
             parts.append((when, tuned))
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
-        save(Path(out) / "tuned.json", parts, {n: v for n, v in found.present(made, here).items() if n not in when})
+        given = {n: v for n, v in found.present(made, here).items() if n not in when and v is not None}
+        save(Path(out) / "tuned.json", parts, given)
         with write_whole(Path(out) / "tuning.csv") as file:
             file.write(table.to_csv(index=False).encode())
     how = tuned.experiment.tuning

@@ -22,7 +22,7 @@ from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.named import PLAIN, plain, with_names
+from netsim.studies.experiment.named import PLAIN, plain, with_names, without_tuned
 from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
@@ -117,7 +117,8 @@ class ExperimentFile:
         if settings is None:
             return made
         present = self.present(made, given)
-        return settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
+        tuned = settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
+        return without_tuned(tuned, chosen)
 
     def apart(self, given: Sequence[tuple[str, str]]) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """Yield each combination of the values of arguments that have several: these, and flags with one value each.
@@ -144,11 +145,11 @@ class ExperimentFile:
         return self.make(**given)
 
     def present(self, made: Experiment, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """Return the values of the function's arguments and of the short names, as given or by default, by flag."""
+        """Return the values of the function's arguments, of the short names and of the rounds, by flag."""
         known = {each.name: each for each in self.flags()}
         texts = {name: text for name, text in given if name in known}
         own, _ = flags_of(self.file, self.make)
-        found = {
+        found = {ROUNDS: made.rounds} | {
             each.name: values_of(each, [texts[each.name]])[0] if each.name in texts else each.default for each in own
         }
         tried = {path for each in made.grid for path in each}

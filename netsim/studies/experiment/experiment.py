@@ -25,6 +25,7 @@ from netsim.studies.experiment.cells import (
     check_fits,
     condition_of,
     forget_contents,
+    is_of,
 )
 from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
@@ -257,7 +258,7 @@ class Experiment:
                     if self.only is not None and not self.only(columns):
                         continue
                     if name not in tuned:
-                        tuned[name] = self._tuned(method, columns)
+                        tuned[name] = self._tuned(name, method, columns)
                     yield Cell(
                         columns,
                         task,
@@ -274,11 +275,10 @@ class Experiment:
                         name,
                     )
 
-    def _tuned(self, method: Any, columns: Mapping[str, Any]) -> Any:
+    def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
         """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
         key = condition_of(columns)
-        own = f"{METHOD}={columns[METHOD]}"
-        if key not in self.settings and any(own in each for each in self.settings):
+        if key not in self.settings and any(is_of(name, method, each) for each in self.settings):
             raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")
         for path, value in self.settings.get(key, {}).items():
             method = paths.changed(method, path, value_of(value))

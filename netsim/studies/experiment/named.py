@@ -6,7 +6,7 @@ as ``problem.features`` or ``method.eta``, are taken in both places, too.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Asked
 from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.tuning import Between, range_of
 from netsim.util import check
@@ -68,12 +69,19 @@ def with_set_values(experiment: Experiment, text: str) -> Experiment:
     for place, given in _parsed(text).items():
         at = _paths_of(experiment, known, "set", place)
         values |= dict.fromkeys(at, typed(f"set {place}", given, _present(experiment, at)))
+    return without_tuned(experiment.with_values(values), values)
+
+
+def without_tuned(experiment: Experiment, places: Iterable[str]) -> Experiment:
+    """Return the experiment without tuned values at some paths or short names: there it has values by hand."""
+    given = {experiment._long(path) for place in places for path in experiment._of(place)}
     settings = {}
     for key, tuned in experiment.settings.items():
-        prefixes = [f"methods.{name}." for name in experiment.methods if f"method={name}" in key]
-        mine = {path.removeprefix(each): values[path] for each in prefixes for path in values if path.startswith(each)}
-        settings[key] = {**tuned, **mine}
-    return dataclasses.replace(experiment.with_values(values), settings=settings)
+        own = [paths.ANY, *(name for name, method in experiment.methods.items() if is_of(name, method, key))]
+        settings[key] = {
+            path: value for path, value in tuned.items() if given.isdisjoint(f"methods.{name}.{path}" for name in own)
+        }
+    return dataclasses.replace(experiment, settings=settings)
 
 
 def with_names(experiment: Experiment, place: str) -> Experiment:

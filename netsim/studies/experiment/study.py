@@ -241,6 +241,11 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
     return experiment
 
 
+def gives_values(study: Study) -> bool:
+    """Return whether a study's flags give its methods values: one by one, or those of a file."""
+    return any(study.settings.get(each.name) for each in (SET, SETTINGS))
+
+
 def _tell_tuning(study: Study, experiment: Experiment) -> None:
     """Note how the settings were chosen, and keep it in settings.json: the file may be gone when somebody asks."""
     about = {name: value for name, value in experiment.tuning.items() if name not in ("notes", "given")}
@@ -249,13 +254,6 @@ def _tell_tuning(study: Study, experiment: Experiment) -> None:
     seeds = [f"{what} {', '.join(map(str, about[what]))}" for what in ("seeds", "validation") if about[what]]
     how = "; ".join([*searched, f"{about['runs']} runs", *seeds, f"least {about['metric']}"])
     study.note(f"Settings of {', '.join(about['methods'])} from {about['file']}: {how}.")
-    others = [
-        f"{name} = {value} (here {study.settings[name]})"
-        for name, value in experiment.tuning.get("given", {}).items()
-        if study.settings.get(name, value) != value
-    ]
-    if others:
-        study.note(f"The settings of {about['file']} were chosen with {', '.join(others)}.")
 
 
 def _check_made(played: list[Played]) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
+
+# What chooses methods, seeds and values; a run may differ from the tuning in these.
+_MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed")
 
 SEARCH, VALIDATION = "search", "validation"
 NEAREST = "nearest that died"
@@ -97,9 +100,11 @@ class Between:
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
         return (at - low) / (high - low)
 
-    def is_end(self, value: Any) -> bool:
-        """Return whether a value is one of the ends."""
-        return value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}"))
+    def doubt(self, value: Any) -> str:
+        """Return why a better value may lie outside; empty if it is inside, or no number."""
+        if value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}")):
+            return "an end of its range"
+        return "" if math.isnan(at := self.place(value)) or 0 < at < 1 else f"the method's own, outside of {self}"
 
 
 def range_of(text: str, place: str = "PATH") -> tuple[str, Between]:
@@ -137,9 +142,9 @@ class Choice:
         """Return NaN: objects have no distance."""
         return math.nan
 
-    def is_end(self, value: Any) -> bool:
-        """Return False: a choice has no ends."""
-        return False
+    def doubt(self, value: Any) -> str:
+        """Return nothing: a choice has no ends."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,8 @@ class Chosen:
             kept = json.loads(used(Path(file)).read_text(encoding="utf-8"))
             best = [(dict(part.split("=", 1) for part in e["condition"]), dict(e["values"])) for e in kept.pop("best")]
             spent = frozenset(map(int, kept.pop("spent")))
+            if missing := {"methods", "over", "metric", "seeds", "validation", "runs"} - kept.keys():
+                raise KeyError(missing)
             return cls(str(file), best, spent, {**kept, "file": Path(file).name})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote") from None
@@ -229,6 +236,14 @@ class Chosen:
             if all(name in here and str(here[name]) == text for name, text in condition.items()):
                 return values
         return None
+
+
+    def others(self, here: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the flags of the tuning that have other values in a run, and both values."""
+        apart = {*_MAY_DIFFER, *(name for condition, _ in self.best for name in condition)}
+        for name, value in self.tuning.get("given", {}).items():
+            if name not in apart and here.get(name) not in (None, value):
+                yield f"{name} = {value} (here {here[name]})"
 
 
 def settled(
@@ -254,21 +269,33 @@ def settled(
     names = {name for each in several for condition, _ in each.best for name in condition}
     settings: dict[Key, Mapping[str, Any]] = {}
     lacking: dict[str, None] = {}
+    others: dict[str, dict[str, None]] = {}
     for cell in clear.cells(clear.seeds[:1]):
         key, here = cell.condition, _here(clear, known(cell), names)
-        found = next(((each, values) for each in several if (values := each.of(here)) is not None), None)
+        # A study may know its methods by names of another's, and has files of its own, too.
+        ways = [here, here | dict(cell.columns)]
+        both = ((each, each.of(way)) for each in several for way in ways)
+        found = next(((each, values) for each, values in both if values is not None), None)
         if found is not None:
             where = f"settings = {found[0].file!r}"
             settings[key] = {path: _given(clear, over, cell, path, v, where) for path, v in found[1].items()}
-        elif tuned := [c for each in several for c, _ in each.best if c.get(METHOD) == here[METHOD]]:
+            others.setdefault(found[0].tuning["file"], {}).update(dict.fromkeys(found[0].others(here)))
+        elif tuned := [
+            condition
+            for each in several
+            if not {cell.method_name, here[METHOD]}.isdisjoint(each.tuning["methods"])
+            for condition, _ in each.best
+            if condition.get(METHOD) == here[METHOD]
+        ]:
             wanted = _words({name: here.get(name, "") for name in tuned[0]})
             there = "; ".join(dict.fromkeys(map(_words, tuned)))
             listed = ",".join(map(str, files))
             raise BadInput(f"settings = {listed!r}: must be tuned for {wanted}; it is for {there}")
         else:
-            lacking[str(here[METHOD])] = None
+            lacking[cell.method_name] = None
     listed = ", ".join(each.file for each in several)
     notes = [f"Not in {listed}, and so as they are: {', '.join(lacking)}."] if lacking else []
+    notes += [f"The settings of {file} were chosen with {', '.join(each)}." for file, each in others.items() if each]
     return dataclasses.replace(
         experiment,
         settings=settings,
@@ -303,7 +330,7 @@ def _given(
         raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
     if not isinstance(kept, dict):
         return kept
-    return _object_of(experiment, over or {}, cell.condition, path, kept, where)
+    return _object_of(experiment, over or {}, cell.method_name, path, kept, where)
 
 
 @dataclass
@@ -318,6 +345,7 @@ class Search:
     jobs: int
     reporter: Reporter | None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
     methods: dict[Key, AnyMethod] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
@@ -339,7 +367,7 @@ class Search:
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
-            names[key], self.methods[key] = str(cell.columns[METHOD]), cell.method
+            names[key], self.methods[key] = cell.method_name, cell.method
         tries = {
             key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
@@ -354,6 +382,8 @@ class Search:
             self._run(plain, tries, last, validation, VALIDATION)
         notes = [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
         chosen, best = [], {}
+        if self.failed:
+            notes.append(f"{len(self.failed)} runs failed, and count as diverged; the first: {self.failed[0]}")
         for key, order in last.items():
             winner = self._ranked(key, order, VALIDATION)[0] if validation else order[0]
             best[key] = tries[key][winner]
@@ -417,6 +447,7 @@ class Search:
             value = _value(measured, column, target)
             score = math.inf if dead or math.isnan(value) else value if columns.worst(column) > 0 else -value
             self.scores.setdefault((key, number, stage), []).append(score)
+            self.failed += [measured.row["why"]] if measured.row["outcome"] == FAILED else []
             about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
             values = {path: paths.brief(each) for path, each in tries[key][number].items()}
             self.rows.append({**cell.columns, **about, **values})
@@ -497,9 +528,9 @@ class Search:
                     f"{what}: the best of the search survives {lived} of {count} validation seeds, and is not chosen."
                 )
         notes += [
-            f"{what}: {path} = {paths.brief(value)} is an end of its range."
+            f"{what}: {path} = {paths.brief(value)} is {doubt}."
             for path, value in values.items()
-            if ranges[path].is_end(value)
+            if (doubt := ranges[path].doubt(value))
         ]
         return notes
 
@@ -532,13 +563,11 @@ def _kept(value: Any) -> Any:
 
 
 def _object_of(
-    experiment: "Experiment", over: Mapping[str, Any], key: Key, path: str, kept: Mapping[str, Any], where: str
+    experiment: "Experiment", over: Mapping[str, Any], method: str, path: str, kept: Mapping[str, Any], where: str
 ) -> Any:
     """Return the object of a choice that a file of chosen values has kept; raises BadInput if no choice has it."""
-    ranges = _ranges(experiment, over)
-    several = [each[path] for name, each in ranges.items() if f"{METHOD}={name}" in key and path in each]
-    choices = [value for each in several if isinstance(each, Choice) for value in each.values]
-    for value in choices:
+    choice = _ranges(experiment, over)[method].get(path)
+    for value in choice.values if isinstance(choice, Choice) else ():
         if _kept(value) == kept:
             return value
     raise BadInput(

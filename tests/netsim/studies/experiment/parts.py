@@ -1,5 +1,7 @@
 """Small parts of experiments for the tests."""
 
+import json
+
 import numpy as np
 
 import netsim
@@ -46,3 +48,14 @@ def counting(**more):
         "seeds": [0],
     }
     return Experiment(**{**given, **more})
+
+
+def tuned_file(path, best, spent=(100, 101), **given):
+    """Write chosen values, as (condition, values) pairs, as `netsim tune` does, and return the file's name."""
+    kept = [{"condition": [f"{name}={each}" for name, each in when.items()], "values": values} for when, values in best]
+    methods = [*dict.fromkeys(when["method"] for when, _ in best)]
+    over = {name: {"eta": "0.1:0.3"} for name in methods}
+    how = {"methods": methods, "over": over, "metric": "error", "runs": 6, "candidates": 3, "finalists": 3}
+    about = {"best": kept, "spent": spent, "seeds": spent, "validation": [], "given": given, "notes": [], **how}
+    path.write_text(json.dumps(about))
+    return str(path)
