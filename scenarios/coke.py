@@ -18,7 +18,7 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import verdicts
 from netsim.scenarios.tasks.method import Method, names_of, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
+from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, comparison, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
@@ -150,17 +150,9 @@ def experiment(
         problem = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
     else:
         problem = FileProblem(file=Path(file), edges=features.edges)
-
-    return Experiment(
-        problem=problem,
-        methods={each.name: each.part for each in methods},
-        networks=channel,
-        seeds=[seeds],
-        rounds=rounds,
-        names=names_of({each.name: each for each in methods if each.name not in BASELINES}, _STEPS),
-        notes=notes,
-        report=partial(_report, compared=compared, censor=censor),
-    )
+    names = names_of({each.name: each for each in methods if each.name not in BASELINES}, _STEPS)
+    report = partial(_report, compared=compared, censor=censor)
+    return comparison(problem, methods, channel, seeds, rounds=rounds, names=names, notes=notes, report=report)
 
 
 coke = study_of(experiment)

@@ -31,6 +31,7 @@ from netsim.scenarios.tasks.online_task import (
     recent_errors,
     study_of_streams,
 )
+from netsim.scenarios.tasks.problems import comparison
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
@@ -190,17 +191,10 @@ def experiment(
             raise check.refuse("compare_bits", compared.compare_bits, "numbers of bits with commas between")
         coder = quantizer.coder(check.integer("bits", int(part), low=1))
         found.append(dataclasses.replace(known["QC-DDKL"], name=f"QC-DDKL {part}-bit", coder=coder))
-    problem = MovingRegression if data in _MOVING else OnlineRegression
-    return Experiment(
-        problem=problem(data=data, stream=stream, setting=setting, conventions=conventions),
-        methods={each.name: each.part for each in found},
-        networks=channel,
-        seeds=[seeds],
-        rounds=stream.rounds,
-        names=names_of(found),
-        notes=notes,
-        report=_report,
-    )
+    kind = MovingRegression if data in _MOVING else OnlineRegression
+    problem = kind(data=data, stream=stream, setting=setting, conventions=conventions)
+    names = names_of(found)
+    return comparison(problem, found, channel, seeds, rounds=stream.rounds, names=names, notes=notes, report=_report)
 
 
 dynamic = study_of_streams(experiment)

@@ -15,6 +15,7 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.method import Method, wanted
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
+from netsim.scenarios.tasks.problems import comparison
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
 from netsim.studies import Study
@@ -77,16 +78,9 @@ def experiment(
     if model.dtype == "float32":
         methods = list(map(_in_single, methods))
     etas = [f"methods.{each.name}.eta" for each in methods if "eta" in each.steps]
-    return Experiment(
-        problem=NeuralLearning(data=data, samples=samples, model=model, size=size),
-        methods={each.name: each.part for each in methods},
-        networks=channel,
-        seeds=[seeds],
-        rounds=size.rounds,
-        names={"eta": etas} | {name: f"problem.{name}" for name in ("every", "evaluated")},
-        notes=notes,
-        report=_report,
-    )
+    names = {"eta": etas} | {name: f"problem.{name}" for name in ("every", "evaluated")}
+    problem = NeuralLearning(data=data, samples=samples, model=model, size=size)
+    return comparison(problem, methods, channel, seeds, rounds=size.rounds, names=names, notes=notes, report=_report)
 
 
 neural = study_of(experiment)

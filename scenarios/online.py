@@ -30,6 +30,7 @@ from netsim.scenarios.tasks.online_task import (
 )
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.own_stream import StreamFile
+from netsim.scenarios.tasks.problems import comparison
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
 from netsim.studies import Study
@@ -104,15 +105,9 @@ def experiment(
     censor = Geometric(check.finite("threshold", steps.threshold), check.number("decay", steps.decay))
     known = {name: steps.of(each) for name, each in methods(censor, quantizer.coder(3)).items()}
     found, notes = wanted(compared, known, steps.given(censor), taken=compared.algorithms.split(","))
-    return Experiment(
-        problem=own or problem,
-        methods={each.name: each.part for each in found},
-        networks=channel,
-        seeds=[seeds],
-        rounds=stream.rounds,
-        names=names_of(found),
-        notes=notes,
-        report=_report,
+    names = names_of(found)
+    return comparison(
+        own or problem, found, channel, seeds, rounds=stream.rounds, names=names, notes=notes, report=_report
     )
 
 

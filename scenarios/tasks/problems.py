@@ -1,7 +1,7 @@
-"""Problems of experiments: regression on random features of a table, and what a Python file defines."""
+"""Problems of experiments, and the experiments of studies: regression on a table, and what a Python file defines."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,11 +10,13 @@ import networkx as nx
 from netsim.agents.maps.features import Form
 from netsim.scenarios.tasks.batch_task import BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.division import tell_division
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.own import OfFile, OwnFile, OwnTask
-from netsim.scenarios.tasks.settings import TEXT, Prepared, Rows, Setting
+from netsim.scenarios.tasks.settings import TEXT, Channel, Prepared, Rows, Setting
 from netsim.studies import Study
-from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment import Experiment, Problem, Setup
 from netsim.studies.experiment.study import Played
+from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
@@ -106,6 +108,12 @@ class FileProblem(OfFile):
         costs, own, measure = source.problem()
         graph = source.graph(own, len(costs), self.edges, setup.seeds.graph) if setup.graph is None else setup.graph
         return OwnTask(str(self.file), costs, graph, measure, setup.ideal)
+
+
+def comparison(problem: Problem, methods: Sequence[Method], channel: Channel, seeds: Seeds, **more: Any) -> Experiment:
+    """Return the experiment of a study's methods on a problem over its links; ``more`` are as of `Experiment`."""
+    parts = {each.name: each.part for each in methods}
+    return Experiment(problem=problem, methods=parts, networks=channel, seeds=[seeds], **more)
 
 
 def titled(played: Played) -> str:
