@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -231,6 +232,12 @@ class CompleteOMKL(Cited, netsim.Agent):
         self.model = np.zeros(self.cost.size)
         self.kernel_weights = KernelWeights(self.cost.kernels)
         self.coder = self.coder.fresh()
+
+    @staticmethod
+    def graph_of(graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
+        """Return the complete graph of the nodes of ``graph``, over which the agents run."""
+        complete: nx.Graph[Any] = nx.complete_graph(list(graph))
+        return complete
 
     async def run(self) -> None:
         """Take part in the rounds; raise BadInput unless all other agents are neighbours."""

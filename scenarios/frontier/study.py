@@ -42,7 +42,7 @@ from netsim.scenarios.tasks.settings import (
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Problem, Setup
 from netsim.studies.experiment import Method as Part
-from netsim.studies.experiment.study import Played, study_of, tell_star
+from netsim.studies.experiment.study import Played, check_run, study_of
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
@@ -216,7 +216,7 @@ def experiment(
 
 def _check_reference(study: Study, played: Played, error: AgentError | None) -> None:
     """Raise BadInput if the reference, which runs first, diverged or has no error to compare with."""
-    tell_star(study, played)
+    check_run(study, played, error)
     if played.name != REFERENCE:
         return
     if error is not None or not math.isfinite(_end(study, played.task.error)):

@@ -1,6 +1,6 @@
 """What every algorithm gives away: model bits and raw-data bits, and the error that they buy, on one task."""
 
-import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -8,16 +8,14 @@ import numpy as np
 import pandas as pd
 
 from netsim import AgentError
-from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import training
-from netsim.scenarios.privacy.task import FIELD, PrivacySize, PrivacyTask
-from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.mapping import choose_sigma
+from netsim.scenarios.privacy.task import PrivacyTask, Projections, SharedSamples, compared
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.studies.experiment import Experiment
+from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import drawing
 from netsim.studies.seeds import Seeds
-from netsim.util import check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,16 +23,13 @@ if TYPE_CHECKING:
 _SIZE = 64  # bits of a number of raw data
 
 
-def privacy(
-    study: Study,
+def experiment(
     *,
-    data: str = FIELD,
-    columns: Columns = Columns(),
-    size: PrivacySize = PrivacySize(),  # noqa: B008 (frozen)
+    problem: SharedSamples = SharedSamples(),  # noqa: B008 (frozen)
     rounds: int = 500,
     channel: Channel = Channel(),
     seeds: Seeds = Seeds(),
-) -> None:
+) -> Experiment:
     """What each algorithm gives away: model bits, raw-data bits and test error of all of them, on one task.
 
     Every agent has samples of its own, which most algorithms never send. The greedy projected penalty method asks for
@@ -42,72 +37,66 @@ def privacy(
 
     Parameters
     ----------
-    data : str
-        "field": a function of two inputs, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or its
-        path (.csv.gz, .csv, .npz, .parquet).
     rounds : int
         Rounds of each algorithm; the online ones pass over their samples again and again. Successive projections: so
         many turns of all agents together.
     """
-    check.integer("rounds", rounds, low=1)
-    size.check()
-    parts, lines = size.draw(data, columns, seeds.data)
-    size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seeds.seed))
-    study.note(*lines)
-    study.record(size)
-    tell_division(study, parts, size)
-    task = PrivacyTask(parts, size, rounds, channel, seeds)
-    for entry in task.entries():
-        try:
-            study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)
-        except AgentError as error:
-            # On links that carry too little, one algorithm may fail where others do not.
-            study.note(f"{entry.name} did not finish: {error}")
-    study.centralised = {"test_mse": task.best()}
-    table = _table(study, task)
-    study.table("given_away", "What each algorithm gives away", table)
-    whole = len(training(parts)[1]) * (task.width + 1) * _SIZE
-    study.note(
-        f"All samples sent to a centre, once: {whole:,} raw-data bits, test MSE {study.centralised['test_mse']:.4g}; "
-        f"the target's variance is {task.variance:.4g}."
+    return Experiment(
+        problem=problem, methods=compared(), networks=channel, seeds=[seeds], rounds=rounds, report=_report
     )
-    study.note(
-        "Models travel in float32 where they are not coded; inputs, and estimates at them, in float64. The greedy "
-        "method asks each neighbour by a message of its own, on a radio, too."
-    )
-    study.note(
-        f"Successive projections send estimates at samples that all agents read: {size.public} samples were given to "
-        "all agents beforehand, which no ledger shows."
-    )
-    study.figure(
-        "given_away",
-        partial(
-            _draw, table, study.centralised["test_mse"], f"{data} data, {size.agents} agents{size.partition_title}"
-        ),
-        "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
-        "with all samples.",
-    )
+
+
+def _unfinished(study: Study, played: Played, error: AgentError | None) -> None:
+    """Note an algorithm that did not finish: on links that carry too little, one may fail where others do not."""
+    if error is not None:
+        study.note(f"{played.name} did not finish: {error}")
+
+
+privacy = study_of(experiment, ran=_unfinished)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _table(study: Study, task: PrivacyTask) -> pd.DataFrame:
+def _report(study: Study, played: Sequence[Played]) -> None:
+    task = played[0].task
+    assert isinstance(task, PrivacyTask)
+    best, size = study.centralised[task.error], task.size
+    table = _table(study, task, played)
+    study.table("given_away", "What each algorithm gives away", table)
+    inputs, targets = training(task.parts)
+    whole = len(targets) * (inputs.shape[1] + 1) * _SIZE
+    study.note(
+        f"All samples sent to a centre, once: {whole:,} raw-data bits, test MSE {best:.4g}; the target's variance is "
+        f"{task.variance:.4g}.",
+        "Models travel in float32 where they are not coded; inputs, and estimates at them, in float64. The greedy "
+        "method asks each neighbour by a message of its own, on a radio, too.",
+        f"Successive projections send estimates at samples that all agents read: {size.public} samples were given to "
+        "all agents beforehand, which no ledger shows.",
+    )
+    study.figure(
+        "given_away",
+        partial(_draw, table, best, f"{size.data} data, {size.agents} agents{size.partition_title}"),
+        "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
+        "with all samples.",
+    )
+
+
+def _table(study: Study, task: PrivacyTask, played: Sequence[Played]) -> pd.DataFrame:
+    method_of = {each.name: each.cell.method for each in played}
     rows = []
     for name, run in study.runs.items():
-        entry = task.entry_by_name[name]
-        error = float(np.mean(np.square(entry.predict(run.agents) - task.truth)))
         raw = run.ledger.raw_data_bits
         rows.append(
             {
                 "algorithm": name,
-                "sends": entry.sends,
+                "sends": method_of[name].label.get("sends", ""),
                 "transmissions": run.ledger.transmissions,
                 "time_s": run.ended_at,
                 "model_bits": run.ledger.payload_bits - raw,
                 "raw_data_bits": raw,
-                "samples others read": entry.read_by_others,
-                "test_mse": error,
+                "samples others read": task.size.public if isinstance(method_of[name], Projections) else 0,
+                "test_mse": task.error_of(run.agents),
             }
         )
     return pd.DataFrame(rows)

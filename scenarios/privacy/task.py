@@ -1,52 +1,61 @@
-"""The runs of the study `privacy`: every algorithm of the project on one task."""
+"""What the study `privacy` compares: samples that all algorithms of the project learn from, and these algorithms."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 
-import netsim
-from netsim import topology
-from netsim.agents import Geometric, PowerLaw, RandomFourier, Squared, centralised
+from netsim import Agent, BadInput, topology
+from netsim.agents import Geometric, LocalProblem, OnlineCost, PowerLaw, RandomFourier, Squared, centralised
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.greedy.dictionary import Dictionary
-from netsim.agents.greedy.penalty import ConstantPenalty, GreedyPenalty
+from netsim.agents.greedy.penalty import Batches, ConstantPenalty, GreedyPenalty
 from netsim.agents.maps.features import kernel_values
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.projections.estimate import Ensemble, state_of
-from netsim.agents.projections.orders import network_graph, projectors
-from netsim.agents.projections.projector import sure_timeout
+from netsim.agents.projections.orders import projectors
+from netsim.agents.projections.projector import Projector, sure_timeout
 from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.streams import passes
 from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training
 from netsim.scenarios.projections.ensembles import field
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
-from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.method import Task as Shared
-from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
-from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
-from netsim.studies.seeds import Seeds
+from netsim.scenarios.tasks.batch_task import BatchSteps
+from netsim.scenarios.tasks.division import tell_division
+from netsim.scenarios.tasks.mapping import choose_sigma
+from netsim.scenarios.tasks.method import Task
+from netsim.scenarios.tasks.online_task import OnlineSteps, methods
+from netsim.scenarios.tasks.settings import Bandwidth, Divided
+from netsim.studies import Study
+from netsim.studies.experiment import Method, Problem, Setup
+from netsim.studies.experiment.paths import Given
 from netsim.util import check, draws
-from netsim.util.typing import Vector
+from netsim.util.typing import Array, Vector
 
 _BATCH, _ONLINE = BatchSteps(rho=0.01, eta=0.5, threshold=0.5, decay=0.98), OnlineSteps(rho=0.3, eta=2.0, step=0.3)
 _BITS = 4
+_KERNELS = (1.0, 0.5, 2.0)
+"""The kernels' bandwidths, in those of the first one."""
 FIELD = "field"
 """A function of two inputs with noise, which needs no file."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacySize(Divided, Bandwidth):
+class SharedSamples(Columns, Divided, Bandwidth, Problem):
     """How many learn from how much, and their models.
+
+    On a network with a graph of its own there are as many agents as nodes.
 
     Parameters
     ----------
+    data : str
+        "field": a function of two inputs, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or its
+        path (.csv.gz, .csv, .npz, .parquet).
     agents : int
         Number of agents.
     samples : int
@@ -60,8 +69,14 @@ class PrivacySize(Divided, Bandwidth):
         too.
     regularizer : float
         The centre's regulariser lambda.
+
+    Raises
+    ------
+    BadInput
+        When a run is made: for an unknown or damaged table, too few rows, or a value outside its range.
     """
 
+    data: str = FIELD
     agents: int = 10
     samples: int = 100
     public: int = 20
@@ -69,225 +84,231 @@ class PrivacySize(Divided, Bandwidth):
     sigma: float = 0.25
     regularizer: float = 1e-3
 
-    def check(self) -> None:
-        """Raise BadInput for what is outside its range."""
-        check.integer("agents", self.agents, low=2)
+    def make(self, setup: Setup) -> "PrivacyTask":
+        """Return the task of a run."""
+        graph, seeds, told = setup.graph, setup.seeds, Study("", {})
+        whole = self if graph is None else replace(self, agents=len(graph))
+        count = check.integer("agents", whole.agents, low=2)
         check.integer("samples", self.samples, low=2)
         check.integer("features", self.features, low=1)
-        check.integer("public", self.public, low=1, high=self.agents * self.samples)
+        check.integer("public", self.public, low=1, high=count * self.samples)
         check.finite("sigma", self.sigma, above=0.0)
         check.finite("regularizer", self.regularizer, above=0.0)
+        table = whole.table(seeds.data)
+        rows, partition = 2 * count * self.samples, self.divided()
+        parts = deal(table, count, train_share=0.5, seed=seeds.data, rows=rows, partition=partition)
+        whole = replace(whole, sigma=choose_sigma(told, self.sigma, self, *training(parts), seed=seeds.seed))
+        told.note(*table.notes)
+        told.record(whole)
+        tell_division(told, parts, whole)
+        if graph is None:
+            edges = min(max(count - 1, 3 * count // 2), count * (count - 1) // 2)
+            graph = topology.erdos_renyi(count, edges=edges, seed=seeds.graph)
+        return PrivacyTask(parts, whole, graph, setup, told)
+
+    def table(self, seed: int) -> Table:
+        """Return the samples of all agents, to train and to test on, with inputs in [0, 1]."""
+        check_data(self.data, (FIELD,))
         self.divided()
-
-    def draw(self, data: str, columns: Columns, seed: int) -> tuple[list[AgentData], tuple[str, ...]]:
-        """Return each agent's samples, half of them for the test, and lines for the study's notes.
-
-        Raises
-        ------
-        BadInput
-            If there is no such table, or it has too few rows.
-        """
-        check_data(data, (FIELD,))
         count = 2 * self.agents * self.samples
-        if data == FIELD:
-            columns.check_left_out(data)
-            given = self.agents, self.samples
-            check.fits("agents, samples", given, 8 * 3 * count, f"{count:,} samples to train and to test on")
-            rng = np.random.default_rng(seed)
-            inputs = rng.random((count, 2))
-            target = field(inputs) + 0.1 * rng.standard_normal(count)
-            table = Table(FIELD, inputs, target, ("x", "y"), FIELD)
-            return deal(table, self.agents, train_share=0.5, seed=seed, partition=self.divided()), ()
-        table = scale_unit(load_table(data, columns))
-        enough(len(table.target), self.agents, 4)
-        check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
-        parts = deal(table, self.agents, train_share=0.5, seed=seed, rows=count, partition=self.divided())
-        return parts, table.notes
+        if self.data != FIELD:
+            table = scale_unit(load_table(self.data, self))
+            enough(len(table.target), self.agents, 4)
+            check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
+            return table
+        self.check_left_out(self.data)
+        given = self.agents, self.samples
+        check.fits("agents, samples", given, 8 * 3 * count, f"{count:,} samples to train and to test on")
+        rng = np.random.default_rng(seed)
+        inputs = rng.random((count, 2))
+        target = field(inputs) + 0.1 * rng.standard_normal(count)
+        return Table(FIELD, inputs, target, ("x", "y"), FIELD)
 
 
-def _kernel_seeds(seed: int, count: int) -> list[int]:
-    """Return a seed for each kernel's frequencies; the first is that of all other methods."""
-    return [seed, *(draws.derived(seed, number, "kernel") for number in range(1, count))]
+class PrivacyTask(Task):
+    """The samples as costs of each kind, and the error of models of each kind on all test samples.
 
+    Attributes
+    ----------
+    parts : list of AgentData
+        Each agent's samples.
+    size : SharedSamples
+        The problem, with nothing left open.
+    variance : float
+        Variance of the targets of all test samples.
+    told : Study
+        Notes, tables and the settings that were found when the task was made.
+    """
 
-class PrivacyEntry(NamedTuple):
-    """An algorithm on its network."""
+    error: ClassVar[str] = "test_mse"
 
-    name: str
-    sends: str
-    network: netsim.Network
-    agents: dict[int, Any]
-    predict: Callable[[Mapping[int, Any]], Vector]
-    """Returns each agent's predictions at the test inputs, shape (agents, n)."""
-    read_by_others: int = 0
-    """Samples that other agents read beforehand."""
-
-
-class PrivacyTask:
-    """The samples, and every algorithm set up to learn from them."""
-
-    def __init__(self, parts: list[AgentData], size: PrivacySize, rounds: int, channel: Channel, seeds: Seeds) -> None:
-        self.parts, self.rounds, self.public, self.channel, self.seeds = parts, rounds, size.public, channel, seeds
-        self.sigma, self.regularizer = size.sigma, size.regularizer
-        self.count, self.width = len(parts), parts[0].train_inputs.shape[1]
-        self.test = np.concatenate([part.test_inputs for part in parts])
-        self.truth = np.concatenate([part.test_target for part in parts])
-        self.variance = float(np.var(self.truth))
+    def __init__(
+        self, parts: list[AgentData], size: SharedSamples, graph: "nx.Graph[int]", setup: Setup, told: Study
+    ) -> None:
+        self.parts, self.size, self.told = parts, size, told
+        self._rounds, self._seed = setup.rounds, setup.seeds.data
+        self._test = np.concatenate([part.test_inputs for part in parts])
+        self._truth = np.concatenate([part.test_target for part in parts])
+        self.variance = float(np.var(self._truth))
+        width, seed = parts[0].train_inputs.shape[1], setup.seed
+        # All methods have the first kernel's frequencies.
+        seeds = [seed, *(draws.derived(seed, number, "kernel") for number in range(1, len(_KERNELS)))]
         maps = [
-            RandomFourier(self.width, size.features, sigma=times * size.sigma, form="cos+sin", seed=own)
-            for times, own in zip((1.0, 0.5, 2.0), _kernel_seeds(seeds.seed, 3), strict=True)
+            RandomFourier(width, size.features, sigma=times * size.sigma, form="cos+sin", seed=own)
+            for times, own in zip(_KERNELS, seeds, strict=True)
         ]
-        self.phi, self.kernels = maps[0], SideBySide(maps)
-        edges = min(max(self.count - 1, 3 * self.count // 2), self.count * (self.count - 1) // 2)
-        self.graph = topology.erdos_renyi(self.count, edges=edges, seed=seeds.graph)
-        self.share = self.regularizer / self.count
-        self.batch = BatchTask(parts, self.phi, self.graph, regularizer=self.regularizer)
-        self.entry_by_name: dict[str, PrivacyEntry] = {}
+        self.phi, self._kernels = maps[0], SideBySide(maps)
+        self.share, loss = size.regularizer / len(parts), Squared()
+        self._costs = [
+            LocalProblem(self.phi(part.train_inputs), part.train_target, loss=loss, regularizer=self.share)
+            for part in parts
+        ]
+        super().__init__(self._costs.__getitem__, graph)
 
-    def entries(self) -> Iterator[PrivacyEntry]:
-        """Yield every algorithm, with new agents."""
-        for make in (self._batch, self._online, self._multikernel, self._greedy, self._projections):
-            for entry in make():
-                self.entry_by_name[entry.name] = entry
-                yield entry
+    def optimum(self) -> dict[str, float]:
+        """Return the test error of the model that a centre would learn."""
+        theta = centralised(self._costs, self.size.regularizer)
+        return {self.error: float(np.mean(np.square(self._features @ theta - self._truth)))}
 
-    def measure(self, entry: PrivacyEntry) -> Callable[[Mapping[int, Any]], dict[str, float]]:
-        """Return a probe of the mean over the agents of their errors on all test samples."""
+    @property
+    def measure(self) -> Callable[[Mapping[Any, Any]], dict[str, float]]:
+        """A probe of the mean over the agents of their errors on all test samples."""
         # All predictions of all agents cost more than a round, so they are not made in every one.
-        every = max(self.rounds // 25, 1)
+        every = max(self._rounds // 25, 1)
         done = 0
 
-        def test_error(agents: Mapping[int, Any]) -> dict[str, float]:
+        def test_error(agents: Mapping[Any, Any]) -> dict[str, float]:
             nonlocal done
             done += 1
-            if done % every and done != self.rounds:
-                return {"test_mse": np.nan}
-            return {"test_mse": float(np.mean(np.square(entry.predict(agents) - self.truth)))}
+            return {self.error: np.nan if done % every and done != self._rounds else self.error_of(agents)}
 
         test_error.may_skip = False  # type: ignore[attr-defined]
         return test_error
 
-    def best(self) -> float:
-        """Return the test error of the model that a centre would learn."""
-        theta = centralised(self.batch.problems, self.regularizer)
-        return float(np.mean(np.square(self.phi(self.test) @ theta - self.truth)))
+    def error_of(self, agents: Mapping[Any, Any]) -> float:
+        """Return the mean over the agents of their errors on all test samples."""
+        return float(np.mean(np.square(self._predictions(agents) - self._truth)))
 
-    # --- the algorithms -----------------------------------------------------------------------------------------------
+    def _predictions(self, agents: Mapping[Any, Any]) -> Array:
+        """Return each agent's predictions at the test inputs, shape (agents, n)."""
+        if isinstance(next(iter(agents.values())), Projector):
+            found = state_of(self.ensemble, agents).coefficients
+            return np.stack([each @ coefficients for each, coefficients in zip(self._near, found, strict=True)])
+        return np.stack([self._predicted(agent) for agent in agents.values()])
 
-    def _network(self, graph: "nx.Graph[int]") -> netsim.Network:
-        return self.channel.over(graph, self.seeds.network)
+    def _predicted(self, agent: Any) -> Vector:
+        if isinstance(agent, GreedyPenalty):
+            return agent.model(self._test)
+        if isinstance(agent, GossipOMKL | CompleteOMKL):
+            weights = agent.kernel_weights.values
+            return np.asarray(np.einsum("npk,pk,p->n", self._seen[:, : len(weights)], agent.model, weights))
+        return np.asarray(self._features @ agent.theta)
 
-    def _linear(self, name: str, sends: str, agents: dict[int, Any]) -> PrivacyEntry:
-        seen = self.phi(self.test)
+    @cached_property
+    def _features(self) -> Array:
+        return self.phi(self._test)
 
-        def predict(agents: Mapping[int, Any]) -> Vector:
-            return np.stack([seen @ agent.theta for agent in agents.values()])
+    @cached_property
+    def _seen(self) -> Array:
+        return self._kernels(self._test).reshape(len(self._test), -1, self.phi.size)
 
-        return PrivacyEntry(name, sends, self._network(self.graph), agents, predict)
+    @cached_property
+    def _near(self) -> list[Array]:
+        return [self.ensemble.gram(self._test, self.ensemble.inputs[own]) for own in self.ensemble.access]
 
-    def _batch(self) -> Iterator[PrivacyEntry]:
-        # The online methods' papers count float32, and so here all methods do.
-        found = [replace(method, coder=Float(32)) for method in _BATCH.methods().values()]
-        found.append(replace(found[-1], name=f"COKE {_BITS}-bit", coder=Uniform(_BITS)))
-        for method in found:
-            sends = "change of the model" if isinstance(method.coder, Uniform) else "model"
-            yield self._linear(method.name, sends, method.agents(self.batch, self.rounds))
-
-    def _online(self) -> Iterator[PrivacyEntry]:
-        coder = Uniform(_BITS)
-        known = methods(Geometric(0.5, 0.98), coder)
-        dynamic = methods(PowerLaw(1.0, 0.5), coder)
-        known |= {name: dynamic[name] for name in ("CoDDKL", "QC-DDKL")}
-        for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
-            samples = [self._stream(i, self.phi) for i in self.batch.nodes]
-            streams = OnlineTask(
-                samples, self.phi.size, self.regularizer, self.graph, rounds=self.rounds, ideal=self.channel.ideal
-            )
-            agents = _ONLINE.of(known[name]).agents(streams, self.rounds)
-            yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
-
-    def _multikernel(self) -> Iterator[PrivacyEntry]:
-        size = self.phi.size
-        coder = QSGD(_BITS, by_row=True)
-        seen = self.kernels(self.test).reshape(len(self.test), -1, size)
-
-        def cost(i: int, kernels: int) -> MultiKernelCost:
-            stream = ((z[: kernels * size], y) for z, y in self._stream(i, self.kernels))
-            return MultiKernelCost(stream, kernels, size, loss=Squared(), regularizer=self.share)
-
-        def predict(agents: Mapping[int, Any]) -> Vector:
-            return np.stack(
-                [
-                    np.einsum("npk,pk,p->n", seen[:, : len(each.model)], each.model, each.kernel_weights.values)
-                    for each in agents.values()
-                ]
-            )
-
-        gossip = Method("gossip", GossipOMKL, {"eta": 0.3, "gamma": 0.2}, coder=coder)
-        whole = Method("OMKL", CompleteOMKL, {"eta": 0.3, "agents": self.count}, coder=coder)
-        complete = topology.complete(self.count)
-        for name, sends, method, kernels, graph in (
-            ("gossip OMKL", "changes of the models", gossip, 3, self.graph),
-            ("Koloskova", "changes of the models", gossip, 1, self.graph),
-            ("OMKL (complete graph)", "steps of the models, losses", whole, 3, complete),
-        ):
-            agents = method.agents(Shared(partial(cost, kernels=kernels), graph), self.rounds)
-            yield PrivacyEntry(f"{name} {_BITS}-bit", sends, self._network(graph), agents, predict)
-
-    def _greedy(self) -> Iterator[PrivacyEntry]:
-        def batches(i: int) -> Iterator[tuple[Vector, Vector]]:
-            for row in self._rows(i):
-                yield self.parts[i].train_inputs[[row]], self.parts[i].train_target[[row]]
-
-        agents = {
-            i: GreedyPenalty(
-                Dictionary(self.width, sigma=self.sigma),
-                batches(i),
-                self.rounds,
-                loss=Squared(),
-                eta=0.2,
-                regularizer=1e-6,
-                parsimony=0.05,
-                penalty=ConstantPenalty(0.2),
-            )
-            for i in range(self.count)
-        }
-
-        def predict(agents: Mapping[int, Any]) -> Vector:
-            return np.stack([agent.model(self.test) for agent in agents.values()])
-
-        yield PrivacyEntry("greedy penalty", "inputs; estimates there", self._network(self.graph), agents, predict)
-
-    def _projections(self) -> Iterator[PrivacyEntry]:
+    @cached_property
+    def ensemble(self) -> Ensemble:
+        """All training samples, of which each agent reads its own and the public ones."""
         inputs, targets = training(self.parts)
         each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
-        shown = np.linspace(0, len(targets) - 1, self.public).astype(int)
+        shown = np.linspace(0, len(targets) - 1, self.size.public).astype(int)
         access = [np.union1d(own, shown).tolist() for own in each]
-        gram = partial(kernel_values, "gaussian", sigma=self.sigma)
+        gram = partial(kernel_values, "gaussian", sigma=self.size.sigma)
         # The centre's cost here is a sum over the samples, not a mean over each agent's.
-        weight = self.regularizer * len(targets) / self.count
-        ensemble = Ensemble(inputs, targets, access, regularizers=weight / self.count, gram=gram)
-        sweeps, channel, radio = max(self.rounds // self.count, 1), self.channel, self.channel.medium == "radio"
-        period = channel.round_period
-        timeout = sure_timeout(ensemble, latency=channel.latency, rate=channel.rate, round_period=period, radio=radio)
-        reliable = not channel.ideal
-        agents: dict[int, Any] = dict(
-            projectors(ensemble, "token", sweeps, duration=period, radio=radio, reliable=reliable, timeout=timeout)
-        )
-        seen = [gram(self.test, ensemble.inputs[own]) for own in ensemble.access]
+        weight = self.size.regularizer * len(targets) / len(self.parts)
+        return Ensemble(inputs, targets, access, regularizers=weight / len(self.parts), gram=gram)
 
-        def predict(agents: Mapping[int, Any]) -> Vector:
-            found = state_of(ensemble, agents).coefficients
-            return np.stack([each @ coefficients for each, coefficients in zip(seen, found, strict=True)])
+    def stream(self, agent: int, kernels: int = 1) -> Iterator[tuple[Vector, float]]:
+        """Yield an agent's training samples (φ, y), again and again, with the features of the first kernels."""
+        features = SideBySide(self._kernels.maps[:kernels])(self.parts[agent].train_inputs)
+        for row, target in self._drawn(agent):
+            yield features[row], float(target)
 
-        network = self._network(network_graph(ensemble, "token"))
-        yield PrivacyEntry("projections (token)", "estimates at public inputs", network, agents, predict, self.public)
+    def batches(self, agent: int) -> Batches:
+        """Yield the same samples as batches of one input each."""
+        for row, target in self._drawn(agent):
+            yield self.parts[agent].train_inputs[[row]], np.array([target])
 
-    def _rows(self, agent: int) -> Iterator[int]:
-        return passes(len(self.parts[agent].train_target), agent, self.seeds.data)
+    def _drawn(self, agent: int) -> Iterator[tuple[int, Any]]:
+        target = self.parts[agent].train_target
+        return ((row, target[row]) for row in passes(len(target), agent, self._seed))
 
-    def _stream(self, agent: int, phi: RandomFourier | SideBySide) -> Iterator[tuple[Vector, float]]:
-        part = self.parts[agent]
-        features = phi(part.train_inputs)
-        for row in self._rows(agent):
-            yield features[row], float(part.train_target[row])
+
+def _stream_cost(setup: Any, node: int) -> OnlineCost:
+    task: PrivacyTask = setup.task
+    return OnlineCost(task.stream(node), task.phi.size, loss=Squared(), regularizer=task.share)
+
+
+def _kernel_cost(setup: Any, node: int, kernels: int = len(_KERNELS)) -> MultiKernelCost:
+    task: PrivacyTask = setup.task
+    check.integer("kernels", kernels, low=1, high=len(_KERNELS))
+    return MultiKernelCost(task.stream(node, kernels), kernels, task.phi.size, loss=Squared(), regularizer=task.share)
+
+
+def _dictionary(setup: Any, node: int) -> Dictionary:
+    return Dictionary(setup.task.parts[node].train_inputs.shape[1], sigma=setup.task.size.sigma)
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Successive projections in the order of a token; all agents share the public samples, so its graph is complete."""
+
+    label: ClassVar[Mapping[str, str]] = {"sends": "estimates at public inputs"}
+    graph_of = staticmethod(CompleteOMKL.graph_of)
+
+    def agents(self, setup: Setup) -> Mapping[Any, Agent]:
+        """Return the agents of a run; raises BadInput for links whose latency or rate changes."""
+        task, network = setup.task, setup.network
+        assert isinstance(task, PrivacyTask)
+        assert network is not None
+        link, period, radio = network.link, network.round_period, network.medium != "wires"
+        latency, rate, sweeps = link.latency_model.fixed, link.rate, max(setup.rounds // len(task.parts), 1)
+        if latency is None or not isinstance(rate, float | None):
+            raise BadInput("networks: must have links of one latency and rate for projections, which wait for answers")
+        timeout = sure_timeout(task.ensemble, latency=latency, rate=rate, round_period=period, radio=radio)
+        how: dict[str, Any] = {"duration": period, "radio": radio, "reliable": not setup.ideal, "timeout": timeout}
+        return projectors(task.ensemble, "token", sweeps, **how)
+
+
+def compared() -> dict[str, Method | Projections]:
+    """Return all algorithms of the project by name."""
+    coder = Uniform(_BITS)
+    # The online methods' papers count float32, and so here all methods do.
+    batch = {name: each.with_given(coder=Float(32)) for name, each in _BATCH.methods().items()}
+    batch[f"COKE {_BITS}-bit"] = batch["COKE"].with_given(coder=coder)
+    known, dynamic = (methods(censor, coder) for censor in (Geometric(0.5, 0.98), PowerLaw(1.0, 0.5)))
+    known |= {name: dynamic[name] for name in ("CoDDKL", "QC-DDKL")}
+    names = ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL")
+    online = {name: _ONLINE.of(known[name]) for name in names}
+    found: dict[str, Method | Projections] = {}
+    for name, each in (batch | online).items():
+        sends = "change of the model" if isinstance(each.given["coder"], Uniform) else "model"
+        cost = {"cost": _stream_cost} if name in online else {}
+        found[name] = each.with_given(**cost).with_label(sends=sends)
+    by_kernel: dict[str, Any] = {"cost": _kernel_cost, "eta": 0.3, "coder": QSGD(_BITS, by_row=True)}
+    gossip = Method(GossipOMKL, label={"sends": "changes of the models"}, gamma=0.2, **by_kernel)
+    found[f"gossip OMKL {_BITS}-bit"] = gossip
+    found[f"Koloskova {_BITS}-bit"] = gossip.with_parameter("cost", Given(_kernel_cost, kernels=1))
+    by_kernel["agents"] = lambda setup, node: len(setup.graph)
+    label = {"sends": "steps of the models, losses"}
+    found[f"OMKL (complete graph) {_BITS}-bit"] = Method(CompleteOMKL, label=label, **by_kernel)
+    greedy: dict[str, Any] = {
+        "model": _dictionary,
+        "batches": lambda setup, node: setup.task.batches(node),
+        "count": lambda setup, node: setup.rounds,
+        "penalty": ConstantPenalty(0.2),
+    }
+    greedy |= {"loss": Squared(), "eta": 0.2, "regularizer": 1e-6, "parsimony": 0.05}
+    found["greedy penalty"] = Method(GreedyPenalty, label={"sends": "inputs; estimates there"}, **greedy)
+    found["projections (token)"] = Projections()
+    return found

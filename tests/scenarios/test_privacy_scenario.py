@@ -1,5 +1,6 @@
 """The study of what algorithms give away."""
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from netsim import Link, Links, Method, topology
+from netsim.agents import DKLA
 from netsim.errors import BadInput
+from netsim.links import latency
+from netsim.scenarios.privacy.study import experiment
+from netsim.scenarios.privacy.task import SharedSamples
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
@@ -71,6 +78,43 @@ def test_what_cannot_get_through_leaves_the_others_results() -> None:
     assert "projections (token)" not in set(table["algorithm"])
     assert any(note.startswith("projections (token) did not finish: ") for note in study.notes)
     assert np.isfinite(table["test_mse"]).all()
+
+
+def test_its_experiment_takes_methods_networks_and_samples_of_ones_own() -> None:
+    class Mine(DKLA):
+        pass
+
+    made = experiment(problem=SharedSamples(agents=4, samples=6, public=4, features=3), rounds=3)
+    kinds = ("DKLA", "ODKLA", "OMKL (complete graph) 4-bit", "greedy penalty", "projections (token)")
+    methods = {name: made.methods[name] for name in kinds}
+    methods |= {"mine": Method(Mine, **methods["DKLA"].given), "shy": methods["ODKLA"].with_parameter("eta", 50.0)}
+    networks = {"flags": Channel(loss=0.1), "own": Link(latency=0.1, rate=1e6)}
+    found = dataclasses.replace(made, methods=methods, networks=networks).run().runs
+    assert len(found) == 2 * 7
+    assert not found["test_mse"].isna().any()
+    ends = found.pivot_table(index="network", columns="method", values="test_mse")
+    assert (ends["mine"] == ends["DKLA"]).all()
+    assert (ends["shy"] > ends["ODKLA"]).all()
+    alike = made.with_values({"problem.agents": 5, "methods.Koloskova 4-bit.cost.kernels": 3})
+    runs = [alike.play(name) for name in ("gossip OMKL 4-bit", "Koloskova 4-bit")]
+    assert runs[0].rounds.equals(runs[1].rounds)
+    assert len(runs[0].agents) == 5
+
+
+def test_a_network_with_a_graph_is_for_methods_without_one_of_their_own() -> None:
+    made = experiment(problem=SharedSamples(samples=6, public=4, features=3), rounds=3)
+    ring = Links(graph=topology.ring(5))
+    for network in (ring, Links(link=lambda ends: Link(loss=0.1 * (ends.sender > 1)))):
+        with pytest.raises(BadInput, match=r"methods: OMKL \(complete graph\) 4-bit runs over a graph of its own"):
+            dataclasses.replace(made, networks=network).play("OMKL (complete graph) 4-bit")
+    for name in ("COKE", "QC-DDKL", "gossip OMKL 4-bit", "greedy penalty"):
+        run = dataclasses.replace(made, networks=ring).play(name)
+        assert len(run.agents) == 5
+        assert np.isfinite(run.rounds["test_mse"]).all()
+    with pytest.raises(BadInput, match="must have links of one latency and rate"):
+        dataclasses.replace(made, networks=Link(latency=latency.uniform(0.0, 0.1))).play("projections (token)")
+    with pytest.raises(BadInput, match="kernels = 4: must be a whole number from 1 to 3"):
+        made.with_values({"methods.Koloskova 4-bit.cost.kernels": 4}).play("Koloskova 4-bit")
 
 
 def test_what_is_refused() -> None:

@@ -166,15 +166,16 @@ class Cell:
             return dataclasses.replace(setup, network=self._network(setup))
 
     def _network(self, setup: Setup) -> Network:
-        graph_of = getattr(getattr(self.method, "kind", None), "graph_of", None)
+        of_kind = getattr(getattr(self.method, "kind", None), "graph_of", None)
+        graph_of = getattr(self.method, "graph_of", of_kind)
         if graph_of is None:
             return self.network.network(setup)
         name = self.columns["method"]
         linked_by_ends = isinstance(self.network, Links) and callable(self.network.link)
         if linked_by_ends or self.network.topology(setup) is not None:
             raise BadInput(
-                f"methods: {name} runs over a graph of its own, a star for a server: must have Links with one Link for "
-                "all, and the problem's graph"
+                f"methods: {name} runs over a graph of its own, as a server over a star: must have Links with one Link "
+                "for all, and the problem's graph"
             )
         own: nx.Graph[Any] = graph_of(setup.graph)
         return self.network.network(dataclasses.replace(setup, graph=own))

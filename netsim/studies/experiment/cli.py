@@ -140,8 +140,8 @@ def tune(
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
         given = {n: v for n, v in found.present(made, here).items() if n not in when and v is not None}
         save(Path(out) / "tuned.json", parts, given)
-        with write_whole(Path(out) / "tuning.csv") as file:
-            file.write(table.to_csv(index=False).encode())
+        with write_whole(Path(out) / "tuning.csv") as written:
+            written.write(table.to_csv(index=False).encode())
     how = tuned.experiment.tuning
     chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
     reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)

@@ -38,12 +38,13 @@ class Method:
     kind : type
         The agents' class, called as ``kind(cost, rounds, **given)`` if there is a problem, else as ``kind(**given)``.
         Where they are required and not given, the run gives ``rounds``, and of the problem ``weights``: a node's
-        Metropolis weights by neighbour.
+        Metropolis weights by neighbour. A static method ``graph_of(graph)`` returns the graph over which the agents
+        run, if that is not the problem's.
     label : mapping, optional
         Values of columns that tell variants of a method apart in tables.
     **given
-        The other arguments: numbers, coders, censors, duals. One that is a function is called with (setup, node), for
-        each node.
+        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. One
+        that is a function is called with (setup, node), for each node.
 
     Raises
     ------
@@ -105,6 +106,8 @@ class Method:
         task = setup.task
         learns = () if task is None else (task.cost(node), setup.rounds)
         own = {name: _of_node(value, setup, node) for name, value in self.given.items()}
+        if not own.keys().isdisjoint(firsts := list(signature.parameters)[:2]):
+            own, learns = {**dict(zip(firsts, learns, strict=False)), **own}, ()
         if "rounds" in required:
             own["rounds"] = setup.rounds
         if "weights" in required and task is not None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from netsim.errors import AgentError, BadInput
 from netsim.run import Run
 from netsim.studies import tasks
@@ -31,7 +33,7 @@ from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.experiment.tuning import settled
-from netsim.studies.outcome import may_diverge
+from netsim.studies.outcome import outgrown
 from netsim.studies.study import Study
 from netsim.util.datafiles import record
 
@@ -110,19 +112,21 @@ Prepare = Callable[[Study, Experiment], Experiment]
 """What a study makes of its experiment before it runs."""
 
 Ran = Callable[[Study, Played, AgentError | None], None]
-"""What a study does after each run, with the error of models that outgrew their coder: it may note, or refuse."""
+"""What a study does after each run, with the error that ended it: it may note it, refuse, or raise it."""
 
 
-def tell_star(study: Study, played: Played) -> None:
-    """Note that a method ran over a star, if it did."""
-    if getattr(played.kind, "graph_of", None) is not None:
+def check_run(study: Study, played: Played, error: AgentError | None) -> None:
+    """Raise the error that ended a run, unless its models outgrew their coder; note that it ran over a star."""
+    if error is not None and played.name not in study.lost:
+        raise error
+    if hasattr(played.kind, "server"):
         called = played.cell.method.label.get("method", played.name)
         study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
 
 
 def tell_ran(study: Study, played: Played, error: AgentError | None) -> None:
-    """Note that a method ran over a star, and that it diverged, if its models outgrew their coder."""
-    tell_star(study, played)
+    """Do as `check_run`, and note that a method diverged, if its models outgrew their coder."""
+    check_run(study, played, error)
     if error is not None:
         given = played.task.steps_text(played.given) if hasattr(played.task, "steps_text") else ""
         study.note(f"{played.name} diverged{given}, and is left out: {error}")
@@ -162,14 +166,14 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
     """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
 
     The values of the study's parameters ``settings`` and ``set`` are given to the methods; then ``prepare`` may choose
-    others. A method whose models outgrow their coder is left out; ``ran`` notes it.
+    others. ``ran`` may leave out a method whose run an error ends; by default it does if models outgrow their coder.
 
     Raises
     ------
     BadInput
         For a method or parameter that there is not, or a method that takes part in no round.
     AgentError
-        If every method's models outgrow their coder.
+        If an error ends all runs, or one that ``ran`` does not leave out.
     """
     experiment = _begun(study, experiment)
     if prepare is not None:
@@ -301,7 +305,7 @@ def _take_told(study: Study, task: Any, *parts: Any) -> None:
 
 
 def _run(study: Study, played: Played) -> AgentError | None:
-    """Run a cell; if its models outgrow their coder, return the error."""
+    """Run a cell; return the error that ended it, if one did."""
     cell, setup, name = played.cell, played.setup, played.name
     task, start = played.task, time.perf_counter()
     agents = cell.method.agents(setup)
@@ -309,15 +313,16 @@ def _run(study: Study, played: Played) -> AgentError | None:
         tell_parameters(study, name, cell.method, agents, 0 if task is None else 2)
     probes = [*([] if task is None else [task.measure]), *cell.measure]
     assert setup.network is not None
-    with may_diverge() as trial:
-        how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
-        run = study.run(name, setup.network, agents, probes, setup.rounds, **how)
-        check_took_part(name, run)
-        played.seconds = time.perf_counter() - start
-        study.constant = getattr(task, "constant", {})
-    if trial.how is not None:
-        study.lost[name] = trial.how
-    return trial.error
+    how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            check_took_part(name, study.run(name, setup.network, agents, probes, setup.rounds, **how))
+            played.seconds = time.perf_counter() - start
+            study.constant = getattr(task, "constant", {})
+    except AgentError as error:
+        study.lost |= {name: lost} if (lost := outgrown(error)) else {}
+        return error
+    return None
 
 
 def check_took_part(name: str, run: Run) -> Run:

@@ -237,7 +237,6 @@ class Chosen:
                 return values
         return None
 
-
     def others(self, here: Mapping[str, Any]) -> Iterator[str]:
         """Yield the flags of the tuning that have other values in a run, and both values."""
         apart = {*_MAY_DIFFER, *(name for condition, _ in self.best for name in condition)}

@@ -155,6 +155,22 @@ def test_an_argument_may_be_a_function_of_the_node() -> None:
     assert list(found.runs["total"]) == [9]
 
 
+def test_a_method_may_have_a_cost_or_rounds_of_its_own() -> None:
+    def shifted(setup: Any, node: int, by: int = 0) -> Any:
+        return setup.task.cost((node + by) % len(setup.graph))
+
+    own = Method(DPSGD, eta=0.1, cost=shifted)
+    methods = {"usual": Method(DPSGD, eta=0.1), "own": own, "short": Method(DPSGD, eta=0.1, count=5)}
+    found = small(methods=methods, seeds=[0])
+    ends = found.run().runs.set_index("method")
+    assert ends.loc["own", "gap"] == ends.loc["usual", "gap"]
+    assert found.play("short").rows == 5
+    assert found.play("own").ledger.totals() == found.play("usual").ledger.totals()
+    assert np.allclose(found.play("own").agents[1].theta, found.play("usual").agents[1].theta)
+    other = found.with_values({"methods.own.cost.by": 1}).play("own")
+    assert not np.allclose(other.agents[1].theta, found.play("usual").agents[1].theta)
+
+
 @pytest.mark.parametrize(
     ("methods", "words"),
     [

@@ -180,6 +180,24 @@ def test_a_method_that_outgrows_its_coder_is_left_out_with_a_note() -> None:
         play(Study("mine", {}), small(methods={"wild": wild}, seeds=[0], rounds=40))
 
 
+def test_a_study_may_leave_out_a_run_that_another_error_ends() -> None:
+    class Broken(Counting):
+        async def run(self) -> None:
+            raise ValueError("no more")
+
+    def left_out(study: Study, played: Played, error: netsim.AgentError | None) -> None:
+        study.note(f"{played.name}: {error}")
+
+    made = counting(methods={"broken": Broken, "sound": Counting}, measure=[])
+    with pytest.raises(netsim.AgentError, match="no more"):
+        play(Study("mine", {}), made)
+    study = Study("mine", {})
+    play(study, made, ran=left_out)
+    assert list(study.runs) == ["sound"]
+    assert not study.lost
+    assert "no more" in study.notes[0]
+
+
 def test_a_server_runs_over_a_star_and_that_is_noted() -> None:
     study = Study("mine", {})
     play(study, small(methods={"FedAvg": Method(FedAvg, eta=0.1)}, seeds=[0], rounds=3))
