@@ -322,14 +322,11 @@ def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     for script in (".ci/commands", "tests/pythons"):
         shutil.copy(ROOT / script, tmp_path / script)
 
-    def run(
-        *words: str, user: int, debootstrap: str, readme: str = README_OF_A_TRIAL.format(run="", test="true")
-    ) -> Any:
+    def run(*words: str, user: int, readme: str = README_OF_A_TRIAL.format(run="", test="true")) -> Any:
         (tmp_path / "README.md").write_text(readme)
-        stubs = {"id": f"echo {user}", "debootstrap": debootstrap, "unshare": "exit 0", "apt-get": "exit 1"}
-        for name, text in stubs.items():
+        for name, text in {"id": f"echo {user}", "unshare": "exit 0", "apt-get": "exit 1"}.items():
             (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-            (tools / name).chmod(0o755 if text else 0o644)
+            (tools / name).chmod(0o755)
         path = os.pathsep.join([str(tools), "/usr/bin", "/bin"])
         settings: Any = {"capture_output": True, "text": True, "check": False, "env": os.environ | {"PATH": path}}
         done = subprocess.run(["bash", "tests/pythons", *words], cwd=tmp_path, **settings)
@@ -340,13 +337,13 @@ def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 
 def test_other_pythons_say_why_they_were_not_run(pythons: Callable[..., tuple[int, str]]) -> None:
     why = "only root may make and enter a system"
-    assert pythons("--short", user=1000, debootstrap="") == (0, f"tests/pythons: trixie sid: not run: {why}\n")
-    assert pythons("sid", user=1000, debootstrap="") == (1, f"tests/pythons: sid: not run: {why}\n")
+    assert pythons("--short", user=1000) == (0, f"tests/pythons: trixie sid: not run: {why}\n")
+    assert pythons("sid", user=1000) == (1, f"tests/pythons: sid: not run: {why}\n")
 
 
 def test_other_pythons_run_the_readmes_command(pythons: Callable[..., tuple[int, str]]) -> None:
-    assert pythons("sid", user=0, debootstrap="exit 0") == (0, "== sid: true\n")
-    status, printed = pythons(user=0, debootstrap="exit 0", readme="# None\n")
+    assert pythons("sid", user=0) == (0, "== sid: true\n")
+    status, printed = pythons(user=0, readme="# None\n")
     assert (status, printed) == (1, "tests/pythons: README.md has no commands under '## Test it'\n")
 
 
