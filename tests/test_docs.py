@@ -255,10 +255,11 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
     status, noted, errors = trial(note.format("run"), note.format("test"))
     assert (status, errors) == (0, "")
-    # Two run beside the others, one of them from the beginning.
-    pythons, check = (next(line for line in noted if line.startswith(name)) for name in ("pythons", "check"))
-    run, test, install, slow = (line for line in noted if line not in (pythons, check))
-    assert noted.index(check) > noted.index(install)
+    # Three run beside the others, one of them from the beginning.
+    beside = [next(line for line in noted if line.startswith(name)) for name in ("pythons", "pip", "check")]
+    pythons, install, check = beside
+    run, test, slow = (line for line in noted if line not in beside)
+    assert noted.index(run) < noted.index(install) < noted.index(check)
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
     # Nothing was there but what is kept.
@@ -291,11 +292,11 @@ def test_ci_fails_where_a_command_of_the_readme_does(
 ) -> None:
     status, noted, _ = trial(**{"run": "true", "test": "true"} | {fails: "echo it >> $LOG; exit 7"})
     assert status == 7
-    assert [line for line in noted if not line.startswith("pythons")] == ["it"]
+    assert [line for line in noted if not line.startswith(("pythons", "pip"))] == ["it"]
 
 
 @pytest.mark.parametrize(
-    ("fails", "named"), [("CHECK", "./check"), ("PYTHONS", "tests/pythons"), ("pip", None), ("python", None)]
+    ("fails", "named"), [("CHECK", "./check"), ("PYTHONS", "tests/pythons"), ("pip", "bash"), ("python", None)]
 )
 def test_ci_fails_where_a_step_does(
     trial: Callable[..., tuple[int, list[str], str]], fails: str, named: str | None
