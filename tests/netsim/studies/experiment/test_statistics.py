@@ -218,8 +218,8 @@ def test_the_summary_covers_what_its_parts_do() -> None:
     true = float(lognorm.ppf(0.5 / (1 - 0.35), 1.0))
     rng, n = np.random.default_rng(5), 400
     found = results({str(number): as_rows(each) for number, each in enumerate(drawn(rng, (n, 12), 0.35))}).summary()
-    held = ((found["median_low"] <= true) & (true <= found["median_high"])).sum()
-    shares = ((found["survival_low"] <= 0.65) & (0.65 <= found["survival_high"])).sum()
+    held = (found["median_low"].le(true) & found["median_high"].ge(true)).sum()
+    shares = (found["survival_low"].le(0.65) & found["survival_high"].ge(0.65)).sum()
     error = 3 * math.sqrt(0.93 * 0.07 / n)
     assert min(held, shares) / n >= 0.93 - error
 
