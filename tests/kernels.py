@@ -65,5 +65,8 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(folder)
     from ipykernel import kernelapp
+    from traitlets.config import Config
 
-    kernelapp.launch_new_instance(argv=["-f", file])
+    # To cut a figure's margins draws it twice.
+    whole = Config({"InlineBackend": {"print_figure_kwargs": {"bbox_inches": None}}})
+    kernelapp.launch_new_instance(argv=["-f", file], config=whole)

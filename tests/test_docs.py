@@ -255,10 +255,11 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
     status, noted, errors = trial(note.format("run"), note.format("test"))
     assert (status, errors) == (0, "")
-    # Two run beside the others, one of them from the beginning.
-    pythons, check = (next(line for line in noted if line.startswith(name)) for name in ("pythons", "check"))
-    run, test, install, slow = (line for line in noted if line not in (pythons, check))
-    assert noted.index(check) > noted.index(install)
+    # Three run beside the others, one of them from the beginning.
+    beside = [next(line for line in noted if line.startswith(name)) for name in ("pythons", "pip", "check")]
+    pythons, install, check = beside
+    run, test, slow = (line for line in noted if line not in beside)
+    assert noted.index(run) < noted.index(install) < noted.index(check)
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
     # Nothing was there but what is kept.
@@ -291,11 +292,11 @@ def test_ci_fails_where_a_command_of_the_readme_does(
 ) -> None:
     status, noted, _ = trial(**{"run": "true", "test": "true"} | {fails: "echo it >> $LOG; exit 7"})
     assert status == 7
-    assert [line for line in noted if not line.startswith("pythons")] == ["it"]
+    assert [line for line in noted if not line.startswith(("pythons", "pip"))] == ["it"]
 
 
 @pytest.mark.parametrize(
-    ("fails", "named"), [("CHECK", "./check"), ("PYTHONS", "tests/pythons"), ("pip", None), ("python", None)]
+    ("fails", "named"), [("CHECK", "./check"), ("PYTHONS", "tests/pythons"), ("pip", "bash"), ("python", None)]
 )
 def test_ci_fails_where_a_step_does(
     trial: Callable[..., tuple[int, list[str], str]], fails: str, named: str | None
@@ -322,14 +323,11 @@ def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     for script in (".ci/commands", "tests/pythons"):
         shutil.copy(ROOT / script, tmp_path / script)
 
-    def run(
-        *words: str, user: int, debootstrap: str, readme: str = README_OF_A_TRIAL.format(run="", test="true")
-    ) -> Any:
+    def run(*words: str, user: int, readme: str = README_OF_A_TRIAL.format(run="", test="true")) -> Any:
         (tmp_path / "README.md").write_text(readme)
-        stubs = {"id": f"echo {user}", "debootstrap": debootstrap, "unshare": "exit 0", "apt-get": "exit 1"}
-        for name, text in stubs.items():
+        for name, text in {"id": f"echo {user}", "unshare": "exit 0", "apt-get": "exit 1"}.items():
             (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-            (tools / name).chmod(0o755 if text else 0o644)
+            (tools / name).chmod(0o755)
         path = os.pathsep.join([str(tools), "/usr/bin", "/bin"])
         settings: Any = {"capture_output": True, "text": True, "check": False, "env": os.environ | {"PATH": path}}
         done = subprocess.run(["bash", "tests/pythons", *words], cwd=tmp_path, **settings)
@@ -340,13 +338,13 @@ def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 
 def test_other_pythons_say_why_they_were_not_run(pythons: Callable[..., tuple[int, str]]) -> None:
     why = "only root may make and enter a system"
-    assert pythons("--short", user=1000, debootstrap="") == (0, f"tests/pythons: trixie sid: not run: {why}\n")
-    assert pythons("sid", user=1000, debootstrap="") == (1, f"tests/pythons: sid: not run: {why}\n")
+    assert pythons("--short", user=1000) == (0, f"tests/pythons: trixie sid: not run: {why}\n")
+    assert pythons("sid", user=1000) == (1, f"tests/pythons: sid: not run: {why}\n")
 
 
 def test_other_pythons_run_the_readmes_command(pythons: Callable[..., tuple[int, str]]) -> None:
-    assert pythons("sid", user=0, debootstrap="exit 0") == (0, "== sid: true\n")
-    status, printed = pythons(user=0, debootstrap="exit 0", readme="# None\n")
+    assert pythons("sid", user=0) == (0, "== sid: true\n")
+    status, printed = pythons(user=0, readme="# None\n")
     assert (status, printed) == (1, "tests/pythons: README.md has no commands under '## Test it'\n")
 
 

@@ -130,7 +130,7 @@ METHODS: dict[str, tuple[Make, Recursion]] = {
 }
 
 
-@pytest.mark.parametrize("link", [slow("ideal"), slow("independent"), "bursts", "late and twice"])
+@pytest.mark.parametrize("link", [slow("ideal"), slow("independent"), slow("bursts"), "late and twice"])
 @pytest.mark.parametrize("method", METHODS)
 def test_models_and_duals_follow_from_which_frames_arrived(method: str, link: str) -> None:
     make, recursion = METHODS[method]

@@ -10,6 +10,7 @@ from tests.command import call
 FLAGS = ("run", "averaging", "--agents", "8", "--loss", "0.1")
 
 
+@pytest.mark.slow
 def test_a_run_folder_is_the_same_over_workers(tmp_path: Path) -> None:
     for name, more in (("one", ()), ("two", ("--workers", "2"))):
         done = call(*FLAGS, *more, "--out", name, cwd=tmp_path)

@@ -142,6 +142,7 @@ def test_tables_have_one_order_over_workers() -> None:
     assert rows == sorted(rows, key=lambda row: (place[row[0]], row[1]))
 
 
+@pytest.mark.slow
 def test_spawned_workers_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_method", lambda: "spawn")
     assert averaged(2).trace_hash == averaged(1).trace_hash

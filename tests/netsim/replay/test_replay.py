@@ -351,6 +351,7 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_page(
     assert (tmp_path / "page.html").read_text() == "old"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_kill_leaves_no_half_page(tmp_path: Path) -> None:
     code = """

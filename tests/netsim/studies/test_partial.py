@@ -128,6 +128,7 @@ def imports(study, *, moment: str = "before", seed: int = 0) -> None:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_an_interrupt_waits_for_the_end_of_an_import(moment: str, tmp_path: Path) -> None:
@@ -294,6 +295,7 @@ def test_the_run_does_not_go_along_to_another_process() -> None:
     assert again.run is None
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_no_folder_at_all(room: Path) -> None:
     code = "from netsim.__main__ import main; main()"
     process = subprocess.Popen([sys.executable, "-c", code, "run", "slow.py", "--out", "out"], cwd=room)

@@ -112,6 +112,7 @@ def test_a_sweep_of_more_points_than_there_may_be_is_refused_before_they_are_lis
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
     # Until sum() returns, no handler in Python is called.

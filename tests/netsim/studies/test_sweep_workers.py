@@ -10,6 +10,7 @@ import pytest
 from netsim.studies.sweeps.workers import run_here
 
 
+@pytest.mark.slow
 def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of the test are sent as they are: to import their module takes each of six workers a second."""
 

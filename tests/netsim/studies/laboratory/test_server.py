@@ -356,6 +356,7 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
     assert client.ask("GET", "")[0] == 200
 
 
+@pytest.mark.slow
 def test_an_edit_may_raise_anything_and_change_types(apart: Client, file: Path) -> None:
     apart.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
     apart.settled()
@@ -390,6 +391,7 @@ def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(a
     assert {row["hash"] for row in apart.settled()["branches"]} == {row["hash"] for row in first.values()}
 
 
+@pytest.mark.slow
 def test_a_long_run_is_cancelled_and_taken_up_again(apart: Client, file: Path) -> None:
     apart.settled()
     endless = MAKE.replace("self.rounds(8)", "self.rounds(8 if self.value < 99 else 10**9)").replace(
