@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import os
 from pathlib import Path
@@ -17,8 +18,9 @@ from netsim.coders import QSGD, ErrorFeedback, Float, TopK, Uniform
 from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of
 from netsim.scenarios.frontier.study import MethodGrid, cheapest, experiment
 from netsim.scenarios.tasks.settings import Setting
-from netsim.studies import Study, catalogue, tune
+from netsim.studies import Study, catalogue
 from netsim.studies.results import pareto
+from tests.command import call
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -321,22 +323,26 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
 
 
 def test_its_combinations_are_tuned_for_the_bits_to_a_target_and_run_with_what_was_best(tmp_path: Path) -> None:
+    """Those of a method share its name in tables, and have values of their own; what is set goes before these."""
     chosen = {"methods": "DKLA,COKE", "coders": "float64,4", "censors": "none,geometric", **SMALL}
-    how = {"seeds": [100, 101], "budget": 6, "validation": (), "metric": "wire_bits@test_mse=+50%"}
-    ranges = ["rho=0.001:0.1:log", "v=0.1:3:log"]
-    tuned = tune("frontier", over=ranges, out=tmp_path / "tuned", **how, **chosen)
-    best = tuned.best[0]["methods"]
-    assert {"DKLA float64", "DKLA 4-bit", "COKE float64 geometric", "COKE 4-bit geometric"} <= set(best)
-    searched = tuned.table[tuned.table["seed"].isin(how["seeds"])]
-    for name in best:
-        trials = searched[searched["method"] == name].groupby("candidate")
-        whole = trials[how["metric"]].mean()[trials[how["metric"]].count() == 2]
-        assert set(trials.get_group(whole.idxmin())["rho"].dropna()) == {*best[name].values()} & {best[name].get("rho")}
-    study = run(settings=str(tmp_path / "tuned" / "tuned.json"), **chosen)
-    for name, values in best.items():
-        used = study.origin["methods"][name]
-        assert all(used[each] == value for each, value in values.items() if each != "v")
-        assert "v" not in values or f"v={values['v']:g}" in used["censor"]
+    flags = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+    over = ("--over", "DKLA 4-bit.rho=0.001:0.1:log", "--over", "v=0.1:3:log", "--candidates", "3", "--seeds", "100")
+    how = ("--validation", "none", "--metric", "wire_bits@test_mse=+50%", "--out", "tuned")
+    done = call("tune", "frontier", *flags, *over, *how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(tmp_path / "tuned" / "tuning.csv")
+    file = tmp_path / "tuned" / "tuned.json"
+    kept = json.loads(file.read_text())
+    assert kept["methods"] == ["DKLA 4-bit", "COKE float64 geometric", "COKE 4-bit geometric"]
+    for each, (_, trials) in zip(kept["best"], table.groupby(["method", "coder"], sort=False), strict=True):
+        least = trials.loc[trials["wire_bits@test_mse=+50%"].idxmin()]
+        assert list(each["values"].values()) == least[["rho", "censor.v"]].dropna().tolist()
+        each["values"] = {name: 0.07 for name in ("rho", "censor.v") if not trials[name].isna().all()}
+    file.write_text(json.dumps(kept))
+    used = run(settings=str(file), set="COKE 4-bit geometric.v=0.3", **chosen).origin["methods"]
+    assert used["DKLA 4-bit"]["rho"] == 0.07 != used["DKLA float64"]["rho"]
+    assert "v=0.07" in used["COKE float64 geometric"]["censor"]
+    assert "v=0.3" in used["COKE 4-bit geometric"]["censor"]
 
 
 def test_links_that_carry_nothing_have_no_winner() -> None:

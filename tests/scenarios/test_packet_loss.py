@@ -25,9 +25,11 @@ from netsim.scenarios.packet_loss.report import (
     with_errors,
 )
 from netsim.scenarios.packet_loss.study import LossCompared, LossSize, experiment
-from netsim.studies import Study, catalogue, tune
+from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Grid, Links
 from netsim.studies.terminal import Reporter
+from tests.command import call
+from tests.netsim.studies.experiment.parts import tuned_file
 
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
 
@@ -168,14 +170,34 @@ def test_values_that_nothing_takes_are_refused_before_anything_runs(text: str, w
 @pytest.mark.slow
 def test_each_share_runs_with_what_was_tuned_for_it(tmp_path: Path) -> None:
     # The study's own steps are bad, so that the best are others.
-    given = {**TINY, "algorithms": "CTA,DKLA", "eta": 1e-4, "rho": 100.0}
-    over, losses = ["CTA.eta=0.1:1", "DKLA.rho=0.001:0.1:log"], {"loss": (0.0, 0.3)}
-    how: dict[str, Any] = {"per": ["method", "loss"], "seeds": range(100, 102), "budget": 8, "out": tmp_path / "tuned"}
-    best = tune("coke", over=over, jobs=1, **how, **losses, **given).best
-    study = run(tmp_path / "runs", **FEW, methods="CTA,DKLA", settings=str(tmp_path / "tuned" / "tuned.json"))
-    (wanted,) = [each["methods"] for each in best if each["when"] == {"loss": 0.3}]
-    assert ended(study, "CTA", 0.3) == alone("CTA", 0.3, eta=wanted["CTA"]["eta"])
-    assert ended(study, "DKLA", 0.3) == alone("DKLA", 0.3, rho=wanted["DKLA"]["rho"])
+    given = {**TINY, "algorithms": "CTA,DKLA", "eta": 1e-4, "rho": 100.0, "loss": "0,0.3", "conventions": "text"}
+    flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    over = ("--over", "CTA.eta=0.1:1", "--over", "DKLA.rho=0.001:0.1:log", "--candidates", "3", "--validation", "none")
+    assert call("tune", "coke", *flags, *over, "--out", "tuned", cwd=tmp_path).returncode == 0
+    file = tmp_path / "tuned" / "tuned.json"
+    best = {tuple(each["condition"]): each["values"] for each in json.loads(file.read_text())["best"]}
+    study = run(tmp_path / "runs", **FEW, methods="CTA,DKLA", settings=str(file))
+    assert not [note for note in study.notes if "chosen with" in note]
+    assert ended(study, "CTA", 0.3) == alone("CTA", 0.3, **best["loss=0.3", "method=CTA"])
+    assert ended(study, "DKLA", 0.3) == alone("DKLA", 0.3, **best["loss=0.3", "method=DKLA"])
+
+
+def test_it_takes_what_it_was_tuned_for_by_itself(tmp_path: Path) -> None:
+    few = FEW | {"remedies": "running-sums", "rounds": 3, "methods": "DKLA"}
+    flags = [word for name, value in few.items() if name != "jobs" for word in (f"--{name}", str(value))]
+    over = ("--over", "rho=0.01:1:log", "--candidates", "2", "--seeds", "100", "--validation", "none")
+    assert call("tune", "packet_loss", *flags, *over, "--out", "tuned", cwd=tmp_path).returncode == 0
+    file = tmp_path / "tuned" / "tuned.json"
+    kept = json.loads(file.read_text())
+    for number, each in enumerate(kept["best"], 1):
+        each["values"] = {"rho": number / 10}
+    file.write_text(json.dumps(kept))
+    study = run(tmp_path / "runs", **few, settings=str(file))
+    for each in kept["best"]:
+        about = dict(part.split("=") for part in each["condition"])
+        own = {"remedy": about["remedy"], "rounds": 3, **each["values"]}
+        loss = float(about["loss"])
+        assert ended(study, "DKLA", loss, remedy=about["remedy"]) == alone("DKLA", loss, **own)
 
 
 def rows(errors: dict[tuple[str, float], list[float]], apart: float = 1e-9) -> pd.DataFrame:
@@ -258,11 +280,13 @@ def test_runs_in_no_mean_are_counted_in_a_line() -> None:
 
 
 def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]) -> str:
-    """Write a file of best settings, by loss and remedy, as `netsim tune` does."""
-    parts = [{"when": {"loss": loss, "remedy": remedy}, "methods": each} for (loss, remedy), each in best.items()]
-    about = {"scenario": "coke", "parameters": {}, "seeds": [100, 101], "per": ["loss", "remedy"]}
-    path.write_text(json.dumps({**about, "best": parts}))
-    return str(path)
+    """Write a file of best settings, by loss and remedy, as `netsim tune coke` does."""
+    parts = [
+        ({"loss": loss, "remedy": remedy, "method": method}, values)
+        for (loss, remedy), each in best.items()
+        for method, values in each.items()
+    ]
+    return tuned_file(path, parts)
 
 
 def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: Path) -> None:
@@ -289,14 +313,11 @@ def test_settings_that_do_not_fit_are_told_before_anything_runs(tmp_path: Path) 
     file = tuned(tmp_path / "tuned.json", best)
     study = run(tmp_path / "runs", settings=file, **given)
     (note,) = [each for each in study.notes if each.startswith("Not in")]
-    assert note == (
-        f"Not in {file}, and so with the study's own settings: CTA with no remedy at 0 % loss, "
-        "CTA with no remedy at 30 % loss."
-    )
+    assert note == f"Not in {file}, and so as they are: CTA."
     for changed, why in (
-        ({"remedies": "running-sums"}, "must be tuned for loss = 0.0, remedy = running-sums; it is for loss = 0.0"),
-        ({"lost": "0.1"}, "must be tuned for loss = 0.1, remedy = none"),
-        ({"seed": 99}, "seed = 100: must be none on which the settings of"),
+        ({"remedies": "running-sums"}, "remedy = running-sums, method = DKLA; it is for loss = 0.0"),
+        ({"lost": "0.1"}, "must be tuned for loss = 0.1, remedy = none, method = DKLA; it is"),
+        ({"seed": 99}, "seeds = [100]: must be others; settings were chosen on them"),
         ({"settings": str(tmp_path / "none.json")}, r"must be a tuned.json that netsim tune wrote"),
     ):
         with pytest.raises(BadInput) as caught:

@@ -12,7 +12,6 @@ import netsim
 from netsim import BadInput, results
 from netsim.studies import columns, compare
 from netsim.studies.outcome import CONVERGED, DIVERGED, ENDED, STALLED, UNFINISHED, Ending, Outcome, worst_of_dead
-from netsim.studies.selection import by_rung, finalist, nearest_dead, ranked, validated
 
 NAN, INF = math.nan, math.inf
 
@@ -317,33 +316,3 @@ def test_lines_beyond_a_panel_s_room_are_spread_over_panels(monkeypatch: pytest.
     assert len(figure.axes) == 3
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["burst len 1, A", "burst len 1, B", "burst len 4, A", "burst len 4, B"]
-
-
-# --- selection --------------------------------------------------------------------------------------------------------
-
-
-def test_survivors_rank_before_others_whatever_the_mean() -> None:
-    errors = {0: [3.0, 3.0], 1: [0.1, INF], 2: [2.0, 4.0], 3: [INF, INF], 4: [0.2, INF]}
-    assert ranked(errors, list(errors)) == [0, 2, 1, 4, 3]
-    assert by_rung(errors | {5: [0.01]}) == [0, 2, 1, 4, 3, 5]
-
-
-def test_validation_goes_on_to_the_first_that_survives_all_and_else_takes_most_survivors() -> None:
-    order, errors = [4, 7, 2], dict[int, list[float]]()
-    for expected, ends in ((4, [1.0, INF, INF]), (7, [1.0, INF, 2.0]), (2, [5.0, 5.0, 5.0])):
-        assert finalist(order, errors, 3) == expected
-        errors[expected] = ends
-    assert finalist(order, errors, 3) is None
-    found = validated(order, errors)
-    assert (found.candidate, found.survived, found.passed_over()) == (2, 3, [4, 7])
-    none = validated(order, errors | {2: [INF, INF, INF]})
-    assert (none.candidate, none.survived) == (7, 2)
-    assert none.tell(str) == "no candidate survives all validation seeds; the one with most survivors is taken, 7 (2/3)"
-
-
-def test_the_nearest_dead_candidate_is_one_that_lost_any_run() -> None:
-    places = {0: [0.5, 0.5], 1: [0.5, 0.7], 2: [0.9, 0.9], 3: [NAN, 0.5]}
-    margin = nearest_dead(0, places, [{0: [1.0], 1: [1.0], 2: [INF], 3: [INF]}, {1: [INF]}], range(4))
-    assert margin is not None
-    assert (margin.candidate, margin.distance) == (1, pytest.approx(0.2))
-    assert nearest_dead(0, places, [{0: [1.0], 1: [1.0]}], range(4)) is None

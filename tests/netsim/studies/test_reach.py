@@ -2,14 +2,16 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import BadInput, results
-from netsim.studies import compare, sweep, tune
+from netsim.studies import compare, sweep
 from netsim.studies.reach import Target, settled
 from tests.command import ROOT, call
 
@@ -41,12 +43,22 @@ def test_a_target_of_another_form_is_refused(text: str) -> None:
         Target.of(text)
 
 
+STUDY = """
+
+def descent(study, *, set: str | None = None, seed: int = 0):
+    played = dataclasses.replace(experiment, methods={"descent": Method(Descent)}, seeds=[seed])
+    netsim.studies.experiment.study.play(study, played)
+"""
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reach") / "sweep"
+    folder = tmp_path_factory.mktemp("reach")
+    imports = "import dataclasses\nimport netsim.studies.experiment.study\n"
+    (folder / "descent.py").write_text(imports + Path(QUADRATIC).read_text() + STUDY)
     steps = ["descent.eta=0.2", "descent.eta=0.001"]
-    sweep(QUADRATIC, out=folder, set=steps, algorithms="descent", seed=[0, 1], rounds=20)
-    return folder
+    sweep(str(folder / "descent.py"), out=folder / "sweep", set=steps, seed=[0, 1])
+    return folder / "sweep"
 
 
 def test_the_row_is_the_first_from_which_on_the_error_stays_there(swept: Path) -> None:
@@ -104,13 +116,18 @@ def test_all_metrics_are_read_in_one_round(swept: Path) -> None:
 
 
 def test_the_step_that_reaches_the_target_first_is_best(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"metric": "round@error=0.1", "seeds": [100, 101], "rounds": 20}
-    found = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "tuned", budget=16, algorithms="descent", **how)
-    assert found.best == [{"when": {}, "methods": {"descent": {"eta": pytest.approx(0.2, abs=1e-12)}}}]
-    least = found.table.loc[found.table["eta"] == found.best[0]["methods"]["descent"]["eta"], "round@error=0.1"]
-    assert set(least) == {FIRST}
-    never = {**how, "metric": "round@error=1e-9"}
-    none = tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "none", budget=4, algorithms="descent", **never)
-    assert none.notes == ["descent: all trials diverged or never reached the target; there is no best setting."]
-    with pytest.raises(BadInput, match="reach = 'error'"):
-        tune(QUADRATIC, over=["eta=0.1:0.3"], out=tmp_path / "bad", **{**how, "metric": "round@error"})
+    words = ("tune", QUADRATIC, "--over", "descent.eta=0.1:0.3", "--seeds", "100", "--validation", "101")
+    target = (*words, "--candidates", "10", "--metric", "round@error=0.1", "--out", "tuned")
+    done = call(*target, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"descent +5 +0.2 +{FIRST} +{FIRST} +1/1", done.stdout)
+    table = pd.read_csv(tmp_path / "tuned" / "tuning.csv").set_index("eta")
+    assert set(table.loc[0.2, "round@error=0.1"]) == {FIRST}
+    assert math.isnan(table.loc[0.3, "round@error=0.1"])
+    # The folder has these runs.
+    never = call(*words, "--candidates", "3", "--metric", "round@error=1e-9", "--out", "tuned", cwd=tmp_path)
+    assert "method=descent: no candidate survives all 1 validation seeds; the chosen one survives 0" in never.stdout
+    for metric, why in (("round@error", "reach = 'error'"), ("round@error=+9%", "must have a centralised value")):
+        refused = call(*words, "--candidates", "3", "--metric", metric, "--out", "tuned", cwd=tmp_path)
+        assert (refused.returncode, refused.stderr.count("netsim: ")) == (2, 1)
+        assert why in refused.stderr

@@ -208,7 +208,7 @@ def test_paragraph_tells_how_settings_were_tuned_and_for_which_network(where: st
     experiment = tuned.experiment
     if where == "file":
         tuned.save(tmp_path / "tuned.json")
-        experiment = settled(base, tmp_path / "tuned.json")
+        experiment = settled(base, [tmp_path / "tuned.json"], lambda cell: cell.columns)
     found = experiment.run()
     text = found.methods_section()
     assert (

@@ -147,6 +147,15 @@ def test_a_note_tells_of_a_best_that_died_in_validation() -> None:
     assert any("the best of the search survives 0 of 2 validation seeds" in note for note in tuned.notes)
 
 
+def test_of_finalists_that_all_die_the_one_with_most_survivors_is_chosen() -> None:
+    made = scored(lambda step, seed: math.inf if seed >= 201 - (step < 5) and seed >= 200 else 1.0 - step / 10)
+    tuned = made.tune({"method.step": Choice([2.0, 8.0])}, candidates=3, **SHORT)
+    assert list(tuned.chosen[["step", "survived"]].iloc[0]) == ["8", "1/2"]
+    assert tuned.notes[0].startswith(
+        "method=m: no candidate survives all 2 validation seeds; the chosen one survives 1"
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "low", "note"),
     [
