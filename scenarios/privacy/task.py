@@ -47,7 +47,7 @@ FIELD = "field"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSamples(Columns, Divided, Bandwidth, Problem):
-    """How many learn from how much, and their models.
+    """The samples of each agent, of which each method has a cost of its kind, and the sizes of models.
 
     On a network with a graph of its own there are as many agents as nodes.
 

@@ -119,7 +119,7 @@ def check_run(study: Study, played: Played, error: AgentError | None) -> None:
     """Raise the error that ended a run, unless its models outgrew their coder; note that it ran over a star."""
     if error is not None and played.name not in study.lost:
         raise error
-    if hasattr(played.kind, "server"):
+    if hasattr(played.kind, "graph_of") and hasattr(played.kind, "server"):
         called = played.cell.method.label.get("method", played.name)
         study.note(f"{called} runs over a star of the same agents and links, with agent 0 as its server.")
 
