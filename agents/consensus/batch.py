@@ -11,6 +11,7 @@ from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
 from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.local import Problem
+from netsim.agents.theory import admm, gradient, online, recursions
 from netsim.util.typing import Array
 
 
@@ -27,6 +28,7 @@ class CTA(Diffusion):
     """
 
     paper = papers.COKE
+    theorems = (gradient.CTAStep(), recursions.ExactRate(recursions.cta, "eta"))
     cost: Problem
 
     @asks("gradient")
@@ -56,6 +58,7 @@ class DKLA(Proximal, Dual):
     """
 
     paper = papers.COKE
+    theorems = (admm.LinearConvergence(), online.CopyError(), recursions.ExactRate(recursions.dkla, "rho"))
     cost: Problem
 
     @asks("proximal")
