@@ -11,7 +11,7 @@ from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
 from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.local import Problem
-from netsim.agents.theory import admm, gradient, online, recursions
+from netsim.agents.theory import admm, censored, gradient, online, recursions
 from netsim.util.typing import Array
 
 
@@ -58,7 +58,12 @@ class DKLA(Proximal, Dual):
     """
 
     paper = papers.COKE
-    theorems = (admm.LinearConvergence(), online.CopyError(), recursions.ExactRate(recursions.dkla, "rho"))
+    theorems = (
+        admm.LinearConvergence(),
+        censored.CensoredConvergence(),
+        online.CopyError(),
+        recursions.ExactRate(recursions.dkla, "rho"),
+    )
     cost: Problem
 
     @asks("proximal")

@@ -97,7 +97,7 @@ class GossipOMKL(Gossip):
     """
 
     paper = papers.ORTEGA
-    theorems = (gossip.ChocoStep(), gossip.QSGDBits())
+    theorems = (gossip.ChocoStep(), gossip.OMKLRegret(), gossip.QSGDBits())
     cost: MultiKernelCost
     _: KW_ONLY
     eta: Scheduled = Scheduled(above=0.0)

@@ -6,6 +6,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from netsim.agents.costs.losses import Logistic
 from netsim.agents.theory.inputs import Agents, Contraction, Mixing, contraction, weights_of
 from netsim.agents.theory.theorem import Range, Theorem, first, is_open, not_constant, not_mixing, not_two_way, value_of
 from netsim.coders import QSGD
@@ -85,6 +86,24 @@ def omkl_regret_bound(
     return agents * (theta_norm**2 / 2.0 + math.log(kernels)) / eta + steps
 
 
+def hedge_bound(kernels: int, eta: float, squares: float) -> float:
+    """Return ln P/η + ½ η Σ_t Σ_p w̄_p L_p², which bounds Σ_t Σ_p w̄_p L_p − min_p Σ_t L_p of an agent's kernel weights.
+
+    It holds for all losses L_p ≥ 0, because exp(−x) ≤ 1 − x + x²/2. Lemma 2 of Ortega and Jafarkhani has ηT for the
+    second term, which needs losses of at most √2.
+
+    Parameters
+    ----------
+    kernels : int
+        P.
+    eta : float
+        η of w_p ← w_p exp(−η L_p).
+    squares : float
+        Σ_t Σ_p w̄_p L_p², with the weights from before each update.
+    """
+    return math.log(kernels) / eta + 0.5 * eta * squares
+
+
 def qsgd_bits(kernels: int, size: int, bits: int, *, norms: int | None = None, sign: bool = True) -> int:
     """Return the payload bits of a broadcast of gossip OMKL: 32 a norm, and b and a sign an element, n·P elements.
 
@@ -133,6 +152,34 @@ class ChocoStep(Theorem):
         tried = edge * np.linspace(0.01, 1.0, 100)
         radii = [np.abs(np.linalg.eigvals(choco_contraction(mixing, delta, gamma))).max() for gamma in tried]
         return {"gamma": float(tried[int(np.argmin(radii))])}
+
+
+class OMKLRegret(Theorem):
+    """The regret of gossip OMKL is bounded by `omkl_regret_bound` (Ortega and Jafarkhani, theorem 1): a line.
+
+    The consensus term ηL²√12/c a sample exceeds ln 2, what the zero model loses by the logistic loss, at all but very
+    small gradients.
+    """
+
+    name = "theorem 1 of gossip OMKL"
+
+    def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
+        """Return why the theorem does not apply."""
+        return first(
+            ChocoStep().why_not(agents, graph),
+            not_constant(agents, "eta"),
+            ""
+            if all(isinstance(agent.cost.combined.loss, Logistic) for agent in agents.values())
+            else "not for losses other than the logistic loss",
+        )
+
+    def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
+        """Return for which gradients the bound is less than the loss of the zero model."""
+        rate = choco_rate(Mixing.of(weights_of(agents)), _least(agents).delta)
+        eta = value_of(agents, "eta")
+        # ηL²√12/c + η = ln 2.
+        longest = math.sqrt(max(math.log(2.0) - eta, 0.0) * rate / (eta * math.sqrt(12.0)))
+        return [f"{self.name}: vacuous here, unless all gradients are shorter than {longest:.2g}"]
 
 
 class QSGDBits(Theorem):

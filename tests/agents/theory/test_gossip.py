@@ -8,11 +8,13 @@ import pytest
 
 from netsim import Network, topology
 from netsim.agents import CHOCO, LEAD, Geometric, GossipOMKL, Logistic, MultiKernelCost, theory
+from netsim.agents.consensus.multikernel import KernelWeights
 from netsim.agents.theory.gossip import (
     choco_contraction,
     choco_edge,
     choco_gamma,
     choco_rate,
+    hedge_bound,
     omkl_consensus_bound,
     omkl_regret_bound,
     qsgd_bits,
@@ -233,6 +235,33 @@ def test_omkl_bounds_hold_and_are_vacuous() -> None:
     # (15) prints L for L², which is too small a term for L > 1.
     large = numbers | {"lipschitz": 4.0}
     assert omkl_regret_bound(5, 60, 3, **large, printed=True) < omkl_regret_bound(5, 60, 3, **large)
+
+
+def test_omkl_line() -> None:
+    graph, agents = omkl(QSGD(3, by_row=True), 5)
+    (line,) = [each for each in theory.lines(agents, graph) if each.startswith("theorem 1")]
+    longest = float(line.rsplit(" ", 1)[1])
+    # Gradients of the logistic loss have norms of about ½.
+    assert line.startswith("theorem 1 of gossip OMKL: vacuous here, unless all gradients are shorter than 0.0")
+    rate = choco_rate(Mixing.of(theory.weights_of(agents)), theory.contraction(QSGD(3), FEATURES).delta)  # type: ignore[union-attr]
+    numbers = {"eta": 0.1, "rate": rate, "theta_norm": 0.0}
+    sample = omkl_regret_bound(1, 10**6, 1, lipschitz=longest, **numbers) / 10**6
+    assert sample == pytest.approx(np.log(2), rel=0.05)
+
+
+def test_weights_of_kernels_are_within_the_hedge_bound() -> None:
+    rng, eta = np.random.default_rng(0), 0.5
+    for scale in (1.0, 5.0):
+        weights, total, squares, sums = KernelWeights(4), 0.0, 0.0, np.zeros(4)
+        for _ in range(100):
+            losses = scale * rng.random(4) * np.array([1.0, 0.9, 0.8, 0.5])
+            shares = weights.values
+            total, squares, sums = total + shares @ losses, squares + shares @ losses**2, sums + losses
+            weights.learn(losses, eta)
+        assert total - sums.min() <= hedge_bound(4, eta, squares)
+    # One round of equal weights and one loss of 5: more than ln P/η + ηT, which lemma 2 promises.
+    early, first = KernelWeights(2), np.array([0.0, 40.0])
+    assert early.values @ first - first.min() > np.log(2) / eta + eta
 
 
 def test_no_bits_for_other_coders() -> None:
