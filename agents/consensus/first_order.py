@@ -34,7 +34,7 @@ class DPSGD(Diffusion):
     """
 
     paper = papers.LIAN
-    theorems = (gradient.DPSGDStep(), recursions.ExactRate(recursions.dpsgd, "eta"))
+    theorems = (gradient.DPSGDStep(), gradient.Disagreement(), recursions.ExactRate(recursions.dpsgd, "eta"))
     cost: Problem
 
     @asks("gradient")

@@ -10,9 +10,11 @@ import networkx as nx
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from netsim.agents.costs.local import LocalProblem
 from netsim.agents.theory.inputs import Agents, Curvature, Mixing, weights_of
 from netsim.agents.theory.recursions import cta
 from netsim.agents.theory.theorem import (
+    Probe,
     Range,
     Theorem,
     curvature_of,
@@ -190,3 +192,42 @@ class CTAStep(StepRange):
         """Return η = 2/(m + M), the step of the best contraction."""
         curvature = curvature_of(agents)
         return {"eta": 2.0 / (curvature.m + curvature.M)}
+
+
+class Disagreement(Theorem):
+    """Models of D-PSGD differ by steps whose gradients differ (after Nedić and Ozdaglar 2009; derived here).
+
+    For the deviations D_k = (I − J)Θ_k from the mean, D_{k+1} = W D_k − η(I − J)∇R(Θ_k), so that
+    ‖D_{k+1}‖ ≤ σ‖D_k‖ + η‖(I − J)∇R(Θ_k)‖ with σ = max(|λ₂|, |λ_N|). The column ``bound_consensus_error`` is ‖D_k‖²/N
+    by this recursion, with the gradients of the run; `netsim.agents.measures.metrics.consensus_error` is its value by
+    the models. Assumes no censor, no coder and full gradients; the step may be a schedule.
+    """
+
+    name = "disagreement of D-PSGD"
+
+    def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
+        """Return why the bound does not hold."""
+        full = all(isinstance(agent.cost, LocalProblem) for agent in agents.values())
+        return first(
+            not_two_way(agents, graph),
+            not_plain(agents),
+            "" if full else "not for costs whose gradients may be stochastic",
+            not_mixing(agents),
+        )
+
+    def probe(self, agents: Agents, graph: "nx.Graph[Any]") -> Probe:
+        """Return a probe that computes ``bound_consensus_error`` after each round."""
+        sigma = Mixing.of(weights_of(agents)).sigma
+        theta = np.stack([agent.theta for agent in agents.values()])
+        bound = 0.0
+
+        def measure(those: Agents) -> dict[str, float]:
+            nonlocal theta, bound
+            steps = np.stack(
+                [agent.eta * agent.cost.gradient(row) for agent, row in zip(those.values(), theta, strict=True)]
+            )
+            bound = sigma * bound + float(np.linalg.norm(steps - steps.mean(axis=0)))
+            theta = np.stack([agent.theta for agent in those.values()])
+            return {"bound_consensus_error": bound**2 / len(theta)}
+
+        return measure

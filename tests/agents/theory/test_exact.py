@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from netsim import Network
 from netsim.agents import (
     CTA,
     DKLA,
@@ -19,6 +20,7 @@ from netsim.agents import (
     schedule,
     theory,
 )
+from netsim.agents.measures.metrics import consensus_error
 from netsim.agents.theory import gradient, recursions
 from netsim.agents.theory.inputs import Curvature, Mixing
 from netsim.coders import Uniform
@@ -98,6 +100,26 @@ def test_edges_are_met_by_equal_costs() -> None:
     assert gradient.dpsgd_exact_edge(weights, hessians) == pytest.approx(gradient.dpsgd_edge(mixing, curvature))
     assert gradient.extra_exact_edge(weights, hessians) == pytest.approx((5 + 3 * mixing.last) / (4 * 2.5))
     assert gradient.extra_edge(mixing, curvature) < gradient.extra_exact_edge(weights, hessians)
+
+
+@pytest.mark.parametrize(("graph", "seed"), CASES)
+@pytest.mark.parametrize("eta", [0.05, 0.3, schedule.power(0.3)])
+def test_disagreement_of_dpsgd_is_bounded_in_every_round(graph: str, seed: int, eta: Any) -> None:
+    ridge = Ridge(graph, seed)
+    agents = ridge.agents(DPSGD, 60, eta=eta)
+    probe = theory.probe(agents, ridge.graph)
+    assert probe is not None
+    found = []
+
+    def watch(those: Any) -> dict[str, float]:
+        measured = consensus_error(np.stack([agent.theta for agent in those.values()]))
+        found.append((probe(those)["bound_consensus_error"], measured))
+        return {}
+
+    Network(ridge.graph, seed=1).run(agents, [watch])
+    bound, measured = np.array(found).T
+    assert np.all(measured <= bound * (1 + 1e-9))
+    assert bound[-1] <= (2 * 18) ** 2 * measured[-1]
 
 
 def test_warnings_tell_exact_from_guaranteed() -> None:
