@@ -28,8 +28,10 @@ def theorems_of(agents: Agents) -> tuple[Theorem, ...]:
     return found
 
 
-def _applying(agents: Agents, graph: "nx.Graph[Any]") -> list[Theorem]:
-    return [each for each in theorems_of(agents) if not each.why_not(agents, graph)]
+def _applying(agents: Agents, graph: "nx.Graph[Any]", method: str) -> list[Theorem]:
+    """Return the theorems that apply, of those that define a method: others need not ask for curvatures."""
+    able = [each for each in theorems_of(agents) if getattr(type(each), method) is not getattr(Theorem, method)]
+    return [each for each in able if not each.why_not(agents, graph)]
 
 
 def ranges(agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
@@ -42,7 +44,7 @@ def ranges(agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
     graph : networkx Graph
         The network's graph. The theorems hold on links that lose no frames.
     """
-    return [found for theorem in _applying(agents, graph) for found in theorem.ranges(agents, graph)]
+    return [found for theorem in _applying(agents, graph, "ranges") for found in theorem.ranges(agents, graph)]
 
 
 def warnings(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
@@ -74,7 +76,7 @@ def bounds(agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Arr
     check.integer("rounds", rounds, low=1)
     return {
         column: values
-        for theorem in _applying(agents, graph)
+        for theorem in _applying(agents, graph, "bounds")
         for column, values in theorem.bounds(agents, graph, rounds).items()
     }
 
@@ -84,13 +86,14 @@ def probe(agents: Agents, graph: "nx.Graph[Any]") -> Probe | None:
 
     The agents must not have begun to run.
     """
-    probes = [found for theorem in _applying(agents, graph) if (found := theorem.probe(agents, graph)) is not None]
+    able = _applying(agents, graph, "probe")
+    probes = [found for theorem in able if (found := theorem.probe(agents, graph)) is not None]
     return (lambda those: {k: v for each in probes for k, v in each(those).items()}) if probes else None
 
 
 def exact(agents: Agents, graph: "nx.Graph[Any]") -> ExactRate | None:
     """Return the exact rate of the agents' algorithm, if they have least squares and one is known."""
-    return next((each for each in _applying(agents, graph) if isinstance(each, ExactRate)), None)
+    return next((each for each in _applying(agents, graph, "bounds") if isinstance(each, ExactRate)), None)
 
 
 def exact_rate(agents: Agents, graph: "nx.Graph[Any]") -> float | None:
@@ -122,7 +125,7 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
     """
     check.one_of("by", by, ("guaranteed", "best"))
     chosen: dict[str, float] = {}
-    for theorem in _applying(agents, graph):
+    for theorem in _applying(agents, graph, "choice"):
         chosen = theorem.choice(agents, graph, by) | chosen
     if by == "best" and (rate := exact(agents, graph)) is not None:
         chosen |= {rate.parameter: _best(rate, agents, graph, chosen.get(rate.parameter, 1.0))}

@@ -7,8 +7,18 @@ import networkx as nx
 import numpy as np
 
 from netsim.agents.costs.losses import Logistic
-from netsim.agents.theory.inputs import Agents, Contraction, Mixing, contraction, weights_of
-from netsim.agents.theory.theorem import Range, Theorem, first, is_open, not_constant, not_mixing, not_two_way, value_of
+from netsim.agents.theory.inputs import Agents, Contraction, Mixing, weights_of
+from netsim.agents.theory.theorem import (
+    Range,
+    Theorem,
+    contractions_of,
+    first,
+    not_constant,
+    not_mixing,
+    not_two_way,
+    not_uncensored,
+    value_of,
+)
 from netsim.coders import QSGD
 from netsim.util.typing import Array, Matrix
 
@@ -133,7 +143,7 @@ class ChocoStep(Theorem):
         return first(
             not_two_way(agents, graph),
             not_constant(agents, "gamma"),
-            "" if all(is_open(agent.censor) for agent in agents.values()) else "not for a censor",
+            not_uncensored(agents),
             not_mixing(agents),
             not_contracting(agents),
         )
@@ -192,11 +202,8 @@ class QSGDBits(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the bits are not predicted."""
-        if not all(is_open(agent.censor) for agent in agents.values()):
-            return "not for a censor"
-        if not all(isinstance(agent.coder, QSGD) for agent in agents.values()):
-            return "not for coders other than QSGD"
-        return ""
+        coded = all(isinstance(agent.coder, QSGD) for agent in agents.values())
+        return first(not_uncensored(agents), "" if coded else "not for coders other than QSGD")
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
         """Return ``predicted_payload_bits``."""
@@ -208,13 +215,9 @@ class QSGDBits(Theorem):
         return {"predicted_payload_bits": total * np.arange(1.0, rounds + 1.0)}
 
 
-def _contractions(agents: Agents) -> list[Contraction | None]:
-    return [contraction(agent.coder, agent.theta.shape) for agent in agents.values()]
-
-
 def not_contracting(agents: Agents) -> str:
     """Return a reason unless all coders are known to contract."""
-    found = _contractions(agents)
+    found = contractions_of(agents)
     if any(each is None for each in found):
         return "not for coders of unknown error"
     if min(each.delta for each in found if each is not None) <= 0.0:
@@ -224,4 +227,4 @@ def not_contracting(agents: Agents) -> str:
 
 def _least(agents: Agents) -> Contraction:
     """Return the contraction of the coarsest coder, all of which `not_contracting` has found to contract."""
-    return min((each for each in _contractions(agents) if each is not None), key=lambda each: each.delta)
+    return min((each for each in contractions_of(agents) if each is not None), key=lambda each: each.delta)

@@ -1,4 +1,4 @@
-"""Step sizes of D-PSGD with full gradients, CTA and EXTRA: guaranteed by curvature, and exact on least squares.
+"""Step sizes of D-PSGD with full gradients, CTA, EXTRA and DIGing: guaranteed by curvature, and exact on least squares.
 
 All edges that are exact are derived here. They are λmax(S H S) of a symmetric matrix S that acts on the agents, so they
 cost a few products with the Hessians.
@@ -23,6 +23,7 @@ from netsim.agents.theory.theorem import (
     not_curved,
     not_mixing,
     not_plain,
+    not_quadratic,
     not_two_way,
     value_of,
 )
@@ -61,9 +62,26 @@ def extra_exact_edge(weights: Matrix, hessians: Array) -> float:
 
     A mode Θ_k = λᵏv of Θ_{k+2} − (I + W − ηH)Θ_{k+1} + (½(I + W) − ηH)Θ_k = 0 has λ² − (2w − h)λ + (w − h) = 0, where
     w and h are the Rayleigh quotients of ½(I + W) and ηH at v. Both roots are within the unit circle if 2h < 1 + 3w for
-    all v, that is, 2ηH < (5I + 3W)/2. At the edge λ = −1 is an eigenvalue, and above it there is one below −1.
+    all v, that is, 2ηH < (5I + 3W)/2. (For v equal at all agents they are 1 − h and a 1 that no run takes.) At the edge
+    λ = −1 is an eigenvalue, and above it there is one below −1.
     """
     return 1.0 / (4.0 * _largest(5.0 * np.eye(len(weights)) + 3.0 * weights, hessians))
+
+
+def diging_edge(mixing: Mixing, curvature: Curvature) -> float:
+    """Return the largest step (1 + λ_N)²/(2M) of DIGing on least squares: `diging_exact_edge` for any such costs."""
+    return (1.0 + mixing.last) ** 2 / (2.0 * curvature.M)
+
+
+def diging_exact_edge(weights: Matrix, hessians: Array) -> float:
+    """Return the η above which DIGing diverges on least squares, 1/(2 λmax((I + W)⁻²H)).
+
+    A mode Θ_k = λᵏv of Θ_{k+2} − (2W − ηH)Θ_{k+1} + (W² − ηH)Θ_k = 0 has λ² − (2w − h)λ + (u − h) = 0, where w, u and h
+    are the Rayleigh quotients of W, W² and ηH at v. Both roots are within the unit circle if 2h < 1 + 2w + u for all v,
+    that is, 2ηH < (I + W)², with the same exception as for EXTRA. At the edge λ = −1 is an eigenvalue.
+    """
+    whole = np.eye(len(weights)) + weights
+    return 1.0 / (2.0 * _largest(whole @ whole, hessians))
 
 
 def _largest(mixed: Matrix, hessians: Array) -> float:
@@ -171,6 +189,25 @@ class EXTRAStep(StepRange):
     def exact_edge(self, agents: Agents, graph: "nx.Graph[Any]", hessians: Array) -> float:
         """Return 1/(4 λmax((5I + 3W)⁻¹H))."""
         return extra_exact_edge(weights_of(agents), hessians)
+
+
+class DIGingStep(StepRange):
+    """DIGing's step on least squares: η < (1 + λ_N)²/(2M) (`diging_edge`), and `diging_exact_edge`."""
+
+    name = method = "DIGing"
+    source = "DIGing on least squares of curvatures up to M"
+
+    def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
+        """Return why nothing is known of the step."""
+        return first(super().why_not(agents, graph), not_quadratic(agents))
+
+    def edge(self, agents: Agents, curvature: Curvature) -> float:
+        """Return (1 + λ_N)²/(2M)."""
+        return diging_edge(Mixing.of(weights_of(agents)), curvature)
+
+    def exact_edge(self, agents: Agents, graph: "nx.Graph[Any]", hessians: Array) -> float:
+        """Return 1/(2 λmax((I + W)⁻²H))."""
+        return diging_exact_edge(weights_of(agents), hessians)
 
 
 class CTAStep(StepRange):

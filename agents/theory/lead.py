@@ -5,17 +5,18 @@ from typing import Any
 
 import networkx as nx
 
-from netsim.agents.theory.inputs import Agents, Contraction, Curvature, Mixing, contraction, weights_of
+from netsim.agents.theory.inputs import Agents, Curvature, Mixing, weights_of
 from netsim.agents.theory.theorem import (
     Range,
     Theorem,
+    contractions_of,
     curvature_of,
     first,
-    is_open,
     not_constant,
     not_curved,
     not_mixing,
     not_two_way,
+    not_uncensored,
     value_of,
 )
 
@@ -79,7 +80,7 @@ class LeadRange(Theorem):
         return first(
             not_two_way(agents, graph),
             not_constant(agents, "eta", "gamma", "alpha"),
-            "" if all(is_open(agent.censor) for agent in agents.values()) else "not for a censor",
+            not_uncensored(agents),
             not_unbiased(agents),
             not_curved(agents, strongly=True),
             not_mixing(agents),
@@ -87,7 +88,7 @@ class LeadRange(Theorem):
 
     def of(self, agents: Agents) -> LeadTheorem:
         """Return the theorem's numbers of these agents, whose coarsest coder counts."""
-        variance = max(each.variance for each in _contractions(agents) if each is not None)
+        variance = max(each.variance for each in contractions_of(agents) if each is not None)
         return LeadTheorem(curvature_of(agents), Mixing.of(weights_of(agents)).beta, variance)
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
@@ -112,12 +113,8 @@ class LeadRange(Theorem):
         return {"eta": eta, "gamma": gamma, "alpha": (low + high) / 2.0}
 
 
-def _contractions(agents: Agents) -> list[Contraction | None]:
-    return [contraction(agent.coder, agent.theta.shape) for agent in agents.values()]
-
-
 def not_unbiased(agents: Agents) -> str:
     """Return a reason unless all coders are unbiased and of known variance."""
-    if any(each is None or not each.unbiased for each in _contractions(agents)):
+    if any(each is None or not each.unbiased for each in contractions_of(agents)):
         return "not for coders that are not known to be unbiased"
     return ""

@@ -11,7 +11,7 @@ from netsim.agents.consensus.censor import Always, Geometric, PowerLaw
 from netsim.agents.consensus.duals import Accumulated
 from netsim.agents.costs.local import LeastSquares
 from netsim.agents.schedule import schedules_of
-from netsim.agents.theory.inputs import Agents, Curvature, Mixing, weights_of
+from netsim.agents.theory.inputs import Agents, Contraction, Curvature, Mixing, contraction, weights_of
 from netsim.coders import Exact
 from netsim.errors import BadInput
 from netsim.util.typing import Vector
@@ -151,10 +151,15 @@ def is_open(censor: object) -> bool:
     return isinstance(censor, Always) or (isinstance(censor, Geometric | PowerLaw) and censor.v == 0.0)
 
 
+def not_uncensored(agents: Agents) -> str:
+    """Return a reason unless agents broadcast in every round."""
+    return "" if all(is_open(agent.censor) for agent in agents.values()) else "not for a censor"
+
+
 def not_plain(agents: Agents) -> str:
     """Return a reason unless agents broadcast their exact states in every round."""
-    if not all(is_open(agent.censor) for agent in agents.values()):
-        return "not for a censor"
+    if reason := not_uncensored(agents):
+        return reason
     if not all(isinstance(agent.coder, Exact) for agent in agents.values()):
         return "not for a coder"
     return ""
@@ -189,6 +194,11 @@ def not_mixing(agents: Agents) -> str:
     except BadInput:
         return "not for weights that are not symmetric and doubly stochastic"
     return "" if gap > 1e-12 else "not for weights that leave the agents in several parts"
+
+
+def contractions_of(agents: Agents) -> list[Contraction | None]:
+    """Return the `Contraction` of each agent's coder for the agent's models, None where it is not known."""
+    return [contraction(agent.coder, agent.theta.shape) for agent in agents.values()]
 
 
 def curvature_of(agents: Agents) -> Curvature:

@@ -69,7 +69,7 @@ def test_a_long_run_has_the_exact_rate(graph: str, seed: int, make: Any, paramet
 
 
 @pytest.mark.parametrize(("graph", "seed"), CASES)
-@pytest.mark.parametrize("make", [CTA, DPSGD, EXTRA])
+@pytest.mark.parametrize("make", [CTA, DPSGD, EXTRA, DIGing])
 def test_a_step_beyond_the_exact_edge_diverges(graph: str, seed: int, make: Any) -> None:
     ridge = Ridge(graph, seed)
     agents = ridge.agents(make, 10, eta=0.1)
@@ -83,7 +83,7 @@ def test_a_step_beyond_the_exact_edge_diverges(graph: str, seed: int, make: Any)
     assert rates[0] < 1.0 < rates[1]
 
 
-@pytest.mark.parametrize("make", [CTA, DPSGD, EXTRA])
+@pytest.mark.parametrize("make", [CTA, DPSGD, EXTRA, DIGing])
 def test_runs_converge_below_the_exact_edge_and_diverge_above(make: Any) -> None:
     ridge = Ridge("ring", 0)
     edge = theory.ranges(ridge.agents(make, 10, eta=0.1), ridge.graph)[1].high
@@ -99,6 +99,7 @@ def test_edges_are_met_by_equal_costs() -> None:
     mixing, curvature = Mixing.of(weights), Curvature(2.5, 2.5, hessians)
     assert gradient.dpsgd_exact_edge(weights, hessians) == pytest.approx(gradient.dpsgd_edge(mixing, curvature))
     assert gradient.extra_exact_edge(weights, hessians) == pytest.approx((5 + 3 * mixing.last) / (4 * 2.5))
+    assert gradient.diging_exact_edge(weights, hessians) == pytest.approx(gradient.diging_edge(mixing, curvature))
     assert gradient.extra_edge(mixing, curvature) < gradient.extra_exact_edge(weights, hessians)
 
 
