@@ -5,13 +5,13 @@ Each agent keeps its samples to itself. All agents use one feature map, and neig
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
 from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.local import Problem
-from netsim.agents.theory import admm, censored, gradient, online, recursions
+from netsim.agents.theory import Theorem, admm, censored, gradient, online, recursions
 from netsim.util.typing import Array
 
 
@@ -58,9 +58,8 @@ class DKLA(Proximal, Dual):
     """
 
     paper = papers.COKE
-    theorems = (
+    theorems: ClassVar[tuple[Theorem, ...]] = (
         admm.LinearConvergence(),
-        censored.CensoredConvergence(),
         online.CopyError(),
         recursions.ExactRate(recursions.dkla, "rho"),
     )
@@ -83,3 +82,5 @@ class COKE(DKLA):
 
     The parameters are those of `DKLA`. Without a censor the two methods are the same.
     """
+
+    theorems = (*DKLA.theorems, censored.CensoredConvergence())

@@ -15,7 +15,6 @@ from netsim.agents.theory.inputs import Agents, Curvature, Graph
 from netsim.agents.theory.theorem import (
     Theorem,
     curvature_of,
-    first,
     not_accumulated,
     not_constant,
     not_curved,
@@ -116,12 +115,12 @@ class LinearConvergence(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the theorem does not apply."""
-        return first(
-            not_two_way(agents, graph),
-            not_constant(agents, "rho"),
-            not_accumulated(agents),
-            not_plain(agents),
-            not_curved(agents, strongly=True),
+        return (
+            not_two_way(agents, graph)
+            or not_constant(agents, "rho")
+            or not_accumulated(agents)
+            or not_plain(agents)
+            or not_curved(agents, strongly=True)
         )
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:

@@ -20,7 +20,6 @@ from netsim.agents.theory.online import copy_error_bound
 from netsim.agents.theory.theorem import (
     Theorem,
     curvature_of,
-    first,
     not_accumulated,
     not_constant,
     not_curved,
@@ -150,14 +149,14 @@ class CensoredConvergence(Theorem):
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the theorem does not apply."""
         each = list(agents.values())
-        return first(
-            not_two_way(agents, graph),
-            not_constant(agents, "rho"),
-            not_accumulated(agents),
-            "" if all(isinstance(agent.coder, Exact) for agent in each) else "not for a coder",
-            "" if len({agent.censor for agent in each}) == 1 else "not for agents of different censors",
-            "" if isinstance(each[0].censor, Geometric) else "not for censors other than Geometric",
-            not_curved(agents, strongly=True),
+        return (
+            not_two_way(agents, graph)
+            or not_constant(agents, "rho")
+            or not_accumulated(agents)
+            or ("" if all(isinstance(agent.coder, Exact) for agent in each) else "not for a coder")
+            or ("" if all(isinstance(a.censor, Geometric) for a in each) else "not for censors other than Geometric")
+            or ("" if len({agent.censor for agent in each}) == 1 else "not for agents of different censors")
+            or not_curved(agents, strongly=True)
         )
 
     def errors(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> Array:

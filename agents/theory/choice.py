@@ -14,6 +14,9 @@ from netsim.round_agent import overrides
 from netsim.util import check
 from netsim.util.typing import Array
 
+LARGEST_SEARCHED = 400
+"""Largest N·D for which `choose` searches for the least exact rate, which takes about 30 of them."""
+
 
 def theorems_of(agents: Agents) -> tuple[Theorem, ...]:
     """Return the theorems of the agents' algorithm; none if the agents differ, or a subclass changes the algorithm."""
@@ -121,13 +124,19 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
     Raises
     ------
     BadInput
-        If no theorem chooses parameters of these agents; the message says why.
+        If no theorem chooses parameters of these agents; the message says why. With "best", also if an exact rate
+        exists and N·D exceeds 400, because the search would take too long.
     """
     check.one_of("by", by, ("guaranteed", "best"))
     chosen: dict[str, float] = {}
     for theorem in _applying(agents, graph, "choice"):
         chosen = theorem.choice(agents, graph, by) | chosen
     if by == "best" and (rate := exact(agents, graph)) is not None:
+        size = sum(agent.cost.size for agent in agents.values())
+        if size > LARGEST_SEARCHED:
+            raise check.refuse(
+                "by", by, f"'guaranteed' for more than {LARGEST_SEARCHED} numbers in all models ({size})"
+            )
         chosen |= {rate.parameter: _best(rate, agents, graph, chosen.get(rate.parameter, 1.0))}
     if not chosen:
         why = "; ".join(lines(agents, graph)) or "no theorem of this algorithm is known"

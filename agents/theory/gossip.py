@@ -12,7 +12,6 @@ from netsim.agents.theory.theorem import (
     Range,
     Theorem,
     contractions_of,
-    first,
     not_constant,
     not_mixing,
     not_two_way,
@@ -140,12 +139,12 @@ class ChocoStep(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why nothing is known of γ."""
-        return first(
-            not_two_way(agents, graph),
-            not_constant(agents, "gamma"),
-            not_uncensored(agents),
-            not_mixing(agents),
-            not_contracting(agents),
+        return (
+            not_two_way(agents, graph)
+            or not_constant(agents, "gamma")
+            or not_uncensored(agents)
+            or not_mixing(agents, graph)
+            or not_contracting(agents)
         )
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
@@ -175,12 +174,11 @@ class OMKLRegret(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the theorem does not apply."""
-        return first(
-            ChocoStep().why_not(agents, graph),
-            not_constant(agents, "eta"),
-            ""
-            if all(isinstance(agent.cost.combined.loss, Logistic) for agent in agents.values())
-            else "not for losses other than the logistic loss",
+        logistic = all(isinstance(agent.cost.combined.loss, Logistic) for agent in agents.values())
+        return (
+            ChocoStep().why_not(agents, graph)
+            or not_constant(agents, "eta")
+            or ("" if logistic else "not for losses other than the logistic loss")
         )
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
@@ -203,7 +201,7 @@ class QSGDBits(Theorem):
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the bits are not predicted."""
         coded = all(isinstance(agent.coder, QSGD) for agent in agents.values())
-        return first(not_uncensored(agents), "" if coded else "not for coders other than QSGD")
+        return not_uncensored(agents) or ("" if coded else "not for coders other than QSGD")
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
         """Return ``predicted_payload_bits``."""

@@ -18,7 +18,6 @@ from netsim.agents.theory.theorem import (
     Range,
     Theorem,
     curvature_of,
-    first,
     not_constant,
     not_curved,
     not_mixing,
@@ -132,12 +131,12 @@ class StepRange(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why nothing is known of the step."""
-        return first(
-            not_two_way(agents, graph),
-            not_constant(agents, "eta"),
-            not_plain(agents),
-            not_curved(agents),
-            not_mixing(agents),
+        return (
+            not_two_way(agents, graph)
+            or not_constant(agents, "eta")
+            or not_plain(agents)
+            or not_curved(agents)
+            or not_mixing(agents, graph)
         )
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
@@ -199,7 +198,7 @@ class DIGingStep(StepRange):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why nothing is known of the step."""
-        return first(super().why_not(agents, graph), not_quadratic(agents))
+        return super().why_not(agents, graph) or not_quadratic(agents)
 
     def edge(self, agents: Agents, curvature: Curvature) -> float:
         """Return (1 + λ_N)²/(2M)."""
@@ -245,11 +244,11 @@ class Disagreement(Theorem):
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the bound does not hold."""
         full = all(isinstance(agent.cost, LocalProblem) for agent in agents.values())
-        return first(
-            not_two_way(agents, graph),
-            not_plain(agents),
-            "" if full else "not for costs whose gradients may be stochastic",
-            not_mixing(agents),
+        return (
+            not_two_way(agents, graph)
+            or not_plain(agents)
+            or ("" if full else "not for costs whose gradients may be stochastic")
+            or not_mixing(agents, graph)
         )
 
     def probe(self, agents: Agents, graph: "nx.Graph[Any]") -> Probe:

@@ -11,7 +11,6 @@ from netsim.agents.theory.theorem import (
     Theorem,
     contractions_of,
     curvature_of,
-    first,
     not_constant,
     not_curved,
     not_mixing,
@@ -77,13 +76,13 @@ class LeadRange(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why the theorem does not apply."""
-        return first(
-            not_two_way(agents, graph),
-            not_constant(agents, "eta", "gamma", "alpha"),
-            not_uncensored(agents),
-            not_unbiased(agents),
-            not_curved(agents, strongly=True),
-            not_mixing(agents),
+        return (
+            not_two_way(agents, graph)
+            or not_constant(agents, "eta", "gamma", "alpha")
+            or not_uncensored(agents)
+            or not_unbiased(agents)
+            or not_curved(agents, strongly=True)
+            or not_mixing(agents, graph)
         )
 
     def of(self, agents: Agents) -> LeadTheorem:

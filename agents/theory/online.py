@@ -13,7 +13,7 @@ from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.stream import OnlineCost
 from netsim.agents.measures.regret import StaticRegret
 from netsim.agents.theory.inputs import Agents, Graph, contraction
-from netsim.agents.theory.theorem import Probe, Theorem, first, not_accumulated, not_constant, not_two_way, value_of
+from netsim.agents.theory.theorem import Probe, Theorem, not_accumulated, not_constant, not_two_way, value_of
 from netsim.util.typing import Array
 
 
@@ -82,7 +82,7 @@ class CopyError(Theorem):
             found = contraction(agent.coder, agent.theta.shape)
             if found is None or math.isinf(found.interval):
                 return f"not for the coder {type(agent.coder).__name__} without a fixed interval"
-        return first(not_two_way(agents, graph), not_accumulated(agents))
+        return not_two_way(agents, graph) or not_accumulated(agents)
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
         """Return ``bound_copy``."""
@@ -94,6 +94,11 @@ class CopyError(Theorem):
             for agent in agents.values()
         ]
         return {"bound_copy": np.sqrt(np.sum(squares, axis=0))}
+
+    def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
+        """Return the range outside which a coder clips elements, where it does."""
+        ends = {agent.coder.fixed for agent in agents.values() if getattr(agent.coder, "saturate", False)}
+        return [f"{self.name}: while no element lies outside [{low:g}, {high:g})" for low, high in sorted(ends)]
 
 
 def _interval(agent: Any) -> float:
@@ -130,7 +135,7 @@ class Regret(Theorem):
                 return "not for losses other than the squared loss"
         if len({agent.cost.regularizer for agent in agents.values()}) > 1:
             return "not for agents of different regularizer"
-        return first(not_two_way(agents, graph), not_constant(agents, "eta", "rho"), not_accumulated(agents))
+        return not_two_way(agents, graph) or not_constant(agents, "eta", "rho") or not_accumulated(agents)
 
     def probe(self, agents: Agents, graph: "nx.Graph[Any]") -> Probe:
         """Return a `RegretProbe`."""
@@ -156,11 +161,14 @@ class RegretProbe:
         self._theta = np.zeros((len(agents), cost.size))
         # E_1 need not be 0: θ̂ may start as Q(0). It is the same at all agents then, and D − A makes it vanish.
         self._error = np.zeros_like(self._theta)
-        self._loss = self._gradients = self._remainder = 0.0
+        self._loss = self._gradients = self._remainder = self._bound = 0.0
 
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return ``bound_regret`` after a round."""
         each = list(agents.values())
+        if sum(agent.cost.count for agent in each) == self.regret.count:
+            # The agents' own rounds are over.
+            return {"bound_regret": self._bound}
         features = np.stack([agent.cost.features for agent in each])
         targets = np.array([agent.cost.target for agent in each], dtype=np.float64)
         loss = sum(agent.cost.loss_sum for agent in each)
@@ -177,4 +185,5 @@ class RegretProbe:
         self._error = error
         norm = float(np.linalg.norm(self.regret.best()))
         plain = odkla_regret_bound(norm, self._gradients, self._eta, self._rho, self._graph)
-        return {"bound_regret": plain + self._remainder}
+        self._bound = plain + self._remainder
+        return {"bound_regret": self._bound}

@@ -17,7 +17,6 @@ from netsim import topology
 from netsim.agents.theory.inputs import Agents, weights_of
 from netsim.agents.theory.theorem import (
     Theorem,
-    first,
     not_accumulated,
     not_constant,
     not_mixing,
@@ -171,12 +170,12 @@ class ExactRate(Theorem):
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
         """Return why there is no exact rate."""
-        reason = first(
-            not_two_way(agents, graph),
-            not_constant(agents, self.parameter),
-            not_plain(agents),
-            not_quadratic(agents),
-            not_mixing(agents) if self.parameter == "eta" else not_accumulated(agents),
+        reason = (
+            not_two_way(agents, graph)
+            or not_constant(agents, self.parameter)
+            or not_plain(agents)
+            or not_quadratic(agents)
+            or (not_mixing(agents, graph) if self.parameter == "eta" else not_accumulated(agents))
         )
         size = 0 if reason else sum(agent.cost.size for agent in agents.values())
         return reason or (f"not for more than {LARGEST} numbers in all models ({size})" if size > LARGEST else "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 from netsim import topology
 from netsim.agents.consensus.censor import Always, Geometric, PowerLaw
@@ -114,11 +115,6 @@ class Theorem:
         return {}
 
 
-def first(*reasons: str) -> str:
-    """Return the first of some reasons that is not empty."""
-    return next((reason for reason in reasons if reason), "")
-
-
 def not_two_way(agents: Agents, graph: "nx.Graph[Any]") -> str:
     """Return a reason unless the graph is one undirected, connected graph of these two or more agents."""
     if not isinstance(graph, nx.Graph):
@@ -187,12 +183,16 @@ def not_curved(agents: Agents, strongly: bool = False) -> str:
     return "not for costs without strong convexity" if strongly and curvature.m <= 0.0 else ""
 
 
-def not_mixing(agents: Agents) -> str:
-    """Return a reason unless the agents' weights are a symmetric, doubly stochastic matrix of a connected graph."""
+def not_mixing(agents: Agents, graph: "nx.Graph[Any]") -> str:
+    """Return a reason unless the agents' weights are a symmetric, doubly stochastic matrix of the connected graph."""
+    weights = weights_of(agents)
     try:
-        gap = Mixing.of(weights_of(agents)).gap
+        gap = Mixing.of(weights).gap
     except BadInput:
         return "not for weights that are not symmetric and doubly stochastic"
+    # A method ignores them, and so has another matrix.
+    if np.any(weights[(topology.adjacency(graph) == 0.0) & ~np.eye(len(weights), dtype=bool)]):
+        return "not for weights of agents that are not neighbours"
     return "" if gap > 1e-12 else "not for weights that leave the agents in several parts"
 
 

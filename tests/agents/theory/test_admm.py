@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from netsim import topology
-from netsim.agents import COKE, DKLA, EdgeDuals, Geometric, theory
+from netsim.agents import COKE, DKLA, EdgeDuals, Geometric, LocalProblem, Logistic, centralised, theory
 from netsim.agents.theory.admm import coke_penalty, dkla_best_rho, dkla_delta, dkla_energy
 from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
@@ -46,6 +46,18 @@ def test_theorem_4_holds_in_every_round(graph: str, seed: int, rho: float) -> No
     exact = theory.exact_rate(ridge.agents(DKLA, 60, rho=rho), ridge.graph)
     assert exact is not None
     assert exact <= (1 + delta) ** -0.5 + 1e-12
+
+
+def test_theorem_4_holds_for_the_logistic_loss() -> None:
+    ridge = Ridge("ring", 0)
+    ridge.costs = [
+        LocalProblem(c.features, np.sign(c.targets), loss=Logistic(), regularizer=c.regularizer) for c in ridge.costs
+    ]
+    ridge.optimum = centralised(ridge.costs, 2.0)
+    agents = ridge.agents(DKLA, 40, rho=0.1)
+    bound = theory.bounds(agents, ridge.graph, 40)
+    assert set(bound) == {"bound_error", "bound_copy"}
+    assert np.all(ridge.errors(agents) <= bound["bound_error"])
 
 
 def test_printed_delta_promises_too_much() -> None:

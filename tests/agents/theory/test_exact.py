@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Network
+from netsim import BadInput, Network
 from netsim.agents import (
     CTA,
     DKLA,
@@ -21,11 +21,12 @@ from netsim.agents import (
     theory,
 )
 from netsim.agents.measures.metrics import consensus_error
-from netsim.agents.theory import gradient, recursions
+from netsim.agents.theory import choice, gradient, recursions
 from netsim.agents.theory.inputs import Curvature, Mixing
 from netsim.coders import Uniform
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
+from tests.parts import message_of
 
 METHODS = [
     (DKLA, {"rho": 0.1}),
@@ -168,6 +169,11 @@ def test_why_not() -> None:
     assert why(of() | {0: EXTRA(ridge.costs[0], 10, eta=0.2, weights=ridge.rows[0])}) == {
         "not for agents of different eta"
     }
+    far = of()
+    for i in far:
+        # Of the complete graph, on a ring.
+        far[i].weights = dict.fromkeys(ridge.graph, 0.2)
+    assert why(far) == {"not for weights of agents that are not neighbours"}
     skewed = of()
     skewed[0].weights = skewed[0].weights | {1: 0.9}
     assert why(skewed) == {"not for weights that are not symmetric and doubly stochastic"}
@@ -190,6 +196,9 @@ def test_a_changed_algorithm_has_no_theorems() -> None:
 
 def test_large_models_have_no_exact_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     ridge = Ridge("ring", 0)
+    monkeypatch.setattr(choice, "LARGEST_SEARCHED", 14)
+    searched = message_of(lambda: theory.choose(ridge.agents(EXTRA, 10, eta=0.1), ridge.graph, "best"), BadInput)
+    assert searched == "by = 'best': must be 'guaranteed' for more than 14 numbers in all models (15)"
     monkeypatch.setattr(recursions, "LARGEST", 14)
     agents = ridge.agents(EXTRA, 10, eta=0.1)
     assert theory.exact_rate(agents, ridge.graph) is None

@@ -131,6 +131,16 @@ def test_the_lemma_without_root_fails() -> None:
     assert np.any(error**2 > zeta)
 
 
+def test_rounds_after_the_agents_last_change_nothing() -> None:
+    stream = Stream("ring", 0, 5)
+    agents = stream.agents(ODKLA, eta=1.0, rho=0.1)
+    probe = RegretProbe(agents, stream.graph)
+    Network(stream.graph, seed=1).run(agents, [probe])
+    bound, regret = probe(agents)["bound_regret"], probe.regret.value
+    assert probe(agents)["bound_regret"] == bound > regret == probe.regret.value
+    assert probe.regret.rounds == 5
+
+
 def test_why_not() -> None:
     stream = Stream("ring", 0, 10)
     of = lambda make=ODKLA, **more: stream.agents(make, **({"eta": 1.0, "rho": 0.1} | more))  # noqa: E731
@@ -139,6 +149,9 @@ def test_why_not() -> None:
     assert Regret().why_not(of(duals=RunningSums()), stream.graph) == "not for duals other than Accumulated"
     assert CopyError().why_not(of(censor=AtRandom(0.5)), stream.graph) == "not for the censor AtRandom"
     assert "without a fixed interval" in CopyError().why_not(of(coder=QSGD(3)), stream.graph)
+    clipped = of(coder=Uniform(3, low=-2.0, high=2.0), coded_start=True)
+    assert theory.lines(clipped, stream.graph) == ["lemma 5 of the dissertation: while no element lies outside [-2, 2)"]
+    assert theory.lines(of(coder=Uniform(3, low=-2.0, high=2.0, saturate=False)), stream.graph) == []
     dynamic = stream.agents(DDKL, rho=0.1, censor=Geometric(0.1, 0.9))
     assert set(theory.bounds(dynamic, stream.graph, 5)) == {"bound_copy"}
     assert theory.probe(dynamic, stream.graph) is None
