@@ -171,15 +171,17 @@ def test_no_alpha_is_left_for_large_gamma() -> None:
 KERNELS, FEATURES = 3, 8
 
 
-def omkl(coder: Coder, rounds: int, gamma: float = 0.05, eta: float = 0.1) -> tuple[Any, dict[int, Any]]:
+def omkl(
+    coder: Coder, rounds: int, gamma: float = 0.05, eta: float = 0.1, graph_name: str = "ring", seed: int = 0
+) -> tuple[Any, dict[int, Any]]:
     """Return a graph, and agents of gossip OMKL with labels that a product of inputs decides."""
-    graph = GRAPHS["ring"]()
+    graph = GRAPHS[graph_name]()
     weights = topology.metropolis_weights(graph)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     frequencies = rng.normal(size=(KERNELS, 2, FEATURES // 2)) / np.array([0.5, 1.0, 3.0])[:, None, None]
 
-    def samples(seed: int) -> Any:
-        draws = np.random.default_rng(seed)
+    def samples(agent: int) -> Any:
+        draws = np.random.default_rng((seed, agent))
         for _ in range(rounds):
             x = draws.normal(size=2)
             angles = x @ frequencies
@@ -199,27 +201,29 @@ def omkl(coder: Coder, rounds: int, gamma: float = 0.05, eta: float = 0.1) -> tu
     }
 
 
+@pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize("coder", [QSGD(3, by_row=True), QSGD(3), QSGD(8, by_row=True)])
-def test_bits_of_gossip_omkl_are_predicted_exactly(coder: QSGD) -> None:
-    graph, agents = omkl(coder, 20)
-    predicted = theory.bounds(agents, graph, 20)["predicted_payload_bits"]
-    counted = Network(graph, seed=1).run(agents).rounds["payload_bits"].to_numpy()
-    np.testing.assert_array_equal(counted[:20], predicted)
+def test_bits_of_gossip_omkl_are_predicted_exactly(graph: str, seed: int, coder: QSGD) -> None:
+    of, agents = omkl(coder, 20, graph_name=graph, seed=seed)
+    predicted = theory.bounds(agents, of, 20)["predicted_payload_bits"]
+    counted = Network(of, seed=1).run(agents).rounds["payload_bits"].to_numpy()
+    np.testing.assert_array_equal(counted, predicted)
     # The letter's b bits an element leave out the sign.
     norms = KERNELS if coder.by_row else 1
     without = qsgd_bits(KERNELS, FEATURES, coder.bits, norms=norms, sign=False)
-    assert predicted[0] / len(graph) - without == KERNELS * FEATURES
+    assert predicted[0] / len(of) - without == KERNELS * FEATURES
 
 
-def test_omkl_bounds_hold_and_are_vacuous() -> None:
+@pytest.mark.parametrize(("graph_name", "seed"), CASES)
+def test_omkl_bounds_hold_and_are_vacuous(graph_name: str, seed: int) -> None:
     rounds, eta = 60, 0.1
     coder = QSGD(8, by_row=True)
-    graph, agents = omkl(coder, rounds)
+    graph, agents = omkl(coder, rounds, graph_name=graph_name, seed=seed)
     mixing = Mixing.of(theory.weights_of(agents))
     found = theory.contraction(coder, (KERNELS, FEATURES))
     assert found is not None
     gamma = theory.choose(agents, graph)["gamma"]
-    graph, agents = omkl(coder, rounds, gamma, eta)
+    graph, agents = omkl(coder, rounds, gamma, eta, graph_name, seed)
     both = kept(graph, agents, lambda agent: np.stack([agent.theta, agent.model]))
     apart = np.sum((both[:, :, 0] - both[:, :, 0].mean(axis=1, keepdims=True)) ** 2, axis=(1, 3)).max()
     lipschitz = np.linalg.norm(both[:, :, 0] - both[:, :, 1], axis=-1).max() / eta
