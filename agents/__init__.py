@@ -1,6 +1,6 @@
 """Decentralized kernel-learning algorithms and protocols of sensor networks, each an agent of netsim."""
 
-from netsim.agents import schedule
+from netsim.agents import schedule, theory
 from netsim.agents.consensus.asynchronous import ADPSGD
 from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
 from netsim.agents.consensus.batch import COKE, CTA, DKLA
@@ -142,4 +142,5 @@ __all__ = [
     "projectors",
     "schedule",
     "softmax_regression",
+    "theory",
 ]

@@ -1,6 +1,9 @@
 """Where the algorithms come from: what to cite for each."""
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from netsim.agents.theory.theorem import Theorem
 
 ADPSGD = (
     "X. Lian, W. Zhang, C. Zhang and J. Liu. Asynchronous decentralized parallel stochastic gradient descent. "
@@ -169,9 +172,10 @@ XMAC = (
 
 
 class Cited:
-    """An algorithm that says what to cite."""
+    """An algorithm that says what to cite, and which theorems hold for it (`netsim.agents.theory`)."""
 
     paper: ClassVar[str] = ""
+    theorems: ClassVar["tuple[Theorem, ...]"] = ()
 
     @classmethod
     def citation(cls) -> str:

@@ -5,12 +5,13 @@ Each agent keeps its samples to itself. All agents use one feature map, and neig
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
 from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.local import Problem
+from netsim.agents.theory import Theorem, admm, censored, gradient, online, recursions
 from netsim.util.typing import Array
 
 
@@ -27,6 +28,7 @@ class CTA(Diffusion):
     """
 
     paper = papers.COKE
+    theorems = (gradient.CTAStep(), recursions.ExactRate(recursions.cta, "eta"))
     cost: Problem
 
     @asks("gradient")
@@ -56,6 +58,11 @@ class DKLA(Proximal, Dual):
     """
 
     paper = papers.COKE
+    theorems: ClassVar[tuple[Theorem, ...]] = (
+        admm.LinearConvergence(),
+        online.CopyError(),
+        recursions.ExactRate(recursions.dkla, "rho"),
+    )
     cost: Problem
 
     @asks("proximal")
@@ -75,3 +82,5 @@ class COKE(DKLA):
 
     The parameters are those of `DKLA`. Without a censor the two methods are the same.
     """
+
+    theorems = (*DKLA.theorems, censored.CensoredConvergence())

@@ -12,6 +12,7 @@ from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, asks
 from netsim.agents.costs.local import Problem
 from netsim.agents.costs.nonsmooth import Nonsmooth
+from netsim.agents.theory import gradient, recursions
 from netsim.errors import BadInput
 from netsim.util.typing import Array
 
@@ -33,6 +34,7 @@ class DPSGD(Diffusion):
     """
 
     paper = papers.LIAN
+    theorems = (gradient.DPSGDStep(), gradient.Disagreement(), recursions.ExactRate(recursions.dpsgd, "eta"))
     cost: Problem
 
     @asks("gradient")
@@ -67,6 +69,7 @@ class EXTRA(Diffusion):
     """
 
     paper = papers.EXTRA
+    theorems = (gradient.EXTRAStep(), recursions.ExactRate(recursions.extra, "eta"))
     cost: Problem
     dual: Array = field(init=False, repr=False)
 

@@ -8,6 +8,7 @@ from netsim.agents import papers
 from netsim.agents.consensus.base import Weighted, asks
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
+from netsim.agents.theory import gossip
 from netsim.util.typing import Array
 
 
@@ -58,6 +59,7 @@ class CHOCO(Gossip):
         As in `Gossip`.
     """
 
+    theorems = (gossip.ChocoStep(),)
     cost: Problem
     _: KW_ONLY
     eta: Scheduled = Scheduled(low=0.0)

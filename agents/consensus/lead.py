@@ -12,6 +12,7 @@ from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
+from netsim.agents.theory import lead
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Array, Vector
@@ -71,6 +72,7 @@ class LEAD(Gossip):
     """
 
     paper = papers.LEAD
+    theorems = (lead.LeadRange(),)
     cost: Problem
     _: KW_ONLY
     eta: Scheduled = Scheduled(above=0.0)

@@ -24,6 +24,7 @@ from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.kernels import MultiKernelCost, gradients, predict_all, take_all
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
+from netsim.agents.theory import gossip
 from netsim.coders import Coder, Encoded, Exact, decoded
 from netsim.errors import BadInput
 from netsim.util import check
@@ -97,6 +98,7 @@ class GossipOMKL(Gossip):
     """
 
     paper = papers.ORTEGA
+    theorems = (gossip.ChocoStep(), gossip.OMKLRegret(), gossip.QSGDBits())
     cost: MultiKernelCost
     _: KW_ONLY
     eta: Scheduled = Scheduled(above=0.0)

@@ -17,6 +17,7 @@ from netsim.agents.consensus.base import Diffusion, Dual, asks, check_cost
 from netsim.agents.consensus.shared_rounds import steps
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
+from netsim.agents.theory import online
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -71,6 +72,7 @@ class ODKLA(Dual):
     """
 
     paper = papers.DISSERTATION
+    theorems = (online.Regret(), online.CopyError())
     cost: StreamCost
     _: KW_ONLY
     # Above 0, because the step is divided by η + 2ρd_i, and d_i = 0 for an agent without neighbours.
@@ -105,6 +107,7 @@ class DOKL(Dual):
     """
 
     paper = papers.DISSERTATION
+    theorems = (online.CopyError(),)
     cost: StreamCost
     _: KW_ONLY
     eta: Scheduled = Scheduled(low=0.0)
@@ -137,6 +140,7 @@ class DDKL(Dual):
     """
 
     paper = papers.DISSERTATION
+    theorems = (online.CopyError(),)
     cost: StreamCost
 
     @asks("draw", "argmin")

@@ -10,6 +10,7 @@ from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled, advance
+from netsim.agents.theory import gradient, recursions
 from netsim.coders import InParts
 from netsim.core import add_weighted_rows
 from netsim.errors import BadInput
@@ -92,6 +93,7 @@ class DIGing(Tracking, Diffusion):
     """
 
     paper = papers.DIGING
+    theorems = (gradient.DIGingStep(), recursions.ExactRate(recursions.diging, "eta"))
     _: KW_ONLY
     running_sums: bool = False
 

@@ -100,6 +100,11 @@ class GreedyPenalty(Cited, netsim.Agent):
     then prunes the dictionary as far as ‖f̃ − f_i‖ ≤ ε = P·η^{3/2} allows. The gradient is the mini-batch's *mean*, so
     that η and P mean the same for any B. Values that are asked for in a round are those of models from before its step.
 
+    The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. So
+    where all agents' inputs have one distribution, the method minimises the penalised cost with c/2 in place of c.
+    Elsewhere it ends where the mean of its steps vanishes, which is no minimum of the penalised cost for any c
+    (`netsim.agents.theory.penalty`).
+
     A neighbour whose reply did not come before the round closed is left out of the sum and counted. Nothing is scaled
     up for it: with fewer replies the pull towards the others is weaker, as the penalty says of those that came. A
     request and its reply take two latencies: in a shorter round everything is missing.

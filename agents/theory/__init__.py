@@ -1,0 +1,33 @@
+"""What the papers prove of the algorithms: ranges of parameters, bounds, and exact predictions, computed from agents.
+
+An algorithm names its theorems in the class variable ``theorems``. `ranges`, `bounds`, `probe`, `exact_rate` and
+`choose` ask those that apply to a network's agents; `lines` says why others do not. All formulas are corrected where a
+run contradicts the printed form; the docstrings say what was changed, and ``printed=True`` gives the printed form.
+Nothing here depends on a run: the theorems take agents, which have costs, weights, a censor and a coder, and a graph.
+All theorems are about links that lose no frames: `not_ideal` says whether a network's do.
+"""
+
+from netsim.agents.theory.choice import bounds, choose, exact_rate, lines, probe, ranges, theorems_of, warnings
+from netsim.agents.theory.inputs import Contraction, Curvature, Graph, Mixing, contraction, weights_of
+from netsim.agents.theory.links import not_ideal
+from netsim.agents.theory.theorem import Range, Theorem
+
+__all__ = [
+    "Contraction",
+    "Curvature",
+    "Graph",
+    "Mixing",
+    "Range",
+    "Theorem",
+    "bounds",
+    "choose",
+    "contraction",
+    "exact_rate",
+    "lines",
+    "not_ideal",
+    "probe",
+    "ranges",
+    "theorems_of",
+    "warnings",
+    "weights_of",
+]

@@ -1,0 +1,132 @@
+"""The rate of successive orthogonal projections (Predd, Kulkarni and Poor 2006, theorems 2 and 3).
+
+The theorems promise that the distance to the limit never grows, and "linear" convergence without a number. On a finite
+ensemble the number is the spectral radius of a sweep. States are written as (z, √λ_i f_i), with f_i in an orthonormal
+basis of the span of the agent's own examples, so that norms are those of `netsim.agents.projections.estimate.distance`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import null_space
+
+from netsim.agents.projections.estimate import Ensemble
+from netsim.errors import BadInput
+from netsim.util.typing import Array, Matrix, Vector
+
+LARGEST = 2000
+"""Largest length of a state for which a rate is computed."""
+
+# Eigenvalues of a Gram matrix below this share of the largest are rounding errors.
+_NULL = 1e-12
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One turn of each agent, in order: v ← P_m … P_1 v.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, n)
+        P_m … P_1 − P, where P is the projection onto all constraints, so that P_m … P_1 v − Pv = matrix · (v − Pv).
+    start : ndarray of shape (n,)
+        (y, 0, …, 0) − P(y, 0, …, 0): the first state minus the limit.
+    """
+
+    matrix: Matrix
+    start: Vector
+
+    @classmethod
+    def of(cls, ensemble: Ensemble, order: Sequence[int] | None = None) -> "Sweep":
+        """Return the sweep of an ensemble, whose agents take turns in ``order``; default: 0, 1, …, m − 1.
+
+        Raises
+        ------
+        BadInput
+            If a state has more than 2,000 numbers.
+        """
+        constraints = _constraints(ensemble)
+        size = constraints[0].shape[1]
+        if size > LARGEST:
+            raise BadInput(f"ensemble: must have states of at most {LARGEST} numbers for a rate; they have {size}")
+        product = np.eye(size)
+        for agent in range(len(ensemble)) if order is None else order:
+            product = _onto_null(constraints[agent]) @ product
+        limit = _onto_null(np.vstack(constraints))
+        first = np.concatenate([ensemble.targets, np.zeros(size - len(ensemble.targets))])
+        return cls(product - limit, first - limit @ first)
+
+    @property
+    def rate(self) -> float:
+        """The factor by which the distance shrinks in a late sweep: the spectral radius of ``matrix``."""
+        return float(np.abs(np.linalg.eigvals(self.matrix)).max())
+
+    @property
+    def norm(self) -> float:
+        """‖matrix‖₂ ≤ 1: no sweep leaves more than this share of the distance."""
+        return float(np.linalg.norm(self.matrix, 2))
+
+    def bound(self, sweeps: int) -> Array:
+        """Return norm^k · distance_0, which bounds the distance after sweeps k = 1, 2, …, shape (sweeps,)."""
+        return float(np.linalg.norm(self.start)) * self.norm ** np.arange(1.0, sweeps + 1.0)
+
+    def distances(self, sweeps: int) -> Array:
+        """Return the distance to the limit after sweeps k = 1, 2, …, shape (sweeps,)."""
+        state, found = self.start, []
+        for _ in range(sweeps):
+            state = self.matrix @ state
+            found.append(float(np.linalg.norm(state)))
+        return np.array(found)
+
+
+def _constraints(ensemble: Ensemble) -> list[Matrix]:
+    """Return for each agent the matrix C_i with C_i v = (z_j − f_i(x_j)) for its examples j."""
+    bases = []
+    for gram, weight in zip(ensemble.grams, ensemble.regularizers, strict=True):
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > _NULL * values[-1]
+        # f_i(x) = basis · (√λ_i f_i), as gram = (basis √λ_i)(basis √λ_i)ᵀ.
+        bases.append(vectors[:, kept] * np.sqrt(values[kept] / weight))
+    at = len(ensemble.targets)
+    size = at + sum(basis.shape[1] for basis in bases)
+    found = []
+    for own, basis in zip(ensemble.access, bases, strict=True):
+        constraint = np.zeros((len(own), size))
+        constraint[np.arange(len(own)), own] = 1.0
+        constraint[:, at : at + basis.shape[1]] = -basis
+        at += basis.shape[1]
+        found.append(constraint)
+    return found
+
+
+def _onto_null(constraint: Matrix) -> Matrix:
+    """Return the orthogonal projection onto the v with constraint · v = 0."""
+    basis = null_space(constraint)
+    return basis @ basis.T
+
+
+def is_connected(ensemble: Ensemble, tolerance: float = 1e-9) -> bool:
+    """Return whether an ensemble is connected (Predd et al., definition 1), so that all agents end with one function.
+
+    Two agents are joined if the examples that they share span what each one's own examples span: if the ranks of the
+    Gram matrices are equal. By theorem 5 all agents then reach the centralised solution with λ = Σ λ_i. For a Gaussian
+    kernel this needs equal sets of examples. For a polynomial kernel (xᵀx')ᵖ, C(d + p − 1, p) examples in common are
+    enough, and for (1 + xᵀx')ᵖ it takes C(d + p, p). Example 1 of the paper has dᵖ, which is 4 for d = p = 2, where it
+    takes 6.
+    """
+
+    def rank(examples: NDArray[np.intp]) -> int:
+        inputs = ensemble.inputs[examples]
+        return int(np.linalg.matrix_rank(ensemble.gram(inputs, inputs), tol=tolerance)) if len(inputs) else 0
+
+    ranks = [rank(own) for own in ensemble.access]
+    reached, waiting = {0}, [0]
+    while waiting:
+        agent = waiting.pop()
+        for other in ensemble.sharers[agent]:
+            if other not in reached and rank(ensemble.shared(agent, other)) == ranks[agent] == ranks[other]:
+                reached.add(other)
+                waiting.append(other)
+    return len(reached) == len(ensemble)
