@@ -1,8 +1,10 @@
 """Where the algorithms come from: what to cite for each."""
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from netsim import Network
     from netsim.agents.theory.theorem import Theorem
 
 ADPSGD = (
@@ -181,3 +183,13 @@ class Cited:
     def citation(cls) -> str:
         """Return the reference to cite for the algorithm; empty if it has none."""
         return cls.paper
+
+    @staticmethod
+    def doubts(agents: Mapping[Any, Any], network: "Network") -> list[str]:
+        """Return a line for each parameter of all agents of a network that is outside the range of a theorem.
+
+        Nothing is said where no theorem speaks: on links that lose frames, or of costs of unknown curvature.
+        """
+        from netsim.agents import theory
+
+        return [] if theory.not_ideal(network) else theory.warnings(agents, network.graph)

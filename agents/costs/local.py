@@ -5,6 +5,7 @@ The cost of agent i is R_i(θ) = (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + (λ/N) ‖θ
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -164,6 +165,11 @@ class LeastSquares(LocalProblem):
         # ``hessian`` is H and ``linear`` is b in R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T.
         self.hessian = 2.0 * (gram + self.regularizer * np.eye(self.size))
         self.linear = 2.0 * cross
+
+    @cached_property
+    def curvatures(self) -> Array:
+        """The eigenvalues of the Hessian, from small to large, shape (D,)."""
+        return np.linalg.eigvalsh(self.hessian).astype(np.float64, copy=False)
 
     def value(self, theta: Array) -> float:
         """Return R(θ) for θ of shape (D,)."""

@@ -57,12 +57,15 @@ class Measured:
         SHA-256 of each file that was read, by name.
     about : dict
         Versions of netsim and of what the last digits depend on.
+    doubts : list of str
+        What the algorithm says of its parameters (`doubts`).
     """
 
     table: "pd.DataFrame | Path"
     row: dict[str, Any]
     read: dict[str, str]
     about: dict[str, Any]
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def rounds(self) -> "pd.DataFrame":
@@ -192,7 +195,7 @@ class Cell:
         import pandas as pd
 
         run: Run | None = None
-        task, found, after = None, None, {}
+        task, found, after, doubted = None, None, {}, list[str]()
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
@@ -201,6 +204,7 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
+                doubted = doubts(run.agents, setup.network)
                 measures = (*getattr(task, "after", ()), *self.after)
                 after = {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
@@ -228,7 +232,8 @@ class Cell:
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
-        return Measured(rounds, row, self._read(), {**about(), **environment(), "source": dict(source_of("netsim"))})
+        versions = {**about(), **environment(), "source": dict(source_of("netsim"))}
+        return Measured(rounds, row, self._read(), versions, doubted)
 
     def _read(self) -> dict[str, str]:
         """Return the files that the parts read, for this cell or for former ones: a part may keep what it read."""
@@ -251,6 +256,12 @@ class Cell:
 
 def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
+
+
+def doubts(agents: Mapping[Any, Any], network: Network | None) -> list[str]:
+    """Return what an algorithm says of its parameters: its class may have ``doubts(agents, network)``."""
+    asks = getattr(type(next(iter(agents.values()), None)), "doubts", None)
+    return [] if asks is None or network is None else list(asks(agents, network))
 
 
 def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:

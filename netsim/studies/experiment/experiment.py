@@ -442,6 +442,10 @@ class Experiment:
         self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int
     ) -> Results:
         found = [(cell, each) for cell in cells if (each := done[cell.key]) is not None]
+        doubted: dict[tuple[str, str], list[str]] = {}
+        for cell, each in found:
+            for line in each.doubts:
+                doubted.setdefault((cell.method_name, line.partition(":")[0].partition(" = ")[0]), []).append(line)
         labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
         notes = list(self.notes)
         versions: dict[str, set[str]] = {}
@@ -450,6 +454,9 @@ class Experiment:
                 versions.setdefault(what, set()).add(json.dumps(value, sort_keys=True))
         if mixed := sorted(what for what, several in versions.items() if len(several) > 1):
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
+        for (name, _), lines in doubted.items():
+            count = sum(cell.method_name == name for cell, _ in found)
+            notes.append(f"{name}: {lines[0]}; so in {len(lines)} of its {count} runs.")
         return Results(found, tuple(labels), folder, ran, notes)
 
     def _about(self, results: Results, flags: Sequence[tuple[str, str]], file: Path | None) -> None:

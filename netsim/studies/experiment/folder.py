@@ -69,7 +69,7 @@ def read(folder: Path, key: str) -> Measured | None:
         data = (place / "rounds.csv").read_bytes()
         if kept.pop("sha256") == _sum(key, kept, data):
             row = {name: _number(value) for name, value in kept["row"].items()}
-            return Measured(place / "rounds.csv", row, kept["read"], kept["about"])
+            return Measured(place / "rounds.csv", row, kept["read"], kept["about"], kept["doubts"])
     return None
 
 
@@ -105,6 +105,7 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
             "row": row,
             "read": found.read,
             "about": found.about,
+            "doubts": found.doubts,
             "content": cell.content,
         }
         kept["sha256"] = _sum(cell.key, kept, data)

@@ -22,7 +22,7 @@ from netsim.run import Run
 from netsim.studies import tasks
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import METHOD, Cell, reader_of, task_of
+from netsim.studies.experiment.cells import METHOD, Cell, doubts, reader_of, task_of
 from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
@@ -311,6 +311,7 @@ def _run(study: Study, played: Played) -> AgentError | None:
     agents = cell.method.agents(setup)
     if isinstance(cell.method, Method):
         tell_parameters(study, name, cell.method, agents, 0 if task is None else 2)
+    study.note(*(f"{name}: {each}." for each in doubts(agents, setup.network)))
     probes = [*([] if task is None else [task.measure]), *cell.measure]
     assert setup.network is not None
     how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
