@@ -31,6 +31,7 @@ from netsim.scenarios.tasks.settings import (
     Wanted,
     published_row,
 )
+from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Problem
 from netsim.studies.experiment.study import Played, study_of
@@ -158,7 +159,7 @@ def experiment(
     )
 
 
-coke = study_of(experiment)
+coke = study_of(experiment, measures=THEORY)
 
 
 def _conventions(problem: KernelRegression, gradient: float | None, censor: Geometric) -> Iterator[str]:

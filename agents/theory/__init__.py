@@ -10,15 +10,18 @@ All theorems are about links that lose no frames: `not_ideal` says whether a net
 from netsim.agents.theory.choice import bounds, choose, exact_rate, lines, probe, ranges, theorems_of, warnings
 from netsim.agents.theory.inputs import Contraction, Curvature, Graph, Mixing, contraction, weights_of
 from netsim.agents.theory.links import not_ideal
+from netsim.agents.theory.measure import MEASURED, Theory
 from netsim.agents.theory.theorem import Range, Theorem
 
 __all__ = [
+    "MEASURED",
     "Contraction",
     "Curvature",
     "Graph",
     "Mixing",
     "Range",
     "Theorem",
+    "Theory",
     "bounds",
     "choose",
     "contraction",

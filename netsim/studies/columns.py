@@ -17,6 +17,8 @@ LABELS: Mapping[str, str] = {
     "train_loss": "training loss",
     "test_loss": "test loss",
     "dual_residual": "max |Σγ|",
+    "model_error": "‖Θ − Θ*‖ of all models",
+    "model_copy_error": "‖Θ − its copies‖",
 }
 """Axis labels by column; other columns are called by their names in words (`label`)."""
 

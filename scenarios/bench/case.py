@@ -10,6 +10,7 @@ from netsim.scenarios.bench.problems import PROBLEMS, Suited, reached, score
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Task, agents_of, over_star
+from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method
 from netsim.studies.experiment.study import Played, study_of
@@ -70,7 +71,7 @@ def _measure(study: Study, played: Played, error: AgentError | None) -> None:
     study.note(*filter(None, [diverged(played.name, study.runs[played.name], chosen.error)]))
 
 
-bench_case = study_of(experiment, ran=_measure)
+bench_case = study_of(experiment, ran=_measure, measures=THEORY)
 
 
 def _report(study: Study, played: Sequence[Played], *, case: str) -> None:

@@ -30,6 +30,7 @@ from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
 from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
+from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Problem, Setup
 from netsim.studies.experiment.cells import Cell
@@ -511,7 +512,7 @@ class OnlineRegression(Problem):
 
 def study_of_streams(make: Callable[..., Experiment]) -> Callable[..., None]:
     """Return the study of an experiment on streams, which raises BadInput if every method diverged."""
-    play = study_of(make, prepare=_prepared)
+    play = study_of(make, prepare=_prepared, measures=THEORY)
 
     @functools.wraps(play)
     def study_of_experiment(study: Study, **given: Any) -> None:

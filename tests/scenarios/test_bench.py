@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from netsim.studies.tuning import Plan
 
 from netsim import BadInput, Link, Network, topology
 from netsim.agents import DKLA, DPSGD
@@ -23,7 +24,6 @@ from netsim.scenarios.tasks.method import Method, settable
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Method as Part
 from netsim.studies.sums import write_sums
-from netsim.studies.tuning import Plan
 
 MINE = "docs/examples/mine.py"
 

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -186,9 +186,15 @@ class Cell:
     def play(self, setup: Setup | None = None, *, trace: bool = False) -> Run:
         """Run the cell and return its `Run`."""
         setup = self.setup() if setup is None else setup
-        probes = [*([setup.task.measure] if setup.task is not None else []), *self.measure]
+        agents = self.method.agents(setup)
         assert setup.network is not None
-        return setup.network.run(self.method.agents(setup), probes, until=self.until, sample=self.sample, trace=trace)
+        how: dict[str, Any] = {"until": self.until, "sample": self.sample, "trace": trace}
+        return setup.network.run(agents, self.probes(setup, agents), **how)
+
+    def probes(self, setup: Setup, agents: Mapping[Any, Any]) -> list[Any]:
+        """Return the probes of a run: the problem's, and the measures, of which some begin with the run."""
+        begun = [each.of(agents, setup.network, setup.rounds) if hasattr(each, "of") else each for each in self.measure]
+        return [each for each in (getattr(setup.task, "measure", None), *begun) if each is not None]
 
     def measured(self) -> Measured:
         """Run the cell and return what it gave; an error of the run is an outcome, not raised."""
@@ -204,7 +210,7 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
-                doubted = doubts(run.agents, setup.network)
+                doubted = doubts(setup, run.agents, self.measure)
                 measures = (*getattr(task, "after", ()), *self.after)
                 after = {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
@@ -258,10 +264,16 @@ def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
-def doubts(agents: Mapping[Any, Any], network: Network | None) -> list[str]:
-    """Return what an algorithm says of its parameters: its class may have ``doubts(agents, network)``."""
+def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> list[str]:
+    """Return what an algorithm says of its parameters, and measures of a run.
+
+    The class of agents may have ``doubts(agents, network)``, and a measure ``lines(agents, network, rounds)``.
+    """
     asks = getattr(type(next(iter(agents.values()), None)), "doubts", None)
-    return [] if asks is None or network is None else list(asks(agents, network))
+    found = [] if asks is None else list(asks(agents, setup.network))
+    for each in measures:
+        found += each.lines(agents, setup.network, setup.rounds) if hasattr(each, "lines") else []
+    return found
 
 
 def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:

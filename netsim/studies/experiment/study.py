@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -138,25 +139,33 @@ def study_of(
     prepare: Prepare | None = None,
     ran: Ran = tell_ran,
     folder: str | None = None,
+    measures: Mapping[str, tuple[Any, str]] = MappingProxyType({}),
 ) -> Callable[..., None]:
     """Return a function of a `Study` and flags that runs the experiment which a function makes.
 
     Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. With
     ``folder``, the default of a flag, it runs all cells and keeps them there (`run_kept`), else one for each method
-    (`play`, which takes ``prepare`` and ``ran``).
+    (`play`, which takes ``prepare`` and ``ran``). ``measures`` are further ones of the experiment, by the switch that
+    asks for each, with the switch's description.
     """
 
     @functools.wraps(make)
     def study_of_experiment(study: Study, **given: Any) -> None:
         own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
         made = make(**own)
+        asked = [measure for name, (measure, _) in measures.items() if given.get(name)]
+        made = dataclasses.replace(made, measure=[*made.measure, *asked]) if asked else made
         chosen = {name: given[name] for name in made.names if given.get(name) is not None}
         if folder is None:
             play(study, made.with_values(chosen), prepare=prepare, ran=ran)
         else:
             run_kept(study, made.with_values(chosen))
 
-    named = functools.partial(named_parameters, make, folder)
+    switches = tuple(Parameter(name, bool, False, False, text) for name, (_, text) in measures.items())
+
+    def named() -> tuple[Parameter, ...]:
+        return *named_parameters(make, folder), *switches
+
     study_of_experiment.named_parameters = named  # type: ignore[attr-defined]
     study_of_experiment.make = make  # type: ignore[attr-defined]
     return study_of_experiment
@@ -197,6 +206,9 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
         study.centralised, study.error = getattr(task, "optimum", dict)(), task.error
     if experiment.report is not None:
         experiment.report(study, played)
+    for measure in experiment.measure:
+        if hasattr(measure, "show"):
+            measure.show(study)
 
 
 def run_kept(study: Study, experiment: Experiment) -> None:
@@ -311,8 +323,8 @@ def _run(study: Study, played: Played) -> AgentError | None:
     agents = cell.method.agents(setup)
     if isinstance(cell.method, Method):
         tell_parameters(study, name, cell.method, agents, 0 if task is None else 2)
-    study.note(*(f"{name}: {each}." for each in doubts(agents, setup.network)))
-    probes = [*([] if task is None else [task.measure]), *cell.measure]
+    study.note(*(f"{name}: {each}." for each in doubts(setup, agents, cell.measure)))
+    probes = cell.probes(setup, agents)
     assert setup.network is not None
     how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
     try:

@@ -1,0 +1,97 @@
+"""A measure of an experiment: what the theorems promise of each run, beside what is measured."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.agents.costs.local import LeastSquares
+from netsim.agents.theory.choice import bounds, lines, probe
+from netsim.agents.theory.inputs import Agents
+from netsim.agents.theory.links import not_ideal
+from netsim.agents.theory.recursions import Quadratics
+from netsim.util.typing import Vector
+
+if TYPE_CHECKING:
+    from netsim import Network
+
+MODEL_ERROR, COPY_ERROR = "model_error", "model_copy_error"
+
+MEASURED: Mapping[str, str] = {
+    "bound_error": MODEL_ERROR,
+    "predicted_error": MODEL_ERROR,
+    "bound_consensus_error": "consensus_error",
+    "bound_copy": COPY_ERROR,
+    "bound_regret": "static_regret",
+    "predicted_payload_bits": "payload_bits",
+}
+"""The column of what is measured, by that of what is promised."""
+
+
+class Theory:
+    """A measure for `netsim.Experiment`: the bounds and predictions of the theorems that apply to a run's agents.
+
+    Columns ``bound_…`` and ``predicted_…`` hold them for each round, ``model_error`` ‖Θ_k − Θ*‖ of all agents' models
+    together, and ``model_copy_error`` the norm of all models less the copies that neighbours have. On links that may
+    lose frames there are none; `lines` says so, and which theorems do not apply and why.
+    """
+
+    def __repr__(self) -> str:
+        return "Theory()"
+
+    def of(self, agents: Agents, network: "Network", rounds: int) -> Callable[[Agents], dict[str, float]] | None:
+        """Return the probe of a run whose agents have not begun, or None if no theorem has a column."""
+        if not_ideal(network):
+            return None
+        known, best = bounds(agents, network.graph, rounds), _best(agents)
+        for name in _vacuous(known, best):
+            del known[name]
+        running = probe(agents, network.graph)
+        if not known and running is None:
+            return None
+        about_models = any(MEASURED[name] == MODEL_ERROR for name in known)
+        number = -1
+
+        def columns(agents: Agents) -> dict[str, float]:
+            nonlocal number
+            number = min(number + 1, rounds - 1)
+            row = {name: float(values[number]) for name, values in known.items()}
+            row |= {} if running is None else running(agents)
+            if best is not None and about_models:
+                row[MODEL_ERROR] = float(np.linalg.norm(_models(agents) - best))
+            if "bound_copy" in known:
+                copies = np.stack([agent.sharing.own for agent in agents.values()])
+                row[COPY_ERROR] = float(np.linalg.norm(_models(agents) - copies))
+            return row
+
+        # A bound of the run so far needs each round.
+        columns.may_skip = False  # type: ignore[attr-defined]
+        return columns
+
+    def lines(self, agents: Agents, network: "Network", rounds: int) -> list[str]:
+        """Return why theorems do not apply, and what the others say without a column."""
+        if reason := not_ideal(network):
+            return [f"theorems: {reason}"]
+        known, best = bounds(agents, network.graph, rounds), _best(agents)
+        vacuous = [
+            f"{name}: vacuous here, at most {known[name][-1]:.3g} after {rounds} rounds (models of zero: {zero:.3g})"
+            for name, zero in _vacuous(known, best).items()
+        ]
+        return lines(agents, network.graph) + vacuous
+
+
+def _best(agents: Agents) -> Vector | None:
+    """Return the minimiser of the sum of least squares, for all agents, shape (N, D); None for other costs."""
+    if not all(isinstance(getattr(agent, "cost", None), LeastSquares) for agent in agents.values()):
+        return None
+    return Quadratics.of(agents).optimum.reshape(len(agents), -1)
+
+
+def _vacuous(known: Mapping[str, Any], best: Vector | None) -> dict[str, float]:
+    """Return the error of models of zero for each bound on models' error that never falls below it."""
+    zero = np.inf if best is None else float(np.linalg.norm(best))
+    return {name: zero for name, values in known.items() if name == "bound_error" and np.min(values) >= zero}
+
+
+def _models(agents: Mapping[Any, Any]) -> Any:
+    return np.stack([agent.theta for agent in agents.values()])

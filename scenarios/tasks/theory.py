@@ -1,0 +1,63 @@
+"""What theorems promise of a study's runs, by the switch ``theory``: columns, notes and a figure."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from netsim.agents.theory import MEASURED, Theory
+from netsim.studies import Study
+from netsim.studies.columns import label
+from netsim.studies.figures import drawing, legend_below, whole_rounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+class _Shown(Theory):
+    def show(self, study: Study) -> None:
+        """Give a study a figure of what was promised beside what was measured, if its runs have such columns."""
+        rounds = study.rounds
+        # Where no frame is censored or coded, copies have no error, and the bound of it is 0.
+        there = {name for name in rounds.select_dtypes("number") if (rounds[name] > 0).any()}
+        drawn = {promised: measured for promised, measured in MEASURED.items() if {promised, measured} <= there}
+        if drawn:
+            study.figure(
+                "theory",
+                partial(_draw, rounds, drawn),
+                "Measured (solid), and what a theorem promises of it: a bound (dashed), a prediction (dotted).",
+            )
+
+
+_TEXT = "Columns of what the papers' theorems promise of each run, a figure, and notes on those that promise nothing."
+
+THEORY: Mapping[str, tuple[Any, str]] = {"theory": (_Shown(), _TEXT)}
+"""The measure of studies that take ``--theory``, by the switch."""
+
+
+def _draw(rounds: "pd.DataFrame", drawn: Mapping[str, str]) -> "Figure":
+    quantities = list(dict.fromkeys(drawn.values()))
+    figure, panels = drawing(max(4.2 * len(quantities), 6.5), 4.2, len(quantities))
+    colours = {str(name): f"C{number % 10}" for number, name in enumerate(rounds["algorithm"].unique())}
+    entries: dict[str, Any] = {}
+    for panel, measured in zip(panels, quantities, strict=True):
+        for name, rows in rounds.groupby("algorithm", sort=False):
+            own = [each for each, column in drawn.items() if column == measured and rows[each].notna().any()]
+            for column in [measured, *own] if own else ():
+                there = rows.dropna(subset=[column])
+                style: dict[str, Any] = {"color": colours[str(name)]}
+                if column.startswith("bound"):
+                    style["linestyle"] = "--"
+                elif column != measured:
+                    style |= {"color": "black", "linestyle": ":", "zorder": 3}
+                (line,) = panel.plot(there["round"], there[column], **style)
+                if column == measured:
+                    entries.setdefault(str(name), line)
+        panel.set_yscale("log", nonpositive="mask")
+        whole_rounds(panel)
+        panel.set_xlabel("round")
+        panel.set_ylabel(label(measured))
+        panel.grid(alpha=0.3)
+    figure.suptitle("Measured (solid), bounds (dashed) and predictions (dotted)")
+    legend_below(figure, entries=entries)
+    return figure
