@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -371,6 +371,7 @@ class Search:
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
             names[key], self.methods[key] = cell.method_name, cell.method
+            check_apart(self.paths, cell.columns)
         tries = {
             key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
@@ -555,6 +556,13 @@ def rungs(count: int, seeds: Sequence[int]) -> list[Rung]:
         found.append(Rung(count, tuple(seeds[done:upto])))
         done, count = upto, -(-count // 2)
     return found
+
+
+def check_apart(searched: Container[str], tried: Iterable[str]) -> None:
+    """Raise BadInput for a parameter that is searched while several of its values are tried."""
+    for name in tried:
+        if name in searched:
+            raise check.refuse("over", name, "searched, or given several values, not both")
 
 
 def _kept(value: Any) -> Any:
