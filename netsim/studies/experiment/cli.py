@@ -122,8 +122,8 @@ def tune(
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = pairs_of(found, flags)
-    for _, file in (each for each in texts if each[0] == SETTINGS):
-        raise check.refuse(SETTINGS, file, "left out, as --over searches values of its own")
+    for _, text in (each for each in texts if each[0] == SETTINGS):
+        raise check.refuse(SETTINGS, text, "left out, as --over searches values of its own")
     asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
     parts = []
     with found.known(), _resumable(out):
