@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from netsim.studies.tuning import Plan
 
-from netsim import BadInput, Link, Network, topology
+from netsim import BadInput, Between, Link, Network, topology
 from netsim.agents import DKLA, DPSGD
 from netsim.coders import Uniform
 from netsim.scenarios.bench.case import experiment, unreachable, unsuited
@@ -19,10 +19,12 @@ from netsim.scenarios.bench.entry import digest
 from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
 from netsim.scenarios.bench.report import against, draw, markdown, summarised
-from netsim.scenarios.bench.suite import BUDGET, NETWORKS, SEEDS, TUNING_SEEDS
-from netsim.scenarios.tasks.method import Method, settable
+from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, SEEDS, TUNING_SEEDS
+from netsim.scenarios.tasks.method import Method
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Method as Part
+from netsim.studies.experiment.named import ranges_of, settable
+from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 
 MINE = "docs/examples/mine.py"
@@ -183,8 +185,7 @@ def test_all_methods_begin_without_diverging() -> None:
 
 
 def test_tuning_has_the_candidates_that_the_docs_tell() -> None:
-    plan = Plan("bench_case", (), ("network",), ({"network": "ideal"},), {}, tuple(TUNING_SEEDS), "score", BUDGET)
-    assert [(rung.count, len(rung.seeds)) for rung in plan.rungs()] == [(12, 1), (6, 1), (3, 1)]
+    assert [(rung.count, len(rung.seeds)) for rung in rungs(CANDIDATES, TUNING_SEEDS)] == [(12, 1), (6, 1), (3, 1)]
     assert not set(TUNING_SEEDS) & set(SEEDS)
 
 
@@ -264,7 +265,7 @@ def rewrite(folder: Path, name: str, text: str) -> None:
 def test_an_entry_is_tuned_whole_and_can_be_repeated(made: Path) -> None:
     settings = json.loads((made / "settings.json").read_text(encoding="utf-8"))
     assert settings["bench"]["version"] == 1
-    assert settings["bench"]["tuning"]["over"] == {"mine": ["mine.eta=0.01:3:log"]}
+    assert settings["bench"]["tuning"]["over"] == {"methods.mine.eta": "0.01:3:log"}
     assert any(name.endswith("mine.py") for name in settings["files_sha256"])
     runs = pd.read_csv(made / "bench_runs.csv")
     assert list(runs["seed"]) == list(SEEDS)
@@ -372,10 +373,11 @@ def test_parameters_whose_defaults_are_numbers_of_numpy_are_searched(tmp_path: P
         "        super().__init__(cost, rounds, eta=eta, weights=weights)\n"
     )
     (method,) = chosen_methods("none", str(file))
-    assert settable(method) == {"eta": 0.25, "often": 3}
-    assert all(type(value) in (int, float) for value in settable(method).values())
-    study = case(algorithms="none", method=str(file))
-    assert study.origin["methods"]["scaled"]["often"] == 3
+    assert settable("scaled", method.part) == {"eta": "eta", "often": "often"}
+    ranges = ranges_of(experiment(algorithms="none", method=str(file)), ["scaled.often=1:4", "eta=0.1:1"])
+    assert ranges == {"methods.scaled.often": Between(1, 4), "methods.scaled.eta": Between(0.1, 1)}
+    ran = case(algorithms="none", method=str(file), set="scaled.often=4,scaled.eta=0.5").origin["methods"]["scaled"]
+    assert (ran["often"], ran["eta"]) == (4, 0.5)
 
 
 def test_methods_have_names_of_their_own() -> None:

@@ -16,7 +16,7 @@ from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
-from netsim.studies.experiment.tuning import save
+from netsim.studies.experiment.tuning import check_apart, save
 from netsim.studies.options import options_of, texts_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
@@ -122,8 +122,8 @@ def tune(
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = pairs_of(found, flags)
-    for _, file in (each for each in texts if each[0] == SETTINGS):
-        raise check.refuse(SETTINGS, file, "left out, as --over searches values of its own")
+    for _, text in (each for each in texts if each[0] == SETTINGS):
+        raise check.refuse(SETTINGS, text, "left out, as --over searches values of its own")
     asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
     parts = []
     with found.known(), _resumable(out):
@@ -135,6 +135,7 @@ def tune(
             if not ranges:
                 where = "in the table [over]" if found.file.endswith(".toml") else "beside the experiment, as `over`,"
                 raise BadInput(f"over: must be given, as --over method.eta=0.01:1:log, or {where} in {found.file}")
+            check_apart([path.rpartition(".")[2] for path in ranges], when)
             tuned = made.tune(ranges, out=out, seeds=numbers("seeds", seeds), reporter=reporter, **more)
             parts.append((when, tuned))
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)

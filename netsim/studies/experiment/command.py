@@ -21,8 +21,8 @@ from netsim.studies import script
 from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import Grid, sweep
-from netsim.studies.experiment.named import PLAIN, plain, with_names, without_tuned
+from netsim.studies.experiment.grid import Grid, plain, sweep
+from netsim.studies.experiment.named import PLAIN, with_names, without_tuned
 from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of

@@ -559,8 +559,8 @@ class Experiment:
 
         search = Search(self, over, metric, check.one_of("of", of, STATISTICS), out, jobs, reporter)
         return search.found(
-            [check.integer("seeds", each, low=0) for each in seeds],
-            [check.integer("validation", each, low=0) for each in validation],
+            [check.integer("seeds", each, low=0) for each in _listed(seeds)],
+            [check.integer("validation", each, low=0) for each in _listed(validation)],
             check.integer("candidates", candidates, low=2),
             check.integer("finalists", finalists, low=1),
         )

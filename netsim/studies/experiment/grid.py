@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from netsim.studies.experiment.paths import brief
 
 
@@ -46,6 +48,11 @@ def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
 def value_of(given: Any) -> Any:
     """Return a value without its name."""
     return given.value if isinstance(given, Named) else given
+
+
+def plain(value: Any) -> Any:
+    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def shown(value: Any) -> Any:

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Asked
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
+from netsim.studies.experiment.grid import plain
 from netsim.studies.experiment.tuning import Between, range_of
 from netsim.util import check
 
@@ -160,11 +159,6 @@ def settable(name: str, method: Any) -> dict[str, str]:
             found.setdefault(rest if first in _PARTS and rest else path, path)
     ordered = sorted(found.items(), key=lambda each: "." in each[1])
     return {parameter: path for parameter, path in ordered if path not in (_CODER, *_PARTS)}
-
-
-def plain(value: Any) -> Any:
-    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _present(experiment: Experiment, at: Sequence[str]) -> Any:

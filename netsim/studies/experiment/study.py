@@ -28,8 +28,9 @@ from netsim.studies.experiment.command import flag_of
 from netsim.studies.experiment.content import is_users
 from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
 from netsim.studies.experiment.folder import check_folder
+from netsim.studies.experiment.grid import plain
 from netsim.studies.experiment.methods import Method, default_of
-from netsim.studies.experiment.named import PLAIN, plain, with_set_values
+from netsim.studies.experiment.named import PLAIN, with_set_values
 from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup

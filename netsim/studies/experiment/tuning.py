@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
-from netsim.studies.experiment.grid import shown, value_of
+from netsim.studies.experiment.grid import plain, shown, value_of
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
@@ -75,6 +75,7 @@ class Between:
     log: bool = False
 
     def __post_init__(self) -> None:
+        check.put(self, low=plain(self.low), high=plain(self.high))
         low = check.finite("low", self.low)
         check.finite("high", self.high, above=low)
         if check.flag("log", self.log) and low <= 0:
@@ -130,6 +131,7 @@ class Choice:
     def __post_init__(self) -> None:
         if not list(self.values):
             raise check.refuse("values", self.values, "one at least")
+        check.put(self, values=list(map(plain, self.values)))
 
     def __str__(self) -> str:
         return f"{{{', '.join(map(paths.brief, self.values))}}}"
@@ -357,6 +359,8 @@ class Search:
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
         """Search, validate, and return what was chosen."""
+        if not check.mapping("over", self.over):
+            raise check.refuse("over", self.over, "one range at least")
         self._check_seeds(seeds, validation)
         # The least value that an error can have is known of the one by which runs are judged.
         error = self.target.column if self.target else self.experiment.error
@@ -367,6 +371,7 @@ class Search:
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
             names[key], self.methods[key] = cell.method_name, cell.method
+            check_apart(self.paths, cell.columns)
         tries = {
             key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
         }
@@ -553,9 +558,16 @@ def rungs(count: int, seeds: Sequence[int]) -> list[Rung]:
     return found
 
 
+def check_apart(searched: Container[str], tried: Iterable[str]) -> None:
+    """Raise BadInput for a parameter that is searched while several of its values are tried."""
+    for name in tried:
+        if name in searched:
+            raise check.refuse("over", name, "searched, or given several values, not both")
+
+
 def _kept(value: Any) -> Any:
     """Return a value as tuned.json has it; an object, which a text cannot give back, as a mapping."""
-    given = value_of(value)
+    given = plain(value_of(value))
     if isinstance(given, int | float | str | None):
         return given
     return {"object": paths.brief(given), "content": digest(json.dumps(content(given), sort_keys=True).encode())}

@@ -171,6 +171,9 @@ def test_what_cannot_be_tuned_ends_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     assert "must be a new or empty folder" in refused(*TUNE, "--out", "full", cwd=tmp_path)
+    for given in (("--eta", "0.1,0.2", "--over", "eta=1:2"), ("--rho", "0.1,0.2", "--over", "rho=1:2")):
+        line = refused("tune", "coke", *COKE_FLAGS, *given, *FAST, "--out", "no", cwd=tmp_path)
+        assert f"over = '{given[0][2:]}': must be searched, or given several values, not both" in line
     for over, why in (("DKLA.rho=-1:1", "methods: DKLA: rho = -1: must be"), ("unheard=1:2", "unlike 'kept'")):
         assert why in refused("tune", "coke", *COKE_FLAGS, "--over", over, *FAST, "--out", "no", cwd=tmp_path)
 

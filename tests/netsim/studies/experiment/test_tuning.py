@@ -88,6 +88,8 @@ def test_seeds_are_compared_by_their_median_or_mean(of: str, step: str) -> None:
         ({"seeds": [0, 7]}, r"seeds = \[0\]: must be seeds on which nothing else runs"),
         ({"seeds": [7], "validation": [7, 8]}, r"validation = \[7\]: must be seeds"),
         ({"seeds": []}, "seeds = .*one seed at least"),
+        ({"seeds": 0}, r"seeds = \[0\]: must be seeds"),
+        ({"validation": None}, "validation = None: must be a whole number"),
         ({"candidates": 1}, "candidates = 1: must be a whole number >= 2"),
         ({"metric": "eror"}, "did you mean 'error'"),
         ({"metric": "total@error"}, "reach = 'error': must be COLUMN=VALUE"),
@@ -105,6 +107,8 @@ def test_what_cannot_be_tuned_is_refused(how: dict[str, Any], words: str) -> Non
         ({"method.stp": Between(1, 2)}, "path = "),
         ({"network.link.loss": Between(0.1, 0.2)}, "must be a path of methods"),
         ({"method.step": [1, 2]}, "must be a Between or a Choice"),
+        ({}, r"over = \{\}: must be one range at least"),
+        (1, "over = 1: must be"),
     ],
 )
 def test_what_is_no_range_is_refused(over: Any, words: str) -> None:
@@ -121,10 +125,11 @@ def test_a_range_has_a_low_and_a_high_end(low: float, high: float, log: bool) ->
 def test_levels_are_even_in_the_logarithm_or_in_the_value_with_both_ends() -> None:
     assert Between(0.01, 1, log=True).levels(5) == [0.01, 0.0316228, 0.1, 0.316228, 1.0]
     assert Between(1.0, 2).levels(3) == [1.0, 1.5, 2.0]
-    assert Between(1, 8).levels(4) == [1, 3, 6, 8]
+    assert Between(1, 8).levels(4) == Between(np.int64(1), np.int64(8)).levels(4) == [1, 3, 6, 8]
     assert Between(0.01, 1, log=True).levels(1) == [0.1]
     assert math.prod(Between(0.5, 2, log=True).levels(7)) == pytest.approx(1.0, rel=1e-4)
     assert Choice("ab").levels(3) == ["a", "b", "a"]
+    assert str(Choice(np.arange(2, 4))) == "{2, 3}"
 
 
 def test_survivors_come_before_a_small_error() -> None:
