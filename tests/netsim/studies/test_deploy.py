@@ -337,8 +337,8 @@ HOW = ("--processes", 2, "--agents", 8, "--rounds", 8)
 HARD = ("--loss", 0.1, "--latency", 0.05, "--rate", "1e6")
 GOSSIP = "omkl --algorithms gossip --repeats 1 --topologies path --eta 0.1 --gamma 0.09"
 STUDIES = {
-    "COKE": ("coke", "--algorithms", "COKE"),
-    # Quantized, and of whose censor half of the broadcasts are left, in so few rounds.
+    "COKE, plain and quantized": (*["coke", "--bits", "4", "--algorithms"], "COKE,COKE 4-bit"),
+    # Of whose censor half of the broadcasts are left, in so few rounds.
     "QC-ODKLA": ("online", "--algorithms", "QC-ODKLA", "--threshold", "0.1"),
     "gossip OMKL": tuple(GOSSIP.split()),
 }
@@ -347,7 +347,7 @@ STUDIES = {
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        ("COKE", "udp, ideal"),
+        ("COKE, plain and quantized", "udp, ideal"),
         ("QC-ODKLA", "udp"),
         ("gossip OMKL", "mqtt"),
     ],
@@ -373,7 +373,7 @@ def must_be_the_simulation(words: tuple[object, ...], folder: Path) -> None:
         output = done.stdout
 
     relaxed(deploy, folder)
-    runs = "2 runs" if "gossip" in words else "1 run"
+    runs = "1 run" if "QC-ODKLA" in words else "2 runs"
     same = "The same as in the simulation, to the last bit: all rows and the trace hash of"
     found = re.search(rf"{same} {runs}, ([\d,]+) link messages\.", output)
     assert found, output
