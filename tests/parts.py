@@ -254,7 +254,7 @@ def serving(command: Sequence[str | Path], port: int, log: Path) -> Iterator[sub
     """Run a server until it is no longer wanted; it is ready when it listens on its port."""
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
-            give_up = time.monotonic() + 20
+            give_up = time.monotonic() + 60
             while True:
                 try:
                     socket.create_connection(("127.0.0.1", port), 1).close()

@@ -22,7 +22,7 @@ from tests.parts import pseudo_terminal
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.
-SLOW = ("choosing.md", "loss.md", "paper.md", "sweeps.md")
+SLOW = ("choosing.md", "experiments.md", "loss.md", "paper.md", "sweeps.md")
 # What makes the longest examples short, by page: fewer rounds, fewer seeds. `pytest -m slow` has their numbers.
 SHORT = {
     "algorithms.md": {

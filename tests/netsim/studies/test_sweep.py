@@ -196,8 +196,8 @@ def test_a_point_that_fails_keeps_its_error_and_does_not_stop_the_rest(study: st
 
 @pytest.mark.slow
 def test_a_point_over_its_time_or_memory_has_failed(study: str, tmp_path: Path) -> None:
-    slow = sweep(study, out=tmp_path / "slow", slow=[0.0, 30.0], timeout=2.0)
-    assert slow.failed == {"slow=30.0": "took longer than 2 s"}
+    slow = sweep(study, out=tmp_path / "slow", slow=[0.0, 30.0], timeout=4.0)
+    assert slow.failed == {"slow=30.0": "took longer than 4 s"}
     assert len(slow.table) == 1
     hog = sweep(study, out=tmp_path / "hog", seed=range(2), hog=1, memory=500)
     assert hog.failed == {"seed=1": "took more memory than 500 MB"}

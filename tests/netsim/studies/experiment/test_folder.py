@@ -502,13 +502,15 @@ def test_dead_before_or_after_each_call_that_changes_the_folder_and_resumed_it_i
 def test_of_two_runs_into_one_folder_the_second_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "wait").touch()
     first = started(tmp_path, 1)
-    while not list((tmp_path / "out").glob(".running-*")):
-        assert first.poll() is None
-        time.sleep(0.005)
-    status, line = ended(started(tmp_path, 1))
+    try:
+        while not list((tmp_path / "out").glob(".running-*")):
+            assert first.poll() is None
+            time.sleep(0.005)
+        status, line = ended(started(tmp_path, 1))
+    finally:
+        (tmp_path / "wait").unlink()
     assert status == 1
     assert "must not be in use by another run; if none is running, one was killed: remove" in line
-    (tmp_path / "wait").unlink()
     assert ended(first) == (0, "")
     assert len(keys_in(tmp_path / "out")) == 32
     assert entries(tmp_path / "out") == WHOLE

@@ -164,10 +164,10 @@ def test_a_measure_that_returns_no_numbers_by_name_is_a_row() -> None:
 @pytest.mark.slow
 def test_a_cell_that_takes_too_long_is_a_row_and_runs_again(tmp_path: Path) -> None:
     methods = {"good": GOOD, "bad": Method(Sleeps, eta=0.1)}
-    results = small(methods=methods, seeds=[0]).run(tmp_path, timeout=1.0)
-    assert row_of(results)["why"] == "took longer than 1 s"
+    results = small(methods=methods, seeds=[0]).run(tmp_path, timeout=2.0)
+    assert row_of(results)["why"] == "took longer than 2 s"
     assert row_of(results, "good")["outcome"] != "failed"
-    assert small(methods=methods, seeds=[0]).run(tmp_path, timeout=1.0).ran == 1
+    assert small(methods=methods, seeds=[0]).run(tmp_path, timeout=2.0).ran == 1
 
 
 @pytest.mark.slow
