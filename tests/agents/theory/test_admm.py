@@ -101,7 +101,7 @@ def test_best_rho_makes_delta_largest() -> None:
 
 def test_the_range_of_theorem_5_restricts_nothing() -> None:
     ridge = Ridge("ring", 0)
-    ends = [coke_penalty(curvature_of(ridge), Graph.of(ridge.graph), *[eta] * 3, nu=2.0) for eta in (1e-3, 1e-6, 1e-9)]
+    ends = [coke_penalty(curvature_of(ridge), Graph.of(ridge.graph), eta, eta, eta, 2.0) for eta in (1e-3, 1e-6, 1e-9)]
     assert ends[0] * 900 < ends[1]
     assert ends[2] > 1e7
     assert theory.ranges(ridge.agents(COKE, 10, rho=1e6), ridge.graph) == []

@@ -107,13 +107,11 @@ def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float) -> None:
     best = np.array([moving.best(t) for t in range(300)])
     error = np.linalg.norm(moving.ddkl(of, rho, 300) - best[:, None], axis=(1, 2))
     slopes = np.array([moving.curvatures * (best[t] - moving.at(t)) for t in range(300)])
-    drifts = [
-        np.sqrt(len(of)) * np.linalg.norm(np.diff(best, axis=0), axis=1).max(),
-        np.linalg.norm(np.diff(slopes, axis=0), axis=(1, 2)).max(),
-    ]
+    model_drift = np.sqrt(len(of)) * np.linalg.norm(np.diff(best, axis=0), axis=1).max()
+    gradient_drift = np.linalg.norm(np.diff(slopes, axis=0), axis=(1, 2)).max()
     curvature = Curvature(float(moving.curvatures.min()), float(moving.curvatures.max()))
     constants = Constants.best(curvature, Graph.of(of), rho)
-    bound = constants.tracking(Graph.of(of), rho, *drifts, copies=0.0)
+    bound = constants.tracking(Graph.of(of), rho, model_drift, gradient_drift, copies=0.0)
     assert error[150:].max() <= bound
     assert bound <= 2 * 4840 * error[150:].max()
 
@@ -138,7 +136,10 @@ def test_theorem_10_has_no_vanishing_error() -> None:
 
 def test_why_not() -> None:
     ridge = Ridge("ring", 0)
-    of = lambda **more: ridge.agents(COKE, 10, rho=0.1, **more)  # noqa: E731
+
+    def of(**more: Any) -> dict[int, Any]:
+        return ridge.agents(COKE, 10, rho=0.1, **more)
+
     theorem = CensoredConvergence()
     assert theorem.why_not(of(), ridge.graph) == "not for censors other than Geometric"
     assert theorem.why_not(of(censor=PowerLaw(1.0, 0.5)), ridge.graph) == "not for censors other than Geometric"

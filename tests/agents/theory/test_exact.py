@@ -157,7 +157,9 @@ def test_other_losses_have_guaranteed_ranges_only() -> None:
 
 def test_why_not() -> None:
     ridge = Ridge("ring", 0)
-    of = lambda make=EXTRA, **more: ridge.agents(make, 10, **({"eta": 0.1} | more))  # noqa: E731
+
+    def of(**more: Any) -> dict[int, Any]:
+        return ridge.agents(EXTRA, 10, **({"eta": 0.1} | more))
 
     def why(agents: dict[int, Any]) -> set[str]:
         return {line.partition(": ")[2] for line in theory.lines(agents, ridge.graph)}

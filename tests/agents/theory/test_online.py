@@ -143,7 +143,10 @@ def test_rounds_after_the_agents_last_change_nothing() -> None:
 
 def test_why_not() -> None:
     stream = Stream("ring", 0, 10)
-    of = lambda make=ODKLA, **more: stream.agents(make, **({"eta": 1.0, "rho": 0.1} | more))  # noqa: E731
+
+    def of(**more: Any) -> dict[int, Any]:
+        return stream.agents(ODKLA, **({"eta": 1.0, "rho": 0.1} | more))
+
     assert Regret().why_not(of(), stream.graph) == ""
     assert Regret().why_not(of(eta=schedule.growing(1.0)), stream.graph) == "not for a schedule of eta"
     assert Regret().why_not(of(duals=RunningSums()), stream.graph) == "not for duals other than Accumulated"
