@@ -10,6 +10,9 @@ from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
 
+# The largest ratios of bound to measurement on graphs of up to 12 agents: of the first half, and in round 1.
+LOOSEST_HALF, LOOSEST_FIRST = 7.8, 32
+
 
 def energies(ridge: Ridge, rho: float, rounds: int) -> tuple[Array, Array]:
     """Return G_k and ‖Θ_k − Θ*‖ for k = 0, 1, …, rounds of a run of DKLA."""
@@ -38,10 +41,10 @@ def test_theorem_4_holds_in_every_round(graph: str, seed: int, rho: float) -> No
     assert np.all((energy[1:] * (1 + delta) <= energy[:-1])[above_rounding])
     first_half = np.sqrt(energy[:-1] / curvature.m)
     assert np.all((error[1:] <= first_half)[above_rounding])
-    assert np.min((first_half / error[1:])[above_rounding]) <= 2 * 7.8
+    assert np.min((first_half / error[1:])[above_rounding]) <= 2 * LOOSEST_HALF
     bound = theory.bounds(ridge.agents(DKLA, 60, rho=rho), ridge.graph, 60)["bound_error"]
     assert np.all(error[1:] <= bound)
-    assert bound[0] <= 2 * 32 * error[1]
+    assert bound[0] <= 2 * LOOSEST_FIRST * error[1]
     # The spectral radius is at most the theorem's rate.
     exact = theory.exact_rate(ridge.agents(DKLA, 60, rho=rho), ridge.graph)
     assert exact is not None
