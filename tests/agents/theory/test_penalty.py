@@ -128,6 +128,9 @@ def test_radius(seed: int, parsimony: float) -> None:
     moment = np.mean([norm(pools, b - a) ** 2 for a, b in pairwise(late)]) / eta**2
     nearest = min(norm(pools, each - there) for each in late)
     radius = penalty_radius(eta, LAMBDA, parsimony, 3, float(moment))
+    # About the minimum of ψ_c, which the theorem speaks of, the radius is too small.
+    minimum = pools.zero(C, both=True)
+    assert parsimony > 0.01 or min(norm(pools, each - minimum) for each in late) > 2 * radius
     assert nearest <= radius < penalty_radius(eta, LAMBDA, parsimony, 3, float(moment), printed=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from netsim import BadInput, Network
 from netsim.agents import Ensemble, network_graph, projectors
-from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of
+from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of, together
 from netsim.agents.theory import sweeps
 from netsim.agents.theory.features import degrees_of_freedom, feature_error, features_needed
 from netsim.agents.theory.sweeps import Sweep, is_connected
@@ -98,6 +98,18 @@ def test_connected_ensembles() -> None:
     assert not is_connected(ensemble([[*range(4), 4, 5], [*range(4), 6, 7]], gram=polynomial))
     assert is_connected(ensemble(six, gram=polynomial))
     assert is_connected(ensemble(four, gram=lambda x, z: linear(x, z) ** 2))
+
+
+def test_all_agents_of_a_connected_ensemble_reach_the_centralised_solution() -> None:
+    for sets, joined in (([[0, 1, 2], [0, 1, 3], [0, 1, 4]], True), ([[0, 1], [1, 2], [2, 3]], False)):
+        of = ensemble(sets, gram=linear)
+        assert is_connected(of) is joined
+        central = linear(of.inputs, of.inputs) @ together(of)
+        own = [
+            linear(of.inputs, of.inputs[examples]) @ each
+            for examples, each in zip(of.access, limit(of).coefficients, strict=True)
+        ]
+        assert bool(np.abs(np.array(own) - central).max() < 1e-9) is joined
 
 
 def test_features_of_theorem_3() -> None:
