@@ -44,8 +44,8 @@ def dkla_delta(
         ν > 1; default: the ν that makes δ_d largest. The two terms are then equal, and ν solves
         acν² + (ab − ac − m)ν − ab = 0 with a = σ₋²/σ₊², b = ρσ₊²/4, and c the factor of ν in the second denominator.
     printed : bool
-        Return the printed form instead, which multiplies by σ₋² in the second term, where one must divide: it promises
-        too fast a rate where σ₋² < 1, and too slow a one where σ₋² > 1.
+        Return the printed form instead, which multiplies by σ₋² in the second term, where one must divide, because
+        ‖β − β*‖² ≤ ‖S₋(β − β*)‖²/σ₋². It promises too fast a rate where σ₋² < 1.
     """
     m, a, b = curvature.m, graph.minus / graph.plus, rho * graph.plus / 4.0
     c = curvature.M**2 / rho * (graph.minus if printed else 1.0 / graph.minus)
