@@ -5,7 +5,7 @@ import pytest
 
 from netsim import topology
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric, LocalProblem, Logistic, centralised, theory
-from netsim.agents.theory.admm import coke_penalty, dkla_best_rho, dkla_delta, dkla_energy
+from netsim.agents.theory.admm import LinearConvergence, coke_penalty, dkla_best_rho, dkla_delta, dkla_energy
 from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
@@ -42,7 +42,7 @@ def test_theorem_4_holds_in_every_round(graph: str, seed: int, rho: float) -> No
     first_half = np.sqrt(energy[:-1] / curvature.m)
     assert np.all((error[1:] <= first_half)[above_rounding])
     assert np.min((first_half / error[1:])[above_rounding]) <= 2 * LOOSEST_HALF
-    bound = theory.bounds(ridge.agents(DKLA, 60, rho=rho), ridge.graph, 60)["bound_error"]
+    bound = LinearConvergence().errors(ridge.agents(DKLA, 60, rho=rho), ridge.graph, 60)
     assert np.all(error[1:] <= bound)
     assert bound[0] <= 2 * LOOSEST_FIRST * error[1]
     # The spectral radius is at most the theorem's rate.
@@ -58,9 +58,23 @@ def test_theorem_4_holds_for_the_logistic_loss() -> None:
     ]
     ridge.optimum = centralised(ridge.costs, 2.0)
     agents = ridge.agents(DKLA, 40, rho=0.1)
-    bound = theory.bounds(agents, ridge.graph, 40)
-    assert set(bound) == {"bound_error", "bound_copy"}
-    assert np.all(ridge.errors(agents) <= bound["bound_error"])
+    bound = LinearConvergence().errors(agents, ridge.graph, 40)
+    assert np.all(ridge.errors(agents) <= bound)
+
+
+def test_a_vacuous_bound_is_a_line() -> None:
+    ridge = Ridge("ring", 0)
+    zero = np.sqrt(5) * np.linalg.norm(ridge.optimum)
+    for rounds, vacuous in ((3, True), (200, False)):
+        agents = ridge.agents(DKLA, rounds, rho=0.5)
+        bound = LinearConvergence().errors(agents, ridge.graph, rounds)
+        assert (bound.min() >= zero) == vacuous
+        assert ("bound_error" in theory.bounds(agents, ridge.graph, rounds)) is not vacuous
+        line = (
+            f"theorem 4 of COKE: vacuous here, the error after {rounds} rounds is at most {bound[-1]:.3g} "
+            f"(zero model: {zero:.3g})"
+        )
+        assert theory.lines(agents, ridge.graph) == [line] * vacuous
 
 
 def test_printed_delta_promises_too_much() -> None:
