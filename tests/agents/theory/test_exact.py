@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Network
+from netsim import BadInput, Network, topology
 from netsim.agents import (
     CTA,
     DKLA,
@@ -203,6 +203,10 @@ def test_large_models_have_no_exact_rate(monkeypatch: pytest.MonkeyPatch) -> Non
     searched = message_of(lambda: theory.choose(ridge.agents(EXTRA, 10, eta=0.1), ridge.graph, "best"), BadInput)
     assert searched == "by = 'best': must be 'guaranteed' for more than 14 numbers in all models (15)"
     monkeypatch.setattr(recursions, "LARGEST", 14)
+    many = topology.ring(501)
+    costs = {i: EXTRA(ridge.costs[0], 10, eta=9.0, weights={}) for i in many}
+    assert theory.warnings(costs, many) == []
+    assert "EXTRA: not for more than 500 agents (501)" in theory.lines(costs, many)
     agents = ridge.agents(EXTRA, 10, eta=0.1)
     assert theory.exact_rate(agents, ridge.graph) is None
     assert "the exact rate: not for more than 14 numbers in all models (15)" in theory.lines(agents, ridge.graph)
