@@ -44,8 +44,8 @@ def dkla_delta(
         ν > 1; default: the ν that makes δ_d largest. The two terms are then equal, and ν solves
         acν² + (ab − ac − m)ν − ab = 0 with a = σ₋²/σ₊², b = ρσ₊²/4, and c the factor of ν in the second denominator.
     printed : bool
-        Return the printed form instead, which multiplies by σ₋² in the second term, where one must divide: it promises
-        too fast a rate where σ₋² < 1, and too slow a one where σ₋² > 1.
+        Return the printed form instead, which multiplies by σ₋² in the second term, where one must divide, because
+        ‖β − β*‖² ≤ ‖S₋(β − β*)‖²/σ₋². It promises too fast a rate where σ₋² < 1.
     """
     m, a, b = curvature.m, graph.minus / graph.plus, rho * graph.plus / 4.0
     c = curvature.M**2 / rho * (graph.minus if printed else 1.0 / graph.minus)
@@ -103,7 +103,51 @@ def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, e
     )
 
 
-class LinearConvergence(Theorem):
+class ErrorCurve(Theorem):
+    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line where it tells nothing.
+
+    A bound is vacuous if it is never below ‖Θ*‖, the error of θ = 0.
+    """
+
+    def errors(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> Array:
+        """Return the bounds of rounds k = 1, 2, …, shape (rounds,)."""
+        raise NotImplementedError
+
+    def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
+        """Return ``bound_error``, unless it is vacuous."""
+        found = self.errors(agents, graph, rounds)
+        return {"bound_error": found} if found.min() < zero_error(agents) else {}
+
+    def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
+        """Return the bound after the agents' last round, if it is vacuous."""
+        rounds = max(min(agent.count for agent in agents.values()), 1)
+        found, zero = self.errors(agents, graph, rounds), zero_error(agents)
+        if found.min() < zero:
+            return []
+        end = f"the error after {rounds} rounds is at most {found[-1]:.3g} (zero model: {zero:.3g})"
+        return [f"{self.name}: vacuous here, {end}"]
+
+
+def optimum_of(agents: Agents) -> Vector:
+    """Return θ*, the minimum of Σ R_i."""
+    costs = [agent.cost for agent in agents.values()]
+    return centralised(costs, sum(cost.regularizer for cost in costs))
+
+
+def zero_error(agents: Agents) -> float:
+    """Return ‖Θ*‖, the error of the model θ = 0 at all agents."""
+    return math.sqrt(len(agents)) * float(np.linalg.norm(optimum_of(agents)))
+
+
+def start_energy(agents: Agents, graph: "nx.Graph[Any]") -> float:
+    """Return G_0 of `dkla_energy`, for models and dual variables that start at 0."""
+    optimum = optimum_of(agents)
+    dual = -np.stack([agent.cost.gradient(optimum) for agent in agents.values()])
+    zeros = np.zeros_like(dual)
+    return dkla_energy(zeros, zeros, optimum, dual, value_of(agents, "rho"), graph)
+
+
+class LinearConvergence(ErrorCurve):
     """DKLA converges linearly: ‖Θ_k − Θ*‖² ≤ G_{k−1}/m, and G_k ≤ G_{k−1}/(1 + δ_d) (COKE, theorem 4; eqs. 2.29, 2.30).
 
     G is `dkla_energy`, and δ_d `dkla_delta` at its best ν. The column ``bound_error`` is √(G_0/m) (1 + δ_d)^(−(k−1)/2).
@@ -123,16 +167,12 @@ class LinearConvergence(Theorem):
             or not_curved(agents, strongly=True)
         )
 
-    def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
-        """Return ``bound_error``."""
-        costs = [agent.cost for agent in agents.values()]
-        optimum = centralised(costs, sum(cost.regularizer for cost in costs))
-        optimal_dual = -np.stack([cost.gradient(optimum) for cost in costs])
-        curvature, rho = curvature_of(agents), value_of(agents, "rho")
-        zeros = np.zeros_like(optimal_dual)
-        start = dkla_energy(zeros, zeros, optimum, optimal_dual, rho, graph)
-        delta = dkla_delta(curvature, Graph.of(graph), rho)
-        return {"bound_error": math.sqrt(start / curvature.m) * (1.0 + delta) ** (-np.arange(rounds) / 2.0)}
+    def errors(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> Array:
+        """Return the bounds on ‖Θ_k − Θ*‖."""
+        curvature = curvature_of(agents)
+        delta = dkla_delta(curvature, Graph.of(graph), value_of(agents, "rho"))
+        start = math.sqrt(start_energy(agents, graph) / curvature.m)
+        return start * (1.0 + delta) ** (-np.arange(rounds) / 2.0)
 
     def choice(self, agents: Agents, graph: "nx.Graph[Any]", by: str) -> dict[str, float]:
         """Return the ρ of the largest δ_d."""

@@ -1,7 +1,7 @@
 """Convergence of COKE and tracking by (QC-)DDKL, by the constants of lemma 6 of P. Xu's dissertation (eqs. 4.20-4.22).
 
 COKE's theorems 2 and 5 promise linear convergence without constants; lemma 6 has constants, also for a static problem.
-At every setting that was tried the bounds exceed the error of the zero model, so that they are lines and no curves.
+At every setting that was tried the bounds exceed the error of the zero model.
 """
 
 import itertools
@@ -13,12 +13,10 @@ import networkx as nx
 import numpy as np
 
 from netsim.agents.consensus.censor import Geometric
-from netsim.agents.costs.local import centralised
-from netsim.agents.theory.admm import dkla_energy
+from netsim.agents.theory.admm import ErrorCurve, start_energy
 from netsim.agents.theory.inputs import Agents, Curvature, Graph
 from netsim.agents.theory.online import copy_error_bound
 from netsim.agents.theory.theorem import (
-    Theorem,
     curvature_of,
     not_accumulated,
     not_constant,
@@ -137,8 +135,8 @@ class Constants:
         return total / math.sqrt(self.strength)
 
 
-class CensoredConvergence(Theorem):
-    """COKE converges linearly for any ρ > 0 and a censor v·μᵏ, μ < 1 (COKE, theorems 2 and 5): a line, not a column.
+class CensoredConvergence(ErrorCurve):
+    """COKE converges linearly for any ρ > 0 and a censor v·μᵏ, μ < 1 (COKE, theorems 2 and 5).
 
     The bound is `Constants.errors` with z_k = √N v μ^{k−1}. Assumes strongly convex costs of bounded curvature, a
     constant ρ, a `Geometric` censor, and no coder.
@@ -160,24 +158,9 @@ class CensoredConvergence(Theorem):
         )
 
     def errors(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> Array:
-        """Return the bounds on ‖Θ_k − Θ*‖ of rounds k = 1, 2, …, shape (rounds,)."""
-        costs = [agent.cost for agent in agents.values()]
-        optimum = centralised(costs, sum(cost.regularizer for cost in costs))
-        dual = -np.stack([cost.gradient(optimum) for cost in costs])
-        rho, spectrum = value_of(agents, "rho"), Graph.of(graph)
-        energy = dkla_energy(np.zeros_like(dual), np.zeros_like(dual), optimum, dual, rho, graph)
+        """Return the bounds on ‖Θ_k − Θ*‖."""
         censor = next(iter(agents.values())).censor
         limits = [censor.threshold(k) for k in range(rounds)]
         copies = [copy_error_bound(len(agents), 1, 0.0, math.sqrt(v) if censor.squared else v) for v in limits]
-        return Constants.best(curvature_of(agents), spectrum, rho).errors(energy, np.array(copies))
-
-    def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return the bound after the last round beside the error of the zero model."""
-        costs = [agent.cost for agent in agents.values()]
-        rounds = max(min(agent.count for agent in agents.values()), 1)
-        zero = math.sqrt(len(costs)) * float(np.linalg.norm(centralised(costs, sum(c.regularizer for c in costs))))
-        bound = float(self.errors(agents, graph, rounds)[-1])
-        vacuous = "vacuous here, " if bound >= zero else ""
-        return [
-            f"{self.name}: {vacuous}the error after {rounds} rounds is at most {bound:.3g} (zero model: {zero:.3g})"
-        ]
+        constants = Constants.best(curvature_of(agents), Graph.of(graph), value_of(agents, "rho"))
+        return constants.errors(start_energy(agents, graph), np.array(copies))

@@ -17,6 +17,9 @@ from netsim.coders import Exact
 from netsim.errors import BadInput
 from netsim.util.typing import Vector
 
+MOST_AGENTS = 500
+"""Most agents of which spectra are computed: the time grows as their number cubed, and notes must cost little."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -125,6 +128,8 @@ def not_two_way(agents: Agents, graph: "nx.Graph[Any]") -> str:
         return "not for agents whose names or order differ from the graph's"
     if len(graph) < 2:
         return "not for a single agent"
+    if len(graph) > MOST_AGENTS:
+        return f"not for more than {MOST_AGENTS} agents ({len(graph)})"
     try:
         topology.check_connected(graph)
     except BadInput:

@@ -15,6 +15,8 @@ from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
 
 ROUNDS = 60
+# The largest ratios of bound to measurement on graphs of up to 12 agents: in round 10, and in the long run.
+LOOSEST_CURVE, LOOSEST_TRACKING = 2_500, 4_840
 
 
 def energies(ridge: Ridge, agents: dict[int, Any], rho: float) -> tuple[Array, Array]:
@@ -42,7 +44,7 @@ def test_censored_curve_holds_and_is_vacuous(graph: str, seed: int) -> None:
     z = np.sqrt(len(agents)) * 0.3 * 0.95 ** np.arange(ROUNDS)
     assert np.all(u[1:] <= (u[:-1] + constants.psi * z) / np.sqrt(1 + constants.delta))
     assert np.all(error <= bound)
-    assert bound[9] <= 2 * 2500 * error[9]
+    assert bound[9] <= 2 * LOOSEST_CURVE * error[9]
     zero = np.sqrt(len(agents)) * np.linalg.norm(ridge.optimum)
     assert bound.min() > zero
     assert line.startswith(
@@ -107,15 +109,13 @@ def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float) -> None:
     best = np.array([moving.best(t) for t in range(300)])
     error = np.linalg.norm(moving.ddkl(of, rho, 300) - best[:, None], axis=(1, 2))
     slopes = np.array([moving.curvatures * (best[t] - moving.at(t)) for t in range(300)])
-    drifts = [
-        np.sqrt(len(of)) * np.linalg.norm(np.diff(best, axis=0), axis=1).max(),
-        np.linalg.norm(np.diff(slopes, axis=0), axis=(1, 2)).max(),
-    ]
+    model_drift = np.sqrt(len(of)) * np.linalg.norm(np.diff(best, axis=0), axis=1).max()
+    gradient_drift = np.linalg.norm(np.diff(slopes, axis=0), axis=(1, 2)).max()
     curvature = Curvature(float(moving.curvatures.min()), float(moving.curvatures.max()))
     constants = Constants.best(curvature, Graph.of(of), rho)
-    bound = constants.tracking(Graph.of(of), rho, *drifts, copies=0.0)
+    bound = constants.tracking(Graph.of(of), rho, model_drift, gradient_drift, copies=0.0)
     assert error[150:].max() <= bound
-    assert bound <= 2 * 4840 * error[150:].max()
+    assert bound <= 2 * LOOSEST_TRACKING * error[150:].max()
 
 
 def test_theorem_10_has_no_vanishing_error() -> None:
@@ -138,7 +138,10 @@ def test_theorem_10_has_no_vanishing_error() -> None:
 
 def test_why_not() -> None:
     ridge = Ridge("ring", 0)
-    of = lambda **more: ridge.agents(COKE, 10, rho=0.1, **more)  # noqa: E731
+
+    def of(**more: Any) -> dict[int, Any]:
+        return ridge.agents(COKE, 10, rho=0.1, **more)
+
     theorem = CensoredConvergence()
     assert theorem.why_not(of(), ridge.graph) == "not for censors other than Geometric"
     assert theorem.why_not(of(censor=PowerLaw(1.0, 0.5)), ridge.graph) == "not for censors other than Geometric"

@@ -30,6 +30,8 @@ from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, GRAPHS, Stream, kept
 
 ROUNDS = 100
+# The largest ratios of bound to measurement on graphs of up to 12 agents, in runs of up to 3,200 rounds.
+LOOSEST_REGRET, LOOSEST_COPY = 8.4, 1.5
 
 
 def regret_and_bound(stream: Stream, agents: dict[int, Any]) -> tuple[Array, Array]:
@@ -52,7 +54,7 @@ def test_regret_of_odkla_is_bounded_in_every_round(graph: str, seed: int, growth
     stream = Stream(graph, seed, ROUNDS)
     regret, bound = regret_and_bound(stream, stream.agents(ODKLA, eta=growth * ROUNDS**0.5, rho=ROUNDS**-0.5))
     assert np.all(regret <= bound)
-    assert bound[-1] <= 2.0 * 8.4 * regret[-1]
+    assert bound[-1] <= 2 * LOOSEST_REGRET * regret[-1]
 
 
 @pytest.mark.parametrize(("graph", "seed"), CASES)
@@ -65,7 +67,7 @@ def test_regret_of_qc_odkla_is_bounded_in_every_round(graph: str, seed: int, cod
     )
     regret, bound = regret_and_bound(stream, agents)
     assert np.all(regret <= bound)
-    assert bound[-1] <= 2.0 * 8.4 * regret[-1]
+    assert bound[-1] <= 2 * LOOSEST_REGRET * regret[-1]
 
 
 def test_with_the_printed_steps_odkla_diverges() -> None:
@@ -113,7 +115,7 @@ def test_copies_are_within_the_lemma(graph: str, seed: int, censor: Any, coder: 
     bound = theory.bounds(agents, stream.graph, 60)["bound_copy"]
     error = np.linalg.norm(kept(stream.graph, agents, lambda agent: agent.theta - agent.sharing.own), axis=(1, 2))
     assert np.all(error <= bound)
-    assert bound.max() <= 2.0 * 1.5 * error.max()
+    assert bound.max() <= 2 * LOOSEST_COPY * error.max()
 
 
 def test_the_lemma_without_root_fails() -> None:
@@ -143,7 +145,10 @@ def test_rounds_after_the_agents_last_change_nothing() -> None:
 
 def test_why_not() -> None:
     stream = Stream("ring", 0, 10)
-    of = lambda make=ODKLA, **more: stream.agents(make, **({"eta": 1.0, "rho": 0.1} | more))  # noqa: E731
+
+    def of(**more: Any) -> dict[int, Any]:
+        return stream.agents(ODKLA, **({"eta": 1.0, "rho": 0.1} | more))
+
     assert Regret().why_not(of(), stream.graph) == ""
     assert Regret().why_not(of(eta=schedule.growing(1.0)), stream.graph) == "not for a schedule of eta"
     assert Regret().why_not(of(duals=RunningSums()), stream.graph) == "not for duals other than Accumulated"

@@ -1,14 +1,14 @@
 """The rate of successive projections, connected ensembles, and how many features theorem 3 asks for."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from netsim import BadInput, Network
 from netsim.agents import Ensemble, network_graph, projectors
-from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of
+from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of, together
 from netsim.agents.theory import sweeps
 from netsim.agents.theory.features import degrees_of_freedom, feature_error, features_needed
 from netsim.agents.theory.sweeps import Sweep, is_connected
@@ -36,15 +36,14 @@ SETS = {
 }
 
 
-def distances(of: Ensemble, count: int) -> Array:
+def distances(of: Ensemble, count: int, order: Sequence[int] | None = None) -> Array:
     """Return the distance to the limit before any turn and after each sweep, by the agents' own projections."""
     end, z = limit(of), of.targets.copy()
     estimates = [Estimate(gram, weight) for gram, weight in zip(of.grams, of.regularizers, strict=True)]
     found = []
     for k in range(count + 1):
-        for estimate, own in zip(estimates, of.access, strict=True):
-            if k:
-                z[own] = estimate.project(z[own])
+        for i in (order or range(len(of))) if k else ():
+            z[of.access[i]] = estimates[i].project(z[of.access[i]])
         found.append(distance(of, State(z.copy(), [each.coefficients for each in estimates]), end))
     return np.array(found)
 
@@ -56,6 +55,9 @@ def test_distances_are_predicted(sets: str, seed: int) -> None:
     sweep, found = Sweep.of(of), distances(of, 40)
     assert np.linalg.norm(sweep.start) == pytest.approx(found[0])
     np.testing.assert_allclose(found[1:], sweep.distances(40), rtol=1e-5, atol=1e-7 * found[0])
+    backwards = list(reversed(range(len(of))))
+    again = Sweep.of(of, backwards).distances(10)
+    np.testing.assert_allclose(distances(of, 10, backwards)[1:], again, rtol=1e-5, atol=1e-7 * found[0])
     # Theorem 2: no sweep moves away.
     assert np.all(np.diff(found) <= 1e-12)
     assert np.all(found[1:] <= sweep.bound(40) + 1e-7 * found[0])
@@ -96,6 +98,18 @@ def test_connected_ensembles() -> None:
     assert not is_connected(ensemble([[*range(4), 4, 5], [*range(4), 6, 7]], gram=polynomial))
     assert is_connected(ensemble(six, gram=polynomial))
     assert is_connected(ensemble(four, gram=lambda x, z: linear(x, z) ** 2))
+
+
+def test_all_agents_of_a_connected_ensemble_reach_the_centralised_solution() -> None:
+    for sets, joined in (([[0, 1, 2], [0, 1, 3], [0, 1, 4]], True), ([[0, 1], [1, 2], [2, 3]], False)):
+        of = ensemble(sets, gram=linear)
+        assert is_connected(of) is joined
+        central = linear(of.inputs, of.inputs) @ together(of)
+        own = [
+            linear(of.inputs, of.inputs[examples]) @ each
+            for examples, each in zip(of.access, limit(of).coefficients, strict=True)
+        ]
+        assert bool(np.abs(np.array(own) - central).max() < 1e-9) is joined
 
 
 def test_features_of_theorem_3() -> None:
