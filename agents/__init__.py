@@ -4,7 +4,7 @@ from netsim.agents import schedule
 from netsim.agents.consensus.asynchronous import ADPSGD
 from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
 from netsim.agents.consensus.batch import COKE, CTA, DKLA
-from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
+from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Lazy, Periodic, PowerLaw, Relative
 from netsim.agents.consensus.coded_sums import CodedSums
 from netsim.agents.consensus.duals import Accumulated, Duals
 from netsim.agents.consensus.edges import EdgeDuals
@@ -101,6 +101,7 @@ __all__ = [
     "GreedyPenalty",
     "Hinge",
     "Layered",
+    "Lazy",
     "LeastSquares",
     "LinkEstimator",
     "LocalProblem",
