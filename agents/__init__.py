@@ -34,6 +34,7 @@ from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import FeatureMap, RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
+from netsim.agents.projections.divergences import BinaryEntropy, Divergence, Entropy, HalfSquare
 from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.protocols.collector import Collector
@@ -76,6 +77,7 @@ __all__ = [
     "Accumulated",
     "Always",
     "AtRandom",
+    "BinaryEntropy",
     "Censor",
     "ClassProblem",
     "CodedSums",
@@ -87,11 +89,13 @@ __all__ = [
     "Deep",
     "Dictionary",
     "Diffusion",
+    "Divergence",
     "DoublingPenalty",
     "Dual",
     "Duals",
     "EdgeDuals",
     "Ensemble",
+    "Entropy",
     "FeatureMap",
     "FedAvg",
     "Geometric",
@@ -99,6 +103,7 @@ __all__ = [
     "Gossip",
     "GossipOMKL",
     "GreedyPenalty",
+    "HalfSquare",
     "Hinge",
     "Layered",
     "Lazy",

@@ -174,7 +174,7 @@ class Lazy:
         check.put(self, weights=each)
 
     def at(self, client: Any) -> Censor:
-        """Return the censor of a client in one run; it reads the client's ``eta``, and ``theta``, the model received."""
+        """Return the censor of one client in one run; it reads the client's ``eta`` and ``theta``, its copy of θ^k."""
         return _LazyClient(self.weights, client)
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
