@@ -33,7 +33,7 @@ from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, Greed
 from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import FeatureMap, RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
-from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
+from netsim.agents.models.layered import Layered, cnn, mlp, semi_random, softmax_regression
 from netsim.agents.projections.divergences import BinaryEntropy, Divergence, Entropy, HalfSquare
 from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
@@ -147,5 +147,6 @@ __all__ = [
     "network_graph",
     "projectors",
     "schedule",
+    "semi_random",
     "softmax_regression",
 ]
