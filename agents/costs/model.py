@@ -173,7 +173,7 @@ def _one_hot(labels: NDArray[Any], count: int, classes: int) -> NDArray[np.bool_
     outside = chosen[~np.isin(chosen, np.arange(classes))]
     if len(outside):
         raise check.refuse("labels", outside[0].item(), f"whole numbers from 0 to {classes - 1}")
-    return chosen[:, None] == np.arange(classes)
+    return np.asarray(chosen[:, None] == np.arange(classes))
 
 
 def _targets(labels: NDArray[Any], count: int, width: int) -> Array:

@@ -218,8 +218,7 @@ def multipliers(
 def _solved(matrix: Matrix, right: Vector) -> Vector:
     """Return the solution of a positive semi-definite system, or the shortest of several."""
     try:
-        found: Vector = cho_solve(cho_factor(matrix), right)
+        return np.asarray(cho_solve(cho_factor(matrix), right), dtype=np.float64)
     except LinAlgError:
         # Constraints depend on one another: a linear kernel, or examples that several agents share.
-        found = np.linalg.lstsq(matrix, right, rcond=None)[0]
-    return found
+        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0], dtype=np.float64)

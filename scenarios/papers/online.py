@@ -175,7 +175,8 @@ def _a_round(runs: Runs, algorithm: str, share: float = 1.0) -> "pd.Series[float
     rows = rows_of(runs, algorithm, "static_regret").dropna(subset=["static_regret"])
     rows = rows[~(rows["round"] > share * rows["round"].max())].groupby("seed").last()
     # A run that diverged has an infinite regret, and no round.
-    return rows["static_regret"] / rows["round"].fillna(1)
+    found: pd.Series[float] = rows["static_regret"] / rows["round"].fillna(1)
+    return found
 
 
 def _over_shorter(algorithm: str) -> Reader:
