@@ -198,6 +198,18 @@ def test_a_lazy_client_that_loses_frames_catches_up() -> None:
     np.testing.assert_allclose(models[-1, 0], best, rtol=0, atol=1e-5)
 
 
+def test_a_lazy_client_that_restarts_speaks_at_once_and_catches_up() -> None:
+    at = Setting("star")
+    best = centralised(at.task.problems, LAMBDA)
+    agents = {i: OverStar(at.task.problems[i], 700, eta=0.2, censor=Lazy()) for i in at.task.graph}
+    sent: list[int] = []
+    network = Network(at.task.graph, seed=3)
+    network.at(50.5, agents[2].restart)
+    network.run(agents, [lambda _: sent.append(agents[2].sharing.spoken if "sharing" in vars(agents[2]) else 0) or {}])
+    assert sent[49] > sent[51] == 1
+    np.testing.assert_allclose(agents[0].theta, best, rtol=0, atol=1e-6)
+
+
 def test_a_client_of_ef21_has_the_models_that_the_server_sent() -> None:
     at = Setting("star")
     found = at.run(EF21, eta=0.1, coder=Uniform(3))
