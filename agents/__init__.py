@@ -4,7 +4,7 @@ from netsim.agents import schedule, theory
 from netsim.agents.consensus.asynchronous import ADPSGD
 from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
 from netsim.agents.consensus.batch import COKE, CTA, DKLA
-from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
+from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Lazy, Periodic, PowerLaw, Relative
 from netsim.agents.consensus.coded_sums import CodedSums
 from netsim.agents.consensus.duals import Accumulated, Duals
 from netsim.agents.consensus.edges import EdgeDuals
@@ -33,7 +33,8 @@ from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, Greed
 from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import FeatureMap, RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
-from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
+from netsim.agents.models.layered import Layered, cnn, mlp, semi_random, softmax_regression
+from netsim.agents.projections.divergences import BinaryEntropy, Divergence, Entropy, HalfSquare
 from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.protocols.collector import Collector
@@ -76,6 +77,7 @@ __all__ = [
     "Accumulated",
     "Always",
     "AtRandom",
+    "BinaryEntropy",
     "Censor",
     "ClassProblem",
     "CodedSums",
@@ -87,11 +89,13 @@ __all__ = [
     "Deep",
     "Dictionary",
     "Diffusion",
+    "Divergence",
     "DoublingPenalty",
     "Dual",
     "Duals",
     "EdgeDuals",
     "Ensemble",
+    "Entropy",
     "FeatureMap",
     "FedAvg",
     "Geometric",
@@ -99,8 +103,10 @@ __all__ = [
     "Gossip",
     "GossipOMKL",
     "GreedyPenalty",
+    "HalfSquare",
     "Hinge",
     "Layered",
+    "Lazy",
     "LeastSquares",
     "LinkEstimator",
     "LocalProblem",
@@ -141,6 +147,7 @@ __all__ = [
     "network_graph",
     "projectors",
     "schedule",
+    "semi_random",
     "softmax_regression",
     "theory",
 ]

@@ -108,6 +108,10 @@ KOPPEL = (
     "A. Koppel, S. Paternain, C. Richard and A. Ribeiro. Decentralized online learning with kernels. IEEE Transactions "
     "on Signal Processing 66(12):3240-3255, 2018."
 )
+LAG = (
+    "T. Chen, G. B. Giannakis, T. Sun and W. Yin. LAG: Lazily aggregated gradient for communication-efficient "
+    "distributed learning. Advances in Neural Information Processing Systems 31, 2018."
+)
 LAMPORT = (
     "L. Lamport. Time, clocks, and the ordering of events in a distributed system. Communications of the ACM "
     "21(7):558-565, 1978."

@@ -91,7 +91,7 @@ SHELF = Registry(
         ),
         "deep": Entry(
             "netsim.scenarios.deep.study:deep",
-            "Deep kernel learning: RF-KL, DKL, DKL-MLP against a DNN (P. Xu's dissertation, ch. 5).",
+            "Deep kernel learning: RF-KL, DKL, DKL-MLP against Deep-semi and a DNN (P. Xu's dissertation, ch. 5).",
             "papers",
         ),
         "deep_network": Entry(

@@ -10,13 +10,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 import netsim
 from netsim import Frame
-from netsim.agents.consensus.censor import Always, Censor
+from netsim.agents.consensus.censor import Always, Censor, Lazy
 from netsim.agents.consensus.duals import Accumulated, Duals, Sending
 from netsim.agents.consensus.shared_rounds import SharedRounds, steps
 from netsim.agents.consensus.sharing import Sharing
@@ -117,6 +117,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     # Both ends of a link keep copies of each other's state.
     needs_links_both_ways = True
+    # Whether a server sends its model to clients, with whose steps `Lazy` compares.
+    has_server: ClassVar[bool] = False
 
     cost: Cost
     count: int
@@ -135,6 +137,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
             raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
         if not callable(getattr(self.censor, "speaks", None)):
             raise check.refuse("censor", self.censor, "a Censor, with a method speaks()")
+        if isinstance(self.censor, Lazy) and not self.has_server:
+            raise BadInput(f"censor = Lazy: must be with OverStar, EF21 or EF21P; {type(self).__name__} has no server")
         self._forget()
 
     def _forget(self) -> None:

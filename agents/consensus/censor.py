@@ -1,8 +1,9 @@
 """Censors decide in which rounds an agent broadcasts. h = θ_i − θ̂_i is the change since its last broadcast."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -144,6 +145,61 @@ class Relative:
         """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂, or ‖h‖₂² ≥ share·‖θ_i‖₂²."""
         share = self.share if self.squared else self.share**2
         return bool(change @ change >= share * (state @ state))
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """LAG: a client uploads its gradient if ‖h‖₂² > η⁻² Σ_d ξ_d ‖θ^{k+1−d} − θ^{k−d}‖₂², d = 1 … D (algorithm 1, 15a).
+
+    Source: Chen, Giannakis, Sun and Yin 2018, LAG-WK; P. Xu's dissertation, section 5.6. h is the change of the
+    client's gradient since its last upload, θ^k the server's model in round k. Only the methods over a star take this
+    censor (`OverStar`, `EF21`, `EF21P`): the server is never silent, and a client compares h with the steps between the
+    models that it received. While it is silent, the server goes on with the client's last gradient.
+
+    The paper's server takes θ ← θ − α Σ_i g_i, and its factor is 1/(α²N²). Here θ ← θ − (η/N) Σ_i g_i, so α = η/N, and
+    the factor is 1/η². A sum ξ_1 + … + ξ_D ≥ 1 lets the errors be as large as the gradient itself.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        ξ_1 … ξ_D, each ≥ 0; by default the paper's ten of 1/10.
+    """
+
+    weights: tuple[float, ...] = (0.1,) * 10
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, tuple | list) or not self.weights:
+            raise check.refuse("weights", self.weights, "a tuple of at least one number")
+        each = tuple(check.finite(f"weights[{d}]", weight, low=0.0) for d, weight in enumerate(self.weights))
+        check.put(self, weights=each)
+
+    def at(self, client: Any) -> Censor:
+        """Return the censor of one client in one run; it reads the client's ``eta`` and ``theta``, its copy of θ^k."""
+        return _LazyClient(self.weights, client)
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether h ≠ 0: where no step of the server is known, the threshold is 0."""
+        return bool(change @ change > 0.0)
+
+
+class _LazyClient:
+    """`Lazy` at one client, with the steps between the last models that it received."""
+
+    def __init__(self, weights: tuple[float, ...], client: Any) -> None:
+        self._weights, self._client = weights, client
+        self._model: Vector | None = None
+        # ‖θ^{k+1−d} − θ^{k−d}‖², d = 1 … D.
+        self._steps: deque[float] = deque(maxlen=len(weights))
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Take in the model received, and return whether ‖h‖₂² > η⁻² Σ_d ξ_d ‖θ^{k+1−d} − θ^{k−d}‖₂²."""
+        model: Vector = self._client.theta
+        if self._model is not None:
+            self._steps.appendleft(float(np.sum(np.square(model - self._model))))
+        self._model = model
+        # Not zip(strict=True): in the first rounds there are fewer steps than weights.
+        threshold = sum(weight * step for weight, step in zip(self._weights, self._steps, strict=False))
+        return bool(change @ change > threshold / self._client.eta**2)
 
 
 def _size(change: Vector, squared: bool) -> float:

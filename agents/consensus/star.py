@@ -1,4 +1,4 @@
-"""Server-client methods over a star: EF21 and EF21-P, which send coded differences in one direction.
+"""Server-client methods over a star: EF21 and EF21-P, which send coded differences in one direction, and LAG.
 
 In a round the server broadcasts, and each client replies at once. So a round must last longer than two link latencies.
 """
@@ -14,7 +14,7 @@ import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.consensus.base import SharingAgent, asks
-from netsim.agents.consensus.censor import Censor
+from netsim.agents.consensus.censor import Always, Censor, Lazy
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled, advance
@@ -43,6 +43,11 @@ class OverStar(SharingAgent):
     In each round the server broadcasts its state, the clients that receive it reply, and the server takes a step with
     the last known gradient of each client. The gradient of the server's own data needs no message.
 
+    By itself, without a coder, it is gradient descent, θ ← θ − η/N Σ_i ∇R_i(θ); with ``censor=Lazy()`` it is LAG
+    (Chen, Giannakis, Sun and Yin 2018), in which a client replies only if its gradient has changed by more than the
+    server's steps let it. A lost model only costs time. So does a lost reply, unless it is the last one that its client
+    has reason to send.
+
     Parameters
     ----------
     cost : Problem
@@ -52,7 +57,7 @@ class OverStar(SharingAgent):
     server : hashable
         The server's name. Each link must connect the server and a client.
     count, censor, coder
-        As in `SharingAgent`.
+        As in `SharingAgent`. The censor `Lazy` is that of the clients; the server then sends its model in every round.
 
     Attributes
     ----------
@@ -64,6 +69,9 @@ class OverStar(SharingAgent):
     BadInput
         When the run begins, unless the graph is a star with the server in its middle.
     """
+
+    paper = papers.LAG
+    has_server = True
 
     cost: Problem
     _: KW_ONLY
@@ -145,11 +153,21 @@ class OverStar(SharingAgent):
         """Return ∇R_i at the agent's θ."""
         return self.cost.gradient(self.theta)
 
+    def new_sharing(self) -> Sharing:
+        """Return a `Sharing` that sends θ at the server, and the gradient at a client."""
+        return Sharing(self, self.theta.shape, self._censor(), self.coder)
+
+    def _censor(self) -> Censor:
+        """Return the agent's censor in this run."""
+        if not isinstance(self.censor, Lazy):
+            return self.censor
+        return Always() if self.is_server else self.censor.at(self)
+
     def _sharing(self, *, codes: bool) -> Sharing:
         """Return a `Sharing` in which differences are encoded by this agent if ``codes``, or else by its neighbours."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
-        return StarSharing(self, self.theta.shape, self.censor, coder, other)
+        return StarSharing(self, self.theta.shape, self._censor(), coder, other)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""The cost of a neural network that classifies one agent's samples, with gradients over minibatches."""
+"""The cost of a neural network on one agent's samples, with gradients over minibatches."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -20,6 +20,8 @@ DTYPES = ("float64", "float32")
 class ModelCost:
     """The cross-entropy of a neural network with parameters w: R(θ) = (1/T) Σ_t ℓ(w; x_t, y_t) + regularizer ‖w‖².
 
+    For a network that is ``squared`` ℓ is the squared error of its predictions.
+
     The parameters are w = start + θ. All agents have the same ``start`` (`Layered.start` of ``seed``), so they begin
     with the same random network, although the methods begin with θ = 0.
 
@@ -36,7 +38,7 @@ class ModelCost:
     inputs : ndarray of shape (T, d)
         The samples. Not copied if they have type ``dtype``.
     labels : ndarray of shape (T,)
-        Numbers of the samples' classes, from 0.
+        Numbers of the samples' classes, from 0; of a network that is ``squared`` the targets, shape (T,) or (T, C).
     batch : int, optional
         Size B of a minibatch; a size above T counts as T. By default each call takes all samples.
     regularizer : float
@@ -91,20 +93,16 @@ class ModelCost:
         draws.check_name(name)
         self._dtype = np.dtype(check.one_of("dtype", dtype, DTYPES))
         self.library = backend(library).name
-        samples, chosen = check.finite_array("inputs", inputs), np.asarray(labels)
+        samples = check.finite_array("inputs", inputs)
         if samples.ndim != 2 or not len(samples) or samples.shape[1] != model.inputs:
             raise BadInput(f"inputs.shape = {samples.shape}: must be (T, {model.inputs}) with T at least 1")
-        if chosen.shape != (len(samples),):
-            raise BadInput(f"labels.shape = {chosen.shape}: must be ({len(samples)},), as inputs")
-        outside = chosen[~np.isin(chosen, np.arange(model.classes))]
-        if len(outside):
-            raise check.refuse("labels", outside[0].item(), f"whole numbers from 0 to {model.classes - 1}")
+        wanted = (_targets if model.squared else _one_hot)(labels, len(samples), model.classes)
         self.samples = len(samples)
         self.batch = self.samples if batch is None else min(check.integer("batch", batch, low=1), self.samples)
         self._is_full = batch is None
         self.start = _start(model, self._seed)
         self._inputs = samples.astype(self._dtype, copy=False)
-        self._labels = (chosen[:, None] == np.arange(model.classes)).astype(self._dtype)
+        self._labels = wanted.astype(self._dtype)
         # Inputs and labels as arrays of ``library``; None until the first use.
         self._arrays: tuple[Any, Any] | None = None
         self._begin()
@@ -165,6 +163,25 @@ class ModelCost:
         if self._arrays is None:
             self._arrays = array(self._inputs), array(self._labels)
         return array(weights.astype(self._dtype, copy=False)), *self._arrays, None if rows is None else array(rows)
+
+
+def _one_hot(labels: NDArray[Any], count: int, classes: int) -> NDArray[np.bool_]:
+    """Return, for each sample, which class it is of, shape (T, C)."""
+    chosen = np.asarray(labels)
+    if chosen.shape != (count,):
+        raise BadInput(f"labels.shape = {chosen.shape}: must be ({count},), as inputs")
+    outside = chosen[~np.isin(chosen, np.arange(classes))]
+    if len(outside):
+        raise check.refuse("labels", outside[0].item(), f"whole numbers from 0 to {classes - 1}")
+    return np.asarray(chosen[:, None] == np.arange(classes))
+
+
+def _targets(labels: NDArray[Any], count: int, width: int) -> Array:
+    """Return the targets, shape (T, C)."""
+    targets = check.finite_array("labels", labels)
+    if targets.shape not in ((count, width), (count,)) or (targets.ndim == 1 and width > 1):
+        raise BadInput(f"labels.shape = {targets.shape}: must be ({count}, {width}), as inputs and outputs")
+    return targets.reshape(count, width)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""Networks of layers that tell classes apart: softmax regression, multilayer perceptrons, convolutional networks.
+"""Networks of layers: softmax regression, multilayer perceptrons, convolutional and semi-random networks.
 
 Their parameters are named tensors, and one flat vector for all who share them.
 """
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from netsim.agents.models.layers import Convolution, Dense, Layer, MeanPool, ReLU, Tensor
+from netsim.agents.maps.features import RandomFourier
+from netsim.agents.models.layers import Convolution, Dense, Layer, MeanPool, ReLU, SemiRandom, Tensor
 from netsim.errors import BadInput
 from netsim.util import check, draws
 from netsim.util.typing import Array
@@ -20,7 +21,7 @@ from netsim.util.typing import Array
 
 @dataclass(frozen=True)
 class Layered:
-    """A network: layers one after the other, whose last values are the scores of the classes.
+    """A network: layers one after the other, whose last values are the scores of the classes, or predictions.
 
     Its functions take arrays of any library with the array API, and the library's namespace ``xp``. The parameters are
     a vector; with shape (..., D) they are those of several networks, and so are the scores.
@@ -29,11 +30,13 @@ class Layered:
     ----------
     layers : tuple of Layer
         The layers; each takes what the one before it returns.
+    squared : bool
+        Whether the network predicts numbers, with the loss of squares, instead of classes, with the cross-entropy.
 
     Attributes
     ----------
     inputs, classes : int
-        Length of a sample, and number of classes.
+        Length of a sample, and number of classes (of numbers, if ``squared``).
     shapes : dict
         The shapes of the tensors by name, in their order in the vector: "0.weight" is the weight of the first layer, as
         in a ``state_dict`` of PyTorch's ``Sequential`` (whose matrices are the transposed ones).
@@ -49,6 +52,7 @@ class Layered:
     """
 
     layers: tuple[Layer, ...]
+    squared: bool = False
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -118,14 +122,18 @@ class Layered:
     def loss(self, xp: Any, vector: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of the classes' probabilities, the softmax of the scores, shape (...).
 
+        If ``squared``, it is the mean over the samples of ‖scores − labels‖².
+
         Parameters
         ----------
         samples : array, shape (n, inputs)
             The samples.
         labels : array, shape (n, classes)
-            1 for the class of a sample, 0 for the others.
+            1 for the class of a sample, 0 for the others; if ``squared`` its numbers.
         """
         scores = self.scores(xp, vector, samples)
+        if self.squared:
+            return xp.mean(xp.sum((scores - labels) ** 2, axis=-1), axis=-1)
         scores = scores - xp.max(scores, axis=-1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(scores), axis=-1)) - xp.sum(scores * labels, axis=-1)
         return xp.mean(losses, axis=-1)
@@ -136,8 +144,11 @@ class Layered:
         for layer, own in zip(self.layers, parameters, strict=True):
             samples, other = layer.forward(xp, own, samples)
             kept.append(other)
-        powers = xp.exp(samples - xp.max(samples, axis=-1, keepdims=True))
-        above = (powers / xp.sum(powers, axis=-1, keepdims=True) - labels) / labels.shape[0]
+        if self.squared:
+            above = 2.0 * (samples - labels) / labels.shape[0]
+        else:
+            powers = xp.exp(samples - xp.max(samples, axis=-1, keepdims=True))
+            above = (powers / xp.sum(powers, axis=-1, keepdims=True) - labels) / labels.shape[0]
         parts: list[Tensor] = []
         for number in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[number]
@@ -191,3 +202,32 @@ def cnn(side: int, classes: int, *, filters: Sequence[int] = (8, 16), channels: 
         layers += [Convolution(side, channels, count, kernel), ReLU(side * side * count), MeanPool(side, count)]
         side, channels = side // 2, count
     return Layered((*layers, Dense(side * side * channels, classes)))
+
+
+def semi_random(features: Sequence[RandomFourier], outputs: int, *, squared: bool = False) -> Layered:
+    """Return a deep semi-random network: f(x) = θᵀ w_M, with the layers of `SemiRandom` (dissertation, section 5.7).
+
+    It has d L_1 + L_1 L_2 + … + L_M C parameters, and no offsets. The layers may be those of DKL
+    (`netsim.agents.maps.deep.fourier_layers`).
+
+    Parameters
+    ----------
+    features : sequence of RandomFourier
+        The random features of each layer; each takes those of the one before.
+    outputs : int
+        Number C of classes; of numbers, if ``squared``.
+    squared : bool
+        Whether to predict numbers instead of classes.
+
+    Raises
+    ------
+    BadInput
+        For no layer, or layers that do not fit together.
+    """
+    if not features:
+        raise check.refuse("features", features, "at least one layer")
+    widths = [0, *(each.size for each in features)]
+    last = len(features) - 1
+    layers = [SemiRandom(each, widths[place], place == last) for place, each in enumerate(features)]
+    count = check.integer("outputs", outputs, low=1 if squared else 2)
+    return Layered((*layers, Dense(widths[-1], count, bias=False)), squared)

@@ -6,12 +6,14 @@ innermost. Parameters may have leading axes, the same for all, such as one for t
 returns.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from netsim.agents.maps.features import RandomFourier
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -58,18 +60,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """x W + b, with all values of a sample in each of the layer's.
+    """x W + b, with all values of a sample in each of the layer's; without b if not ``bias``.
 
     W starts as in He, Zhang, Ren and Sun 2015, normal with variance 2/inputs, b as zeros.
     """
 
     inputs: int
     outputs: int
+    bias: bool = True
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """weight: (inputs, outputs); bias: (outputs,)."""
-        return {"weight": (self.inputs, self.outputs), "bias": (self.outputs,)}
+        return {"weight": (self.inputs, self.outputs)} | ({"bias": (self.outputs,)} if self.bias else {})
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
         """Return the weights drawn, and a bias of zeros."""
@@ -77,11 +80,12 @@ class Dense(Layer):
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Return x W + b, and the samples."""
-        return samples @ parameters["weight"] + parameters["bias"][..., None, :], samples
+        values = samples @ parameters["weight"]
+        return values + parameters["bias"][..., None, :] if self.bias else values, samples
 
     def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
         """Return xᵀ g and the sum of g over the samples."""
-        return {"weight": kept.mT @ above, "bias": xp.sum(above, axis=0)}
+        return {"weight": kept.mT @ above} | ({"bias": xp.sum(above, axis=0)} if self.bias else {})
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
         """Return g Wᵀ."""
@@ -223,7 +227,90 @@ class MeanPool(Layer):
         return xp.reshape(images, (count, self.inputs))
 
 
+@dataclass(frozen=True)
+class SemiRandom(Layer):
+    """r_l = √(2/L) cos(R r_{l−1} + b), which is fixed, and w_l = r_l ⊙ (Wᵀ w_{l−1}), of which W is learned.
+
+    A layer of a deep semi-random network (Kawaguchi, Xie and Song 2018; P. Xu's dissertation, section 5.7, "Deep-semi",
+    which has these features of a Gaussian kernel in place of the original's steps). r_l is what a layer of DKL is
+    (eq. 5.9), and lets through more or less of what is learned. A sample is r_{l−1} and w_{l−1} side by side; at the
+    first layer it is the raw input, r_0 = w_0 = x.
+
+    W starts standard normal: then ‖w_l‖² is on average that of w_{l−1}, because features have squares of mean 1/L.
+
+    Attributes
+    ----------
+    features : RandomFourier
+        R (its ``frequencies``) and b (its ``phases``), in the cos form.
+    learned : int
+        Length of w_{l−1}; 0 for the first layer.
+    is_last : bool
+        Whether to return w_l alone, without r_l.
+
+    Raises
+    ------
+    BadInput
+        For features in another form.
+    """
+
+    features: RandomFourier
+    learned: int = 0
+    is_last: bool = False
+
+    def __post_init__(self) -> None:
+        if self.features.size != len(self.features.frequencies):
+            raise check.refuse("features.form", "cos+sin", "cos")
+        check.integer("learned", self.learned, low=0)
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        """Lengths of r_{l−1} and w_{l−1}, or of x."""
+        return self.features.inputs + self.learned
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        """L, for r_l and for w_l each."""
+        return self.features.size * (1 if self.is_last else 2)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """weight: (length of w_{l−1}, L)."""
+        return {"weight": (self.learned or self.features.inputs, self.features.size)}
+
+    def start(self, rng: np.random.Generator) -> dict[str, Array]:
+        """Return W drawn from N(0, 1)."""
+        return {"weight": rng.standard_normal(self.shapes["weight"])}
+
+    def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return r_l and w_l; and w_{l−1}, Wᵀ w_{l−1}, r_l and its slope −√(2/L) sin(R r_{l−1} + b)."""
+        width, scale = self.features.inputs, math.sqrt(2.0 / self.features.size)
+        before = samples[..., width:] if self.learned else samples
+        phases = xp.asarray(self.features.phases, dtype=samples.dtype)
+        angles = samples[..., :width] @ self._frequencies(xp, samples).mT + phases
+        fixed, linear = scale * xp.cos(angles), before @ parameters["weight"]
+        values, kept = fixed * linear, (before, linear, fixed, -scale * xp.sin(angles))
+        return (values if self.is_last else xp.concat([xp.broadcast_to(fixed, values.shape), values], axis=-1)), kept
+
+    def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
+        """Return w_{l−1} (g ⊙ r_l)ᵀ, g the gradient by w_l."""
+        before, _, fixed, _ = kept
+        return {"weight": before.mT @ (above[:, -self.features.size :] * fixed)}
+
+    def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
+        """Return the gradient by r_{l−1} and by w_{l−1}, or the sum of both by x."""
+        _, linear, fixed, slope = kept
+        size = self.features.size
+        learned = above[:, -size:]
+        by_fixed = learned * linear if self.is_last else learned * linear + above[:, :size]
+        by_random = (by_fixed * slope) @ self._frequencies(xp, above)
+        by_learned = (learned * fixed) @ parameters["weight"].mT
+        return xp.concat([by_random, by_learned], axis=-1) if self.learned else by_random + by_learned
+
+    def _frequencies(self, xp: Any, like: Tensor) -> Tensor:
+        return xp.asarray(self.features.frequencies, dtype=like.dtype)
+
+
 def _he(rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]], inputs: int) -> dict[str, Array]:
     """Return weights of variance 2/inputs and a bias of zeros."""
     weight = rng.standard_normal(shapes["weight"]) * np.sqrt(2.0 / inputs)
-    return {"weight": weight, "bias": np.zeros(shapes["bias"])}
+    return {"weight": weight} | {name: np.zeros(shape) for name, shape in shapes.items() if name != "weight"}

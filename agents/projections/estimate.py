@@ -8,6 +8,12 @@ message value z_j, at first its target y_j. Training solves the relaxed problem 
 
 by projecting (z, f_1, …, f_m) orthogonally onto one agent's constraints after another, from (y, 0, …, 0). The agents
 that do so on a network are in `netsim.agents.projections.projector` and `netsim.agents.projections.contention`.
+
+With another loss, a Bregman divergence d in place of the square (section IV), the problem is
+
+    min Σ_j d(z_j, y_j) + ½ Σ_i λ_i ‖f_i‖²   with f_i(x_j) = z_j for every i and every j in S_i,
+
+and the projections are Bregman's, of the least divergence (`netsim.agents.projections.divergences`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +24,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
 
-from netsim.agents.projections import multipliers
+from netsim.agents.projections import divergences, multipliers
+from netsim.agents.projections.divergences import SQUARES, Divergence, HalfSquare
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Matrix, Vector
@@ -51,20 +58,22 @@ class Ensemble:
         λ_i > 0: one for each agent, or the same for all.
     gram : callable
         The kernel, of which all agents use the same.
+    divergence : Divergence
+        The loss: squares by default, `Entropy` for amounts, `BinaryEntropy` for shares.
 
     Attributes
     ----------
     access : list of int arrays
         Each ascending.
     regularizers : ndarray of shape (m,)
-    inputs, targets, gram
+    inputs, targets, gram, divergence
         As given.
 
     Raises
     ------
     BadInput
-        For shapes that do not fit, NaN or infinity, λ_i ≤ 0, an agent without examples, an example named twice or
-        one that does not exist.
+        For shapes that do not fit, NaN or infinity, targets outside or at the edge of the divergence's domain,
+        λ_i ≤ 0, an agent without examples, an example named twice or one that does not exist.
     """
 
     def __init__(
@@ -75,6 +84,7 @@ class Ensemble:
         *,
         regularizers: float | Sequence[float],
         gram: Gram,
+        divergence: Divergence = SQUARES,
     ) -> None:
         self.inputs: Matrix = check.finite_array("inputs", inputs)
         self.targets: Vector = check.finite_array("targets", targets)
@@ -82,6 +92,7 @@ class Ensemble:
             raise BadInput(f"inputs.shape = {self.inputs.shape}: must be (n, d) with n at least 1, one input a row")
         if self.targets.shape != self.inputs.shape[:1]:
             raise BadInput(f"targets.shape = {self.targets.shape}: must be ({len(self.inputs)},), one for each input")
+        divergence.check_targets(self.targets)
         parts = _listed("access", access, "the examples of at least one agent")
         self.access = [_indices(f"access[{i}]", each, len(self.inputs)) for i, each in enumerate(parts)]
         given = list(regularizers) if isinstance(regularizers, Iterable) else [regularizers] * len(self.access)
@@ -90,7 +101,7 @@ class Ensemble:
         self.regularizers = np.array(
             [check.finite(f"regularizers[{i}]", value, above=0.0) for i, value in enumerate(given)]
         )
-        self.gram = gram
+        self.gram, self.divergence = gram, divergence
 
     def __len__(self) -> int:
         """Return the number m of agents."""
@@ -134,16 +145,17 @@ class Part:
     numbers, so that values travel without indices. On a radio an agent broadcasts the values of all examples that
     any other agent shares with it; a receiver knows which of these it reads itself.
 
-    ``inputs``, ``targets``, ``gram`` and ``regularizer`` are x_j (one a row) and y_j for j in S_i, K_i, and λ_i;
-    ``sharers`` the agents with which it shares an example. By sharer there are places in S_i: ``to_send`` of the values
-    that it is sent (on a radio the same for all), ``in_common`` of what they share; and ``in_message`` the places of
-    these in a message from there.
+    ``inputs``, ``targets``, ``gram``, ``regularizer`` and ``divergence`` are x_j (one a row) and y_j for j in S_i, K_i,
+    λ_i, and the loss; ``sharers`` the agents with which it shares an example. By sharer there are places in S_i:
+    ``to_send`` of the values that it is sent (on a radio the same for all), ``in_common`` of what they share; and
+    ``in_message`` the places of these in a message from there.
     """
 
     def __init__(self, ensemble: Ensemble, agent: int, radio: bool = False) -> None:
         own = ensemble.access[agent]
         self.inputs, self.targets = ensemble.inputs[own], ensemble.targets[own]
         self.gram, self.regularizer = ensemble.grams[agent], float(ensemble.regularizers[agent])
+        self.divergence = ensemble.divergence
         self.sharers: list[int] = sorted(ensemble.sharers[agent])
         both = {other: ensemble.shared(agent, other) for other in self.sharers}
         self.in_common = {other: np.searchsorted(own, examples) for other, examples in both.items()}
@@ -161,9 +173,9 @@ class Estimate:
     ``coefficients`` are c, shape (|S_i|,); they are replaced, never changed in place.
     """
 
-    def __init__(self, gram: Matrix, regularizer: float) -> None:
-        self._gram = gram
-        self._factor = _factor(gram, regularizer)
+    def __init__(self, gram: Matrix, regularizer: float, divergence: Divergence = SQUARES) -> None:
+        self._gram, self._regularizer, self._divergence = gram, regularizer, divergence
+        self._factor = _factor(gram, regularizer) if isinstance(divergence, HalfSquare) else None
         self.coefficients: Vector = np.zeros(len(gram))
 
     def project(self, z: Vector) -> Vector:
@@ -171,10 +183,20 @@ class Estimate:
 
         The minimum is f_i + Σ_j a_j k(·, x_j) with (K_i + λ_i I) a = z − f_i(x). Together they are the orthogonal
         projection of (z, f_i) onto the agent's constraints.
+
+        With another divergence it is argmin_f Σ_j d(f(x_j), z_j) + ½ λ_i ‖f − f_i‖², where a solves
+        φ'(f_i(x) + K_i a) − φ'(z) + λ_i a = 0, by Newton's method.
         """
-        self.coefficients = self.coefficients + cho_solve(self._factor, z - self._gram @ self.coefficients)
-        values: Vector = self._gram @ self.coefficients
-        return values
+        before = self._gram @ self.coefficients
+        if self._factor is not None:
+            self.coefficients = self.coefficients + cho_solve(self._factor, z - before)
+            values: Vector = self._gram @ self.coefficients
+            return values
+        every, scaled = np.arange(len(z)), self._gram / self._regularizer
+        mu = divergences.multipliers(self._divergence, scaled, before, every, z)
+        self.coefficients = self.coefficients + mu / self._regularizer
+        # These are f_i(x_j) to rounding errors, and inside the domain of φ whatever these are.
+        return self._divergence.inverse(self._divergence.slope(z) - mu)
 
 
 @dataclass(frozen=True)
@@ -196,18 +218,29 @@ def limit(ensemble: Ensemble) -> State:
     Where constraints depend on one another (a linear kernel, a singular K_i) many μ solve it, all with the same z and
     f_i. `netsim.agents.projections.multipliers.solve` says how exact they are.
 
+    With another divergence z_j = (φ*)'(φ'(y_j) − Σ_i μ_ij), and the equations (K_i μ_i)_j / λ_i = z_j are solved by
+    Newton's method, with one matrix for all constraints.
+
     Raises
     ------
     BadInput
-        If the ensemble is too large.
+        If the ensemble is too large, or the problem has no solution inside the domain of φ.
     """
-    multipliers.check_size([len(own) for own in ensemble.access], len(ensemble.targets))
+    sizes, loss = [len(own) for own in ensemble.access], ensemble.divergence
+    is_square = isinstance(loss, HalfSquare)
+    multipliers.check_size(sizes if is_square else [sum(sizes)], len(ensemble.targets))
     weights = ensemble.regularizers
     blocks = [gram / weight for gram, weight in zip(ensemble.grams, weights, strict=True)]
-    found = multipliers.solve(blocks, ensemble.access, ensemble.targets)
-    z = ensemble.targets.copy()
+    if is_square:
+        found = multipliers.solve(blocks, ensemble.access, ensemble.targets)
+    else:
+        matrix, places = block_diag(*blocks), np.concatenate(ensemble.access)
+        mu = divergences.multipliers(loss, matrix, np.zeros(len(places)), places, ensemble.targets)
+        found = np.split(mu, np.cumsum(sizes)[:-1])
+    z = loss.slope(ensemble.targets).copy()
     for own, part in zip(ensemble.access, found, strict=True):
         z[own] -= part
+    z = loss.inverse(z)
     return State(z, [part / weight for part, weight in zip(found, weights, strict=True)])
 
 
@@ -222,19 +255,32 @@ def distance(ensemble: Ensemble, one: State, other: State) -> float:
     return float(np.sqrt(total))
 
 
+def divergence(ensemble: Ensemble, one: State, other: State) -> float:
+    """Return Σ_j d(z_j, z'_j) + ½ Σ_i λ_i ‖f_i − f'_i‖², from one state to another.
+
+    No turn makes it grow from the limit, or any state that meets all constraints, to the agents' state. For squares it
+    is half the square of the `distance`.
+    """
+    functions = 0.5 * distance(ensemble, State(other.z, one.coefficients), other) ** 2
+    return functions + float(ensemble.divergence.between(one.z, other.z).sum())
+
+
 def alone(ensemble: Ensemble, agent: int, regularizer: float | None = None) -> Vector:
     """Return the coefficients of what an agent learns from its own examples only, shape (|S_i|,); λ_i by default."""
     weight = float(ensemble.regularizers[agent]) if regularizer is None else regularizer
-    solution: Vector = cho_solve(_factor(ensemble.grams[agent], weight), ensemble.targets[ensemble.access[agent]])
-    return solution
+    return _learned(ensemble, ensemble.grams[agent], weight, ensemble.targets[ensemble.access[agent]])
 
 
 def together(ensemble: Ensemble) -> Vector:
     """Return the coefficients, shape (n,), of the centralised solution: all examples, λ = Σ_i λ_i."""
     weight = float(ensemble.regularizers.sum())
-    factor = _factor(ensemble.gram(ensemble.inputs, ensemble.inputs), weight)
-    solution: Vector = cho_solve(factor, ensemble.targets)
-    return solution
+    return _learned(ensemble, ensemble.gram(ensemble.inputs, ensemble.inputs), weight, ensemble.targets)
+
+
+def _learned(ensemble: Ensemble, gram: Matrix, weight: float, targets: Vector) -> Vector:
+    estimate = Estimate(gram, weight, ensemble.divergence)
+    estimate.project(targets)
+    return estimate.coefficients
 
 
 def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:

@@ -91,7 +91,7 @@ class Projector(Cited, netsim.Agent):
         self.on_radio = radio
         self.z: Vector = part.targets.copy()
         self.versions = np.full(len(self.z), -1)
-        self.estimate = Estimate(part.gram, part.regularizer)
+        self.estimate = Estimate(part.gram, part.regularizer, part.divergence)
         self.taken = 0
         # The last turn heard of, by sharer.
         self.latest = dict.fromkeys(part.sharers, -1)

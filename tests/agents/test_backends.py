@@ -49,7 +49,8 @@ def apart() -> Iterator[Call]:
 def cost(which: str, library: str, dtype: str = "float64", **more: Any) -> ModelCost:
     network = NETWORKS[which]
     _, inputs, labels = drawn(network, 20)
-    return ModelCost(network, inputs, labels.argmax(axis=1), library=library, dtype=dtype, regularizer=0.1, **more)
+    wanted = labels if network.squared else labels.argmax(axis=1)
+    return ModelCost(network, inputs, wanted, library=library, dtype=dtype, regularizer=0.1, **more)
 
 
 def values(name: str, library: str, dtype: str = "float64") -> tuple[float, Array, Array]:

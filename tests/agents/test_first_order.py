@@ -1,4 +1,4 @@
-"""On ideal links D-PSGD, EXTRA, PG-EXTRA, DIGing, LEAD, BEER, EF21 and EF21-P equal the recursions of their papers."""
+"""On ideal links D-PSGD, EXTRA, PG-EXTRA, DIGing, LEAD, BEER, EF21, EF21-P and LAG equal their papers' recursions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,9 @@ from netsim.agents import (
     PGEXTRA,
     ClassProblem,
     DIGing,
+    Lazy,
     LocalProblem,
+    OverStar,
     Softmax,
     Squared,
     centralised,
@@ -45,7 +47,7 @@ class Setting:
         self.shape = (len(self.W), FEATURES)
         self.gradient = first_order.squares(self.task.gram, self.task.cross, self.task.share)
 
-    def run(self, make: Callable[..., Any], link: Link | None = None, **given: Any) -> Array:
+    def run(self, make: type[Any], link: Link | None = None, **given: Any) -> Array:
         """Return the models after each round, shape (rounds, N, D)."""
         models: list[Array] = []
 
@@ -58,8 +60,8 @@ class Setting:
         self.result = Network(self.task.graph, link, seed=3).run(agents, [watch])
         return np.array(models)
 
-    def own(self, make: Callable[..., Any], i: int) -> dict[str, Any]:
-        return {} if make in (EF21, EF21P) else {"weights": self.rows[i]}
+    def own(self, make: type[Any], i: int) -> dict[str, Any]:
+        return {} if issubclass(make, OverStar) else {"weights": self.rows[i]}
 
 
 def quantizer(coder: Any) -> Callable[[Array], Array]:
@@ -161,6 +163,51 @@ def test_ef21_and_ef21_p_equal_their_recursions(graph: str, coder: Any) -> None:
         found = at.run(kind, eta=0.1, coder=coder)
         expected = recursion(at.gradient, at.shape, 0.1, ROUNDS, quantizer(coder))
         same(found[:, 0], expected[:, 0])
+
+
+@pytest.mark.parametrize("xi", [(0.1,) * 10, (0.5, 0.2, 0.3), (0.0,)], ids=["paper", "three", "zero"])
+@pytest.mark.parametrize("method", ["LAG", "EF21, 3 bits"])
+def test_lazy_clients_equal_the_recursion_and_are_silent_when_it_is(method: str, xi: tuple[float, ...]) -> None:
+    at = Setting("star")
+    kind, coder = (OverStar, NONE) if method == "LAG" else (EF21, Uniform(3))
+    found = at.run(kind, eta=0.1, censor=Lazy(xi), coder=coder)
+    expected, uploads = first_order.lag(at.gradient, at.shape, 0.1, ROUNDS, xi, quantizer(coder))
+    same(found[:, 0], expected[1:])
+    up = at.result.ledger.table(["sender"]).set_index("sender")["offered"]
+    clients = range(1, len(at.W))
+    assert [up[m] for m in clients] == uploads[:, 1:].sum(axis=0).tolist()
+    assert at.result.ledger.transmissions == ROUNDS + uploads.sum()
+    assert (uploads.sum() < 0.8 * ROUNDS * len(clients)) == any(xi)
+
+
+def test_lazy_clients_reach_the_optimum_and_then_say_nothing() -> None:
+    at = Setting("star")
+    best = centralised(at.task.problems, LAMBDA)
+    models = at.run(OverStar, rounds=700, eta=0.2, censor=Lazy())
+    np.testing.assert_allclose(models[-1, 0], best, rtol=0, atol=1e-6)
+    sent = at.result.ledger.transmissions - 700
+    at.run(OverStar, rounds=700, eta=0.2)
+    assert at.result.ledger.transmissions == 700 * len(at.W)
+    assert sent < 0.5 * 700 * (len(at.W) - 1)
+
+
+def test_a_lazy_client_that_loses_frames_catches_up() -> None:
+    at = Setting("star")
+    best = centralised(at.task.problems, LAMBDA)
+    models = at.run(OverStar, Link(loss=0.2), rounds=1500, eta=0.2, censor=Lazy())
+    np.testing.assert_allclose(models[-1, 0], best, rtol=0, atol=1e-5)
+
+
+def test_a_lazy_client_that_restarts_speaks_at_once_and_catches_up() -> None:
+    at = Setting("star")
+    best = centralised(at.task.problems, LAMBDA)
+    agents = {i: OverStar(at.task.problems[i], 700, eta=0.2, censor=Lazy()) for i in at.task.graph}
+    sent: list[int] = []
+    network = Network(at.task.graph, seed=3)
+    network.at(50.5, agents[2].restart)
+    network.run(agents, [lambda _: sent.append(agents[2].sharing.spoken if "sharing" in vars(agents[2]) else 0) or {}])
+    assert sent[49] > sent[51] == 1
+    np.testing.assert_allclose(agents[0].theta, best, rtol=0, atol=1e-6)
 
 
 def test_a_client_of_ef21_has_the_models_that_the_server_sent() -> None:
@@ -325,6 +372,12 @@ def test_answers_within_a_round_come_in_time() -> None:
         ),
         (lambda p: EF21(p, 1, eta=0.1, coded_start=True), "coded_start = True: must be False for EF21"),
         (lambda p: L1(-1.0), r"weight = -1\.0"),
+        (lambda p: Lazy(()), r"^weights = \(\): must be a tuple of at least one number$"),
+        (lambda p: Lazy((0.1, -1.0)), r"^weights\[1\] = -1\.0: must be "),
+        (
+            lambda p: EXTRA(p, 1, eta=0.1, weights={0: 1.0}, censor=Lazy()),
+            r"^censor = Lazy: must be with OverStar, EF21 or EF21P; EXTRA has no server$",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[Any], Any], told: str) -> None:

@@ -9,9 +9,10 @@ from scipy.signal import correlate2d
 from sklearn.metrics import log_loss
 
 from netsim import BadInput
-from netsim.agents import Layered, cnn, mlp, softmax_regression
-from netsim.agents.models.layers import Convolution, Dense, MeanPool, ReLU
+from netsim.agents import Layered, cnn, fourier_layers, mlp, semi_random, softmax_regression
+from netsim.agents.models.layers import Convolution, Dense, MeanPool, ReLU, SemiRandom
 from netsim.util.typing import Array
+from tests.oracle import semi_random as oracle
 
 NETWORKS: dict[str, Layered] = {
     "softmax": softmax_regression(7, 3),
@@ -19,6 +20,15 @@ NETWORKS: dict[str, Layered] = {
     "two hidden layers": mlp(7, (6, 4), 2),
     "cnn": cnn(6, 3, filters=(3,), channels=2),
     "cnn of odd sides": cnn(5, 4, filters=(2, 3)),
+    "semi-random": semi_random(fourier_layers(7, (5, 6), sigmas=(1.0, 0.7), seed=3), 3),
+    "two semi-random layers, squared": semi_random(fourier_layers(4, (5, 6), sigmas=(1.5, 0.8)), 1, squared=True),
+    "semi-random layers above a dense one": Layered(
+        (
+            Dense(3, 7),
+            *semi_random(fourier_layers(7, (5, 4), sigmas=(2.0, 0.7), seed=4), 2, squared=True).layers,
+        ),
+        squared=True,
+    ),
 }
 
 
@@ -95,6 +105,46 @@ def test_a_convolution_is_that_of_scipy(kernel: int) -> None:
         np.testing.assert_allclose(found.reshape(4, 6, 6, 3)[image, :, :, chosen], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["semi-random", "two semi-random layers, squared"])
+def test_a_semi_random_network_is_its_recursion(name: str) -> None:
+    network = NETWORKS[name]
+    weights, inputs, labels = drawn(network)
+    labels = labels + 0.3 if network.squared else labels
+    random = [layer for layer in network.layers if isinstance(layer, SemiRandom)]
+    fixed = [(layer.features.frequencies, layer.features.phases) for layer in random]
+    learned = list(network.tensors(weights).values())
+    assert [each.shape for each in learned] == [(network.inputs, 5), (5, 6), (6, network.classes)]
+    expected = oracle.predictions(fixed, learned, inputs)
+    np.testing.assert_allclose(network.scores(np, weights, inputs), expected, rtol=0, atol=1e-13)
+    slopes = oracle.gradient(fixed, learned, inputs, labels, squared=network.squared)
+    found = network.gradient(np, weights, inputs, labels)
+    np.testing.assert_allclose(found, np.concatenate([each.ravel() for each in slopes]), rtol=0, atol=1e-13)
+
+
+def test_a_semi_random_layer_starts_with_values_as_long_as_its_inputs() -> None:
+    network = semi_random(fourier_layers(50, (400, 400), sigmas=(3.0, 1.0)), 2)
+    first, second, _ = network.layers
+    x = np.random.default_rng(0).random((200, 50))
+    tensors = network.tensors(network.start(0))
+    middle, _ = first.forward(np, {"weight": tensors["0.weight"]}, x)
+    last, _ = second.forward(np, {"weight": tensors["1.weight"]}, middle)
+    for values in (middle[:, 400:], last):
+        assert np.mean(values**2) * 400 == pytest.approx(np.mean(x**2) * 50, rel=0.2)
+
+
+def test_parameters_of_semi_random_networks_are_counted_as_published() -> None:
+    """Table 5.3, 5.4 (20 + 20), 5.5, 5.6, and the text on figure 5.3: one output, no offsets."""
+    for inputs, width, count in (
+        (96, 100, 19_700),
+        (48, 20, 1_380),
+        (103, 100, 20_400),
+        (30, 10, 410),
+        (77, 50, 6_400),
+    ):
+        layers = fourier_layers(inputs, (width, width), sigmas=(1.0, 1.0))
+        assert semi_random(layers, 1, squared=True).size == count
+
+
 def test_a_pool_takes_means_of_four_pixels_and_leaves_out_an_odd_edge() -> None:
     image = np.arange(25.0)
     found, _ = MeanPool(5, 1).forward(np, {}, image[None])
@@ -135,3 +185,12 @@ def test_what_does_not_fit_is_refused() -> None:
         cnn(3, 2)
     with pytest.raises(BadInput, match=r"^kernel = 4: must be odd$"):
         cnn(8, 2, kernel=4)
+    layers = fourier_layers(4, (5, 6), sigmas=(1.0, 1.0))
+    with pytest.raises(BadInput, match=r"^outputs = 1: must be "):
+        semi_random(layers, 1)
+    with pytest.raises(BadInput, match=r"^features = \[\]: must be at least one layer$"):
+        semi_random([], 2)
+    with pytest.raises(BadInput, match=r"^layers\[1\].inputs = 10: must be 12, as it gets$"):
+        semi_random(layers[1:] + layers[:1], 2)
+    with pytest.raises(BadInput, match=r"^features.form = 'cos\+sin': must be cos$"):
+        semi_random(fourier_layers(4, (5,), sigmas=(1.0,), form="cos+sin"), 2)

@@ -7,8 +7,22 @@ import numpy as np
 import pytest
 
 from netsim import BadInput, Network, topology
-from netsim.agents import DKLA, SGP, DIGing, LocalProblem, Logistic, ModelCost, mlp, softmax_regression
+from netsim.agents import (
+    DKLA,
+    DPSGD,
+    SGP,
+    DIGing,
+    LocalProblem,
+    Logistic,
+    ModelCost,
+    fourier_layers,
+    mlp,
+    semi_random,
+    softmax_regression,
+)
 from netsim.util.typing import Array
+from tests.oracle import first_order
+from tests.oracle import semi_random as semi_random_oracle
 
 NETWORK = mlp(4, (3,), 3)
 THETA = 0.3 * np.random.default_rng(2).standard_normal(NETWORK.size)
@@ -118,6 +132,42 @@ def test_methods_start_from_the_same_parameters_and_learn(kind: Any) -> None:
     assert all(np.array_equal(agent.cost.start, learning[0].cost.start) for agent in learning.values())
 
 
+@pytest.mark.parametrize("squared", [False, True])
+def test_d_psgd_on_semi_random_networks_is_its_recursion(squared: bool) -> None:
+    layers = fourier_layers(4, (5, 6), sigmas=(1.5, 0.8))
+    network = semi_random(layers, 1 if squared else 3, squared=squared)
+    fixed = [(layer.frequencies, layer.phases) for layer in layers]
+    shapes, lam = list(network.shapes.values()), 0.01
+    ends = np.cumsum([a * b for a, b in shapes])[:-1]
+    given = [samples(12, i) for i in range(5)]
+    wanted = [inputs[:, :1] ** 2 if squared else np.eye(3)[labels] for inputs, labels in given]
+    start = network.start(7)
+
+    def gradient(x: Array) -> Array:
+        found = []
+        for row, (inputs, _), targets in zip(x, given, wanted, strict=True):
+            learned = [part.reshape(shape) for part, shape in zip(np.split(start + row, ends), shapes, strict=True)]
+            slopes = semi_random_oracle.gradient(fixed, learned, inputs, targets, squared=squared)
+            found.append(np.concatenate([each.ravel() for each in slopes]) + 2 * lam * (start + row))
+        return np.array(found)
+
+    weights = topology.metropolis_weights(topology.ring(5))
+    expected = first_order.dpsgd(gradient, weights, (5, network.size), np.full(30, 0.2))
+    learning, models = {}, []
+    for i, (inputs, labels) in enumerate(given):
+        cost = ModelCost(network, inputs, wanted[i] if squared else labels, regularizer=lam, seed=7)
+        learning[i] = DPSGD(cost, 30, eta=0.2, weights=dict(enumerate(weights[i])))
+
+    def watch(at: Any) -> dict[str, float]:
+        models.append(np.stack([at[i].theta for i in range(5)]))
+        return {}
+
+    Network(topology.ring(5), seed=1).run(learning, [watch])
+    np.testing.assert_allclose(np.array(models), expected, rtol=0, atol=1e-9)
+    values = [np.mean([learning[i].cost.value(x[i]) for i in range(5)]) for x in models]
+    assert values[-1] < values[0]
+
+
 def test_trackers_follow_gradients_at_minibatches() -> None:
     learning = agents(DIGing, 20, batch=5)
     Network(topology.ring(5), seed=1).run(learning)
@@ -142,6 +192,9 @@ def test_bad_arguments_are_refused() -> None:
     ):
         with pytest.raises(BadInput, match=message):
             ModelCost(NETWORK, *given)
+    numbers = semi_random(fourier_layers(4, (5,), sigmas=(1.0,)), 2, squared=True)
+    with pytest.raises(BadInput, match=r"^labels.shape = \(10,\): must be \(10, 2\), as inputs and outputs$"):
+        ModelCost(numbers, inputs, labels)
     for more, message in (
         ({"batch": 0}, "^batch = 0"),
         ({"regularizer": -1.0}, "^regularizer = -1"),

@@ -12,8 +12,21 @@ import pytest
 
 from netsim import AgentError, BadInput, Link, Network, Radio, Run, Stalled, latency
 from netsim.agents.maps.features import kernel_values
+from netsim.agents.projections import divergences
 from netsim.agents.projections.contention import Contention
-from netsim.agents.projections.estimate import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
+from netsim.agents.projections.divergences import SQUARES, BinaryEntropy, Divergence, Entropy, HalfSquare
+from netsim.agents.projections.estimate import (
+    Ensemble,
+    Estimate,
+    Part,
+    alone,
+    distance,
+    divergence,
+    limit,
+    linear,
+    state_of,
+    together,
+)
 from netsim.agents.projections.orders import ORDERS, Coloured, network_graph, projectors
 from netsim.agents.projections.projector import Projector, sure_timeout
 from netsim.core.records import COLLIDED, LATE, LOST
@@ -28,14 +41,23 @@ def gaussian(x: Any, z: Any) -> Any:
     return kernel_values("gaussian", x, z, SIGMA)
 
 
-def chain(agents: int = 6, gram: Callable[[Any, Any], Any] = gaussian, reads: int = 5) -> Ensemble:
+def chain(
+    agents: int = 6,
+    gram: Callable[[Any, Any], Any] = gaussian,
+    reads: int = 5,
+    divergence: Divergence = SQUARES,
+) -> Ensemble:
     """Each agent shares two examples with the next, or more, the last with the first; nobody reads the last example."""
     rng = np.random.default_rng(1)
     count = 3 * agents + 1
     inputs = rng.random((count, 2))
     targets = np.sin(5 * inputs[:, 0]) + 0.3 * rng.standard_normal(count)
+    if not isinstance(divergence, HalfSquare):
+        # Amounts from near 0 to about 1: inside the domains of both entropies.
+        targets = 1.0 / (1.0 + np.exp(-3.0 * targets))
     access = [[(3 * i + k) % (count - 1) for k in range(reads)] for i in range(agents)]
-    return Ensemble(inputs, targets, access, regularizers=[0.5 + 0.1 * i for i in range(agents)], gram=gram)
+    weights = [0.5 + 0.1 * i for i in range(agents)]
+    return Ensemble(inputs, targets, access, regularizers=weights, gram=gram, divergence=divergence)
 
 
 @dataclass
@@ -88,9 +110,9 @@ def assert_serial(ensemble: Ensemble, turns: list[Turn]) -> None:
     """Hold that turns, in the order of their versions, are those of the recursion."""
     K = ensemble.gram(ensemble.inputs, ensemble.inputs)
     in_order = sorted(turns, key=lambda turn: turn.version)
-    trail = oracle.serial(
-        K, ensemble.access, ensemble.targets, ensemble.regularizers.tolist(), [turn.agent for turn in in_order]
-    )
+    given = K, ensemble.access, ensemble.targets, ensemble.regularizers.tolist(), [turn.agent for turn in in_order]
+    loss = ensemble.divergence
+    trail = oracle.serial(*given) if isinstance(loss, HalfSquare) else oracle.bregman(*given, loss.name)
     for turn, (i, z, function) in zip(in_order, trail, strict=True):
         own = ensemble.access[i]
         np.testing.assert_allclose(turn.z, z[own], rtol=0, atol=1e-9)
@@ -258,6 +280,105 @@ def test_a_public_database_gives_every_agent_the_centralised_solution() -> None:
         for i, own in enumerate(ensemble.access):
             weights = inputs[own].T @ agents_after[i].estimate.coefficients
             np.testing.assert_allclose(weights, best, atol=1e-8, err_msg=order)
+
+
+# --- other losses than squares ----------------------------------------------------------------------------------------
+
+LOSSES = (Entropy(), BinaryEntropy())
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+
+
+@each_loss
+@pytest.mark.parametrize("order", ORDERS)
+def test_bregman_projections_are_the_recursion_that_scipy_solves_turn_by_turn(order: str, loss: Divergence) -> None:
+    ensemble = chain(divergence=loss)
+    link = HOSTILE if order in ("coloured", "random") else Link()
+    watched = watch(ensemble, order, 8, link, timeout=0.1)
+    assert_serial(ensemble, watched.turns)
+    assert len(watched.turns) >= 40
+
+
+@each_loss
+def test_bregman_projections_reach_the_limit_and_their_divergence_from_it_never_grows(loss: Divergence) -> None:
+    ensemble = chain(divergence=loss)
+    goal, K = limit(ensemble), gaussian(ensemble.inputs, ensemble.inputs)
+    z = oracle.bregman_limit(K, ensemble.access, ensemble.targets, ensemble.regularizers.tolist(), loss.name)
+    np.testing.assert_allclose(goal.z, z, rtol=0, atol=1e-9)
+    agents = projectors(ensemble, "token", 60)
+    away: list[float] = []
+
+    def probe(_: Any) -> dict[str, float]:
+        away.append(divergence(ensemble, goal, state_of(ensemble, agents)))
+        return {}
+
+    Network(network_graph(ensemble, "token"), Link(latency=0.1), seed=2).run(agents, [probe])
+    np.testing.assert_allclose(state_of(ensemble, agents).z, goal.z, rtol=0, atol=1e-8)
+    assert away[0] > 0.1
+    assert away[-1] < 1e-12
+    assert (np.diff(away) <= 1e-14).all()
+
+
+def test_newtons_first_step_is_the_orthogonal_projection_of_squares() -> None:
+    rng = np.random.default_rng(2)
+    gram, f, z = gaussian(*2 * [rng.random((7, 2))]), rng.standard_normal(7), rng.standard_normal(7)
+    found = divergences.multipliers(HalfSquare(), gram / 0.3, f, np.arange(7), z)
+    np.testing.assert_allclose(found, 0.3 * np.linalg.solve(gram + 0.3 * np.eye(7), z - f), rtol=0, atol=1e-12)
+
+
+def test_half_the_square_of_the_distance_is_the_divergence_of_squares() -> None:
+    ensemble = chain()
+    one, other = limit(ensemble), state_of(ensemble, projectors(ensemble, "token", 1))
+    assert divergence(ensemble, one, other) == pytest.approx(0.5 * distance(ensemble, one, other) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [HalfSquare(), *LOSSES], ids=lambda loss: loss.name)
+def test_a_divergence_is_its_definition_and_its_conjugate_the_inverse(loss: Divergence) -> None:
+    z, other = np.meshgrid(np.linspace(0.05, 0.9, 9), np.linspace(0.1, 0.95, 7))
+    u = loss.slope(z)
+
+    def phi(at: Any) -> Any:
+        return loss.slope(at) * at - loss.conjugate(loss.slope(at))
+
+    between = phi(z) - phi(other) - loss.slope(other) * (z - other)
+    np.testing.assert_allclose(loss.between(z, other), between, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(loss.inverse(u), z, rtol=1e-14)
+    for function, derivative in ((loss.conjugate, loss.inverse), (loss.inverse, loss.curvature)):
+        rise = (function(u + 1e-5) - function(u - 1e-5)) / 2e-5
+        np.testing.assert_allclose(derivative(u), rise, rtol=1e-8)
+
+
+@each_loss
+def test_who_learns_alone_or_with_all_examples_has_the_optimum_of_the_loss(loss: Divergence) -> None:
+    ensemble = chain(divergence=loss)
+    K, y = gaussian(ensemble.inputs, ensemble.inputs), ensemble.targets
+    total = ensemble.regularizers.sum()
+    own = ensemble.access[2]
+    for coefficients, gram, target, weight in (
+        (together(ensemble), K, y, total),
+        (alone(ensemble, 2), K[np.ix_(own, own)], y[own], ensemble.regularizers[2]),
+    ):
+        f = gram @ coefficients
+        np.testing.assert_allclose(loss.slope(f) - loss.slope(target) + weight * coefficients, 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "message"),
+    [
+        (Entropy(), [2.0, 0.0], r"^targets\[1\] = 0: must be above 0 for the entropy$"),
+        (Entropy(), [-1.0, 2.0], r"^targets\[0\] = -1: must be above 0 for the entropy$"),
+        (BinaryEntropy(), [0.0, 0.5], r"^targets\[0\] = 0: must be above 0 and below 1 for the binary entropy$"),
+        (BinaryEntropy(), [0.5, 1.0], r"^targets\[1\] = 1: must be above 0 and below 1 for the binary entropy$"),
+    ],
+)
+def test_targets_at_the_edge_of_the_domain_are_refused(loss: Divergence, targets: list[float], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Ensemble(np.eye(2), targets, [[0, 1]], regularizers=1.0, gram=linear, divergence=loss)
+
+
+def test_a_kernel_without_a_function_inside_the_domain_is_refused() -> None:
+    ensemble = Ensemble([[1.0], [-1.0]], [1.0, 2.0], [[0, 1]], regularizers=0.1, gram=linear, divergence=Entropy())
+    with pytest.raises(BadInput, match=r"^gram: must have a function with values above 0 at all examples of an agent"):
+        limit(ensemble)
 
 
 # --- who hears what ---------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ decoded of one agent's vector. Each returns the models after each round, of shap
 
 Lian et al. 2017, algorithm 1; Shi, Ling, Wu and Yin 2015, EXTRA and PG-EXTRA, algorithm 1 each, with
 W̃ = (I + W)/2; Nedić, Olshevsky and Shi 2017, algorithm 1; Liu et al. 2021, algorithm 1; Zhao et al. 2022, algorithm 1;
-Richtárik, Sokolov and Fatkhullin 2021, EF21 of several nodes; Gruntkowska, Tyurin and Richtárik 2023, EF21-P.
+Richtárik, Sokolov and Fatkhullin 2021, EF21 of several nodes; Gruntkowska, Tyurin and Richtárik 2023, EF21-P; Chen,
+Giannakis, Sun and Yin 2018, LAG-WK.
 
 The functions that take ``arrived`` are told, as in `tests.oracle.lossy`, which frames arrived: ``arrived[t, i, n]``
 says whether what n sent in round t + 1 arrived at i in that round. They are written neighbour by neighbour.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +155,34 @@ def ef21p(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q
         x = x - eta * gradient(w).mean(axis=0)
         found.append(x)
     return np.array(found)
+
+
+def lag(
+    gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, xi: Sequence[float], Q: Quantizer
+) -> tuple[Vector, Vector]:
+    """Return the server's models, shape (rounds + 1, D), and who uploads in each round, shape (rounds, N).
+
+    LAG-WK, in the paper's notation: its α is η/N, its M is N. Agent 0 is the server, which always knows its own
+    gradient. With Q what travels is the coded change of the gradient.
+    """
+    alpha, M = eta / shape[0], shape[0]
+    models = [np.zeros(shape[1:])]
+    g = np.zeros(shape)
+    uploads = np.zeros((rounds, M), dtype=bool)
+    for k in range(rounds):
+        fresh = gradient(np.tile(models[k], (M, 1)))
+        moved = sum(
+            xi[d - 1] * np.linalg.norm(models[k + 1 - d] - models[k - d]) ** 2
+            for d in range(1, len(xi) + 1)
+            if k - d >= 0
+        )
+        for m in range(1, M):
+            uploads[k, m] = np.linalg.norm(g[m] - fresh[m]) ** 2 > moved / (alpha**2 * M**2)
+            if uploads[k, m]:
+                g[m] = g[m] + Q(fresh[m] - g[m])
+        g[0] = fresh[0]
+        models.append(models[k] - alpha * g.sum(axis=0))
+    return np.array(models), uploads
 
 
 # --- told which frames arrived ----------------------------------------------------------------------------------------

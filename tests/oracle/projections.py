@@ -1,14 +1,15 @@
-"""Successive orthogonal projections as a recursion on whole arrays, and the problem that they solve.
+"""Successive projections, orthogonal and Bregman's, as a recursion on whole arrays, and the problem that they solve.
 
-Table I and eq. (7) of Predd, Kulkarni and Poor, "Distributed kernel regression". K is the kernel matrix of all n
-examples, ``access[i]`` the indices of those that agent i reads, y the targets, lams the λ_i. A function is a vector of
-n coefficients over all examples, zero outside those that its agent reads. Shares no code with the agents.
+Table I, eq. (7) and section IV of Predd, Kulkarni and Poor, "Distributed kernel regression". K is the kernel matrix of
+all n examples, ``access[i]`` the indices of those that agent i reads, y the targets, lams the λ_i. A function is a
+vector of n coefficients over all examples, zero outside those that its agent reads. Shares no code with the agents.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import root
 
 Vector = NDArray[np.float64]
 Access = Sequence[Sequence[int]]
@@ -53,3 +54,63 @@ def relaxed(K: Vector, access: Access, y: Vector, lams: Sequence[float]) -> tupl
     solution = np.linalg.lstsq(matrix, right, rcond=1e-13)[0]
     values = [K[:, list(own)] @ solution[n + starts[i] : n + starts[i + 1]] for i, own in enumerate(access)]
     return solution[:n], values
+
+
+# φ' and the z of a number s without bounds, by the loss's name: so no search leaves the domain of φ.
+SLOPES = {
+    "half square": (lambda z: z, lambda s: s, lambda z: z),
+    "entropy": (np.log, np.exp, np.log),
+    "binary entropy": (
+        lambda z: np.log(z) - np.log1p(-z),
+        lambda s: 0.5 + np.arctan(s) / np.pi,
+        lambda z: np.tan(np.pi * (z - 0.5)),
+    ),
+}
+
+
+def bregman(
+    K: Vector, access: Access, y: Vector, lams: Sequence[float], order: Iterable[int], loss: str
+) -> list[tuple[int, Vector, Vector]]:
+    """As `serial`, with the Bregman divergence of φ: each projection is a root of its optimality condition by scipy.
+
+    For w = f(x) the minimum of Σ d(w, z) + (λ/2)(w − f₀)ᵀK⁻¹(w − f₀) has K (φ'(w) − φ'(z)) + λ (w − f₀) = 0.
+    """
+    slope, inside, outside = SLOPES[loss]
+    z = y.astype(float).copy()
+    functions = np.zeros((len(access), len(y)))
+    trail = []
+    for i in order:
+        own = np.array(access[i])
+        block, held, known, lam = K[np.ix_(own, own)], K[own] @ functions[i], z[own], lams[i]
+
+        def condition(
+            s: Vector, block: Vector = block, held: Vector = held, known: Vector = known, lam: float = lam
+        ) -> Vector:
+            return np.asarray(block @ (slope(inside(s)) - slope(known)) + lam * (inside(s) - held))
+
+        w = inside(_root(condition, outside(known)))
+        functions[i, own] -= (slope(w) - slope(known)) / lams[i]
+        z[own] = w
+        trail.append((i, z.copy(), functions[i].copy()))
+    return trail
+
+
+def bregman_limit(K: Vector, access: Access, y: Vector, lams: Sequence[float], loss: str) -> Vector:
+    """Return the z of min Σ_j d(z_j, y_j) + ½ Σ_i λ_i z_iᵀK_i⁻¹z_i, for kernel matrices that are not singular."""
+    slope, inside, outside = SLOPES[loss]
+    blocks = [lam * np.linalg.inv(K[np.ix_(own, own)]) for lam, own in zip(lams, access, strict=True)]
+
+    def condition(s: Vector) -> Vector:
+        z = inside(s)
+        left = slope(z) - slope(y)
+        for own, block in zip(access, blocks, strict=True):
+            left[list(own)] += block @ z[list(own)]
+        return left
+
+    return np.asarray(inside(_root(condition, outside(y))))
+
+
+def _root(condition: Callable[[Vector], Vector], start: Vector) -> Vector:
+    found = root(condition, start, tol=1e-13)
+    assert np.abs(condition(found.x)).max() < 1e-9, found.message
+    return np.asarray(found.x)

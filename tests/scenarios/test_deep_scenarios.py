@@ -24,10 +24,10 @@ from netsim.core.records import DELIVERED
 from netsim.errors import BadInput
 from netsim.scenarios.data.samples import Samples
 from netsim.scenarios.data.tables import AgentData, deal, unit
-from netsim.scenarios.deep.baselines import deep_network, penalty_of
+from netsim.scenarios.deep.baselines import deep_network, penalty_of, semi_random_network
 from netsim.scenarios.deep.maps import Shape, shapes
 from netsim.scenarios.deep.network import Case
-from netsim.scenarios.deep.study import MapSetting, PaperSamples
+from netsim.scenarios.deep.study import MapSetting, PaperSamples, _counts
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
@@ -67,7 +67,10 @@ def test_every_method_has_a_row_and_the_columns_are_known(study: Study) -> None:
     assert ours["per_output"].tolist() == [10, 20, 40, 10, 20, 20, 40]
     assert (ours["parameters"] == 10 * ours["per_output"]).all()
     assert (ours["draws"] == 2).all()
-    assert table["method"].tolist()[-2:] == ["DNN", "SVM, 100 of 225 rows"]
+    assert table["method"].tolist()[-3:] == ["Deep-semi", "DNN", "SVM, 100 of 225 rows"]
+    semi = table[table["method"] == "Deep-semi"].iloc[0]
+    assert semi[["widths", "parameters", "per_output"]].tolist() == ["10+10", 64 * 10 + 10 * 10 + 10 * 10, 640 + 110]
+    assert sum(text.startswith("Deep-semi: 200 passes of Adam in batches of 113") for text in study.notes) == 1
     dnn = table[table["method"] == "DNN"].iloc[0]
     assert dnn["parameters"] == 64 * 10 + 10 + 10 * 10 + 10 + 10 * 10 + 10
     assert dnn["per_output"] == 64 * 10 + 10 + 10 * 10 + 10 + 10 + 1
@@ -182,6 +185,35 @@ def test_the_published_table_is_whole() -> None:
     assert set(table["dataset"]) == {"tomshardware", "sensor", "adult", "activity"}
     flat = table[table["method"] == "RF-KL"]
     assert (flat["widths"].astype(int) == flat["parameters"]).all()
+
+
+def test_deep_semi_learns_numbers_and_classes_better_than_a_constant_and_the_same_again() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.random((400, 5))
+    target = np.sin(4 * inputs[:, 0]) * inputs[:, 1] + 3.0
+    for count, wanted in ((0, target), (2, (target > np.median(target)).astype(float))):
+        part = AgentData(inputs[:300], wanted[:300], inputs[300:], wanted[300:])
+        given: dict[str, Any] = {"regularizer": 1e-4, "seed": 1}
+        found, again = (semi_random_network(part, (20, 20), ("gaussian",) * 2, count, **given) for _ in range(2))
+        assert found.measures == again.measures
+        assert (found.method, found.widths) == ("Deep-semi", "20+20")
+        assert found.per_output == 5 * 20 + 20 * 20 + 20
+        assert found.parameters == found.per_output + (20 if count else 0)
+        if count:
+            assert found.measures["test_accuracy"] > 0.8
+        else:
+            assert found.measures["test_mse"] < 0.2 * np.var(wanted)
+
+
+def test_counts_of_parameters_are_compared_with_the_published_ones() -> None:
+    theirs = published("dkl")
+    ours = pd.DataFrame({"method": ["DKL", "Deep-semi"], "widths": ["200+200"] * 2, "per_output": [200, 49_800]})
+    (said,) = _counts(ours, theirs[theirs["dataset"] == "sensor"])
+    assert said == (
+        "Trainable parameters for one output: as published in 1 of 2 rows. Here Deep-semi 200+200: 49,800, published "
+        "15,400."
+    )
+    assert not list(_counts(ours, theirs[theirs["dataset"] == "none"]))
 
 
 # --- what both are made of --------------------------------------------------------------------------------------------

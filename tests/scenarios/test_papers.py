@@ -13,7 +13,7 @@ from scipy import stats
 
 from netsim import BadInput
 from netsim.scenarios.data.tables import synthetic
-from netsim.scenarios.papers import figures, report
+from netsim.scenarios.papers import figures, online, report
 from netsim.scenarios.papers.claim import (
     AGREES,
     DIFFERS,
@@ -362,6 +362,22 @@ def test_seeds_without_a_run_are_told(tmp_path: Path) -> None:
     assert list(runs["few"].failed) == ["seed=1"]
     paper = Paper(name="p", title="t", works=(few,), claims=())
     assert "seeds without a run: 1 (radius = 0.2" in report.write({paper: []}, runs, 2, {})
+
+
+def test_static_regret_is_read_a_round_at_the_end_over_the_first_quarter() -> None:
+    """√t for ODKLA, t^0.9 for QC-ODKLA, measured every second round; infinity after a divergence."""
+    rows = [
+        {"seed": seed, "algorithm": name, "round": t, "static_regret": (t**power if t % 2 == 0 else math.nan)}
+        for seed in range(3)
+        for name, power in (("ODKLA", 0.5), ("QC-ODKLA", 0.9))
+        for t in range(1, 65)
+    ]
+    runs = Known(BASE, pd.DataFrame(rows))
+    assert online._a_round(runs, "ODKLA").tolist() == [8.0 / 64] * 3
+    assert online._a_round(runs, "ODKLA", 0.25).tolist() == [4.0 / 16] * 3
+    assert online._over_quarter(runs).tolist() == pytest.approx([4**-0.1] * 3)
+    gone = pd.DataFrame({"seed": [0], "algorithm": "ODKLA", "round": [math.nan], "static_regret": [math.inf]})
+    assert online._a_round(Known(BASE, gone), "ODKLA").tolist() == [math.inf]
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
