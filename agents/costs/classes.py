@@ -245,8 +245,7 @@ def _minimise(
     norm = float(np.abs(slope).max())
     if not norm <= _ROUNDING_TOLERANCE * unit:
         raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
-    theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
-    return theta
+    return solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
 
 
 def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
@@ -328,5 +327,4 @@ class OnlineClasses(StreamCost):
         scores, k = phi @ linear / -double, float(phi @ phi) / double
         # `slope` needs k > 0. If φ = 0, then k = 0, and the scores do not depend on θ.
         slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
-        theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
-        return theta
+        return (linear + np.multiply.outer(phi, slopes)) / -double

@@ -173,8 +173,7 @@ class Estimate:
         projection of (z, f_i) onto the agent's constraints.
         """
         self.coefficients = self.coefficients + cho_solve(self._factor, z - self._gram @ self.coefficients)
-        values: Vector = self._gram @ self.coefficients
-        return values
+        return self._gram @ self.coefficients
 
 
 @dataclass(frozen=True)
@@ -225,16 +224,14 @@ def distance(ensemble: Ensemble, one: State, other: State) -> float:
 def alone(ensemble: Ensemble, agent: int, regularizer: float | None = None) -> Vector:
     """Return the coefficients of what an agent learns from its own examples only, shape (|S_i|,); λ_i by default."""
     weight = float(ensemble.regularizers[agent]) if regularizer is None else regularizer
-    solution: Vector = cho_solve(_factor(ensemble.grams[agent], weight), ensemble.targets[ensemble.access[agent]])
-    return solution
+    return cho_solve(_factor(ensemble.grams[agent], weight), ensemble.targets[ensemble.access[agent]])
 
 
 def together(ensemble: Ensemble) -> Vector:
     """Return the coefficients, shape (n,), of the centralised solution: all examples, λ = Σ_i λ_i."""
     weight = float(ensemble.regularizers.sum())
     factor = _factor(ensemble.gram(ensemble.inputs, ensemble.inputs), weight)
-    solution: Vector = cho_solve(factor, ensemble.targets)
-    return solution
+    return cho_solve(factor, ensemble.targets)
 
 
 def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:

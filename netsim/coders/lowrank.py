@@ -86,8 +86,7 @@ class Factors(Coded):
 
     def decode(self) -> Vector:
         """Return P Qᵀ."""
-        values: Vector = self.left.values @ self.right.values.T
-        return values
+        return self.left.values @ self.right.values.T
 
 
 class LowRank(Coder):

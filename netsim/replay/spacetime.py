@@ -618,8 +618,7 @@ def _lanes(agents: int, partitions: Sequence[Fault]) -> list[int]:
     order = sorted(range(agents), key=lambda agent: ([side.get(agent, -1) for side in sides], agent))
     lanes = np.empty(agents, dtype=np.int64)
     lanes[order] = np.arange(agents)
-    found: list[int] = lanes.tolist()
-    return found
+    return lanes.tolist()
 
 
 def _bent(begin: tuple[float, float], by: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
