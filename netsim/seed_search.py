@@ -318,8 +318,7 @@ class _Guard:
         else:
             if result is None or result is True:
                 return False
-            if not isinstance(result, bool | np.bool_):
-                raise check.refuse(f"invariant {self._name}, result", result, "True, False or None")
+            check.instance(f"invariant {self._name}, result", result, bool | np.bool_, "True, False or None")
             if result:
                 return False
             self.message = f"{self._name} does not hold"

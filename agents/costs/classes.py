@@ -98,7 +98,7 @@ class ClassProblem:
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
             raise check.refuse("quadratic", quadratic, "> 0 where regularizer = 0")
-        if _is_squares(self.loss):
+        if isinstance(self.loss, OneVsRest) and isinstance(self.loss.loss, Squared):
             inverse, constant = self._normal_equations(curvature)
             return lambda linear: inverse @ (constant - self._matrix(linear))
         _must_be_smooth(self.loss)
@@ -168,10 +168,6 @@ def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) ->
     _must_be_smooth(problems[0].loss)
     zeros = np.zeros(problems[0].size)
     return _minimise(problems, regularizer, zeros, zeros, _root(problems, regularizer))
-
-
-def _is_squares(loss: MulticlassLoss) -> bool:
-    return isinstance(loss, OneVsRest) and isinstance(loss.loss, Squared)
 
 
 def _described(loss: MulticlassLoss) -> str:

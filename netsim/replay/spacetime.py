@@ -139,7 +139,7 @@ class SpaceTime:
         self._draw_axis()
         self._draw_cuts()
         self._draw_lifelines()
-        arrows = self._arrows
+        arrows = [self._arrow(row) for row in self._drawn.tolist()]
         for arrow in arrows:
             self._draw_arrow(arrow)
         self._draw_dots(arrows)
@@ -330,10 +330,6 @@ class SpaceTime:
         return f"{name}{span.number:.3g}" if math.isfinite(span.number) else ""
 
     # --- arrows -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _arrows(self) -> list[Arrow]:
-        return [self._arrow(row) for row in self._drawn.tolist()]
 
     @property
     def _mark_size(self) -> float:

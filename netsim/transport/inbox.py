@@ -262,10 +262,6 @@ class Inbox:
         if self._timer is not None:
             self._timer.cancel()
 
-    def clear_in_flight(self) -> None:
-        """Discard the frames in flight, because the run has ended."""
-        self.arrivals.clear()
-
     def watch(self) -> None:
         """Set the timer to the next arrival if a task or a callback waits for a frame."""
         if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
