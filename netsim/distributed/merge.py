@@ -232,11 +232,7 @@ class _Merger:
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
-        self._end = max(
-            ends
-            or [part.end["end"] for part in parts if part.end]
-            or [0.0, *(time for part in parts for _, time, _ in part.rows)]
-        )
+        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
         # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: (sender, number) of each
         # transmission after the end of the run; these transmissions are not counted.
@@ -459,3 +455,8 @@ def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]
         if key != (link << shift) + number:
             found.setdefault((link, number), []).append(key)
     return found
+
+
+def _last_row_time(parts: Sequence[RunPart]) -> float:
+    """Return the time (s) of the last row of a run whose processes were all killed."""
+    return max((time for part in parts for _, time, _ in part.rows), default=0.0)
