@@ -6,13 +6,13 @@ errors`` adds the training and test error of every round to both, ``whole job`` 
 features and the factors: that is what `netsim run coke` does.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import compared, parser, show
 from netsim import Network, topology
 from netsim.agents import COKE, Geometric, LocalProblem, RandomFourier, Squared
 from netsim.agents.measures.metrics import MeanSquaredError
@@ -39,12 +39,12 @@ class Task:
         self.train, self.test = data(0)
         self.errors = [MeanSquaredError(self.train), MeanSquaredError(self.test)]
 
-    @functools.cached_property
+    @cached_property
     def problems(self) -> list[LocalProblem]:
         """The agents' costs."""
         return [LocalProblem(x, y, loss=Squared(), regularizer=LAMBDA / AGENTS) for x, y in self.train]
 
-    @functools.cached_property
+    @cached_property
     def matrices(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """The recursion's stacked matrices."""
         return *batch.stack(self.train), topology.adjacency(self.graph)
@@ -70,7 +70,7 @@ def recursion(task: Task, rounds: int, errors: Sequence[MeanSquaredError] = ()) 
             error(row)
 
 
-def compare(rounds: int, repeats: int) -> dict[str, object]:
+def compare(rounds: int, repeats: int) -> dict[str, dict[str, float]]:
     """Return medians in seconds and the ratio of the emulation to the recursion."""
     task = Task()
     task.problems, task.matrices  # noqa: B018 (made before the clock starts)
@@ -79,25 +79,12 @@ def compare(rounds: int, repeats: int) -> dict[str, object]:
         new = Task()
         run(new, rounds, new.errors)
 
-    seconds = median_seconds(
-        {
-            "rounds, emulated": lambda: emulated(task, rounds),
-            "rounds, recursion": lambda: recursion(task, rounds),
-            "with errors, emulated": lambda: emulated(task, rounds, task.errors),
-            "with errors, recursion": lambda: recursion(task, rounds, task.errors),
-            "whole job, emulated": lambda: fresh(emulated),
-            "whole job, recursion": lambda: fresh(recursion),
-        },
-        repeats,
-    )
-    return {
-        part: {
-            "emulated_s": seconds[f"{part}, emulated"],
-            "recursion_s": seconds[f"{part}, recursion"],
-            "ratio": seconds[f"{part}, emulated"] / seconds[f"{part}, recursion"],
-        }
-        for part in ("rounds", "with errors", "whole job")
+    pairs = {
+        "rounds": (partial(emulated, task, rounds), partial(recursion, task, rounds)),
+        "with errors": (partial(emulated, task, rounds, task.errors), partial(recursion, task, rounds, task.errors)),
+        "whole job": (partial(fresh, emulated), partial(fresh, recursion)),
     }
+    return compared(pairs, repeats)
 
 
 def main() -> None:

@@ -6,10 +6,6 @@ time. Links with more stages are compared with the core in Python. `benchmarks.s
 """
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -19,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 import netsim
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import apart, median_seconds, parser, show
 from netsim import Link, Network, latency, loss
 from netsim.links import Budget
 from netsim.util.typing import Vector
@@ -190,8 +186,7 @@ def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
 
 def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]]:
     """Return the costs of links with more and more stages, beside those of the core in Python."""
-    twin = os.environ | {"NETSIM_CORE": "python"}
-    python = in_a_process(f"costs_by_stages({agents}, {rounds}, 1)", twin)
+    python = apart("delivery", f"delivery.costs_by_stages({agents}, {rounds}, 1)", {"NETSIM_CORE": "python"})
     return {
         f"links with {name}": {
             "microseconds": cost,
@@ -202,19 +197,9 @@ def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]
     }
 
 
-def in_a_process(call: str, environment: dict[str, str]) -> dict[str, float]:
-    """Return what a function of this module returns in a process of its own."""
-    code = f"import json; from benchmarks import delivery; print(json.dumps(delivery.{call}))"
-    command = [sys.executable, "-c", code]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    result: dict[str, float] = json.loads(output)
-    return result
-
-
 def main() -> None:
     """Run the benchmark."""
-    command = parser(__doc__, agents=20, rounds=1000, repeats=5)
-    chosen = command.parse_args()
+    chosen = parser(__doc__, agents=20, rounds=1000, repeats=5).parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
     result |= stages(chosen.agents, chosen.rounds, chosen.repeats)
     show(

@@ -7,28 +7,17 @@ freed (malloc's thresholds are raised): fresh pages from the system may cost as 
 do not.
 """
 
-import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import time
 
 import numpy as np
 
 import netsim
 from benchmarks.dpsgd_loop import ETA, PARAMETERS, Model, graph_of, targets, weight_of
-from benchmarks.report import parser, show
+from benchmarks.report import apart, parser, show
 from netsim import Link, Network, latency
 from netsim.transport import Heard
-
-CHILD = """
-import json, resource, sys
-from {module} import train
-seconds, total = train(sys.argv[1], int(sys.argv[2]))
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, total]))
-"""
 
 
 class Learner(netsim.Agent):
@@ -65,21 +54,21 @@ def train(name: str, rounds: int) -> tuple[float, float]:
 
 
 def measured(module: str, graph: str, rounds: int, keeps: bool) -> list[float]:
-    """Return CPU seconds, peak memory (MB) and the sum of parameters of a process."""
+    """Return CPU seconds, the sum of parameters and the peak memory (MB) of a process."""
     kept = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if keeps else {}
-    command = [sys.executable, "-c", CHILD.format(module=module), graph, str(rounds)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | kept).stdout
-    return list(map(float, json.loads(output)))
+    train = f"{module}.train({graph!r}, {rounds})"
+    call = f"[*{train}, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3]"
+    return list(map(float, apart(module, call, kept)))
 
 
 def compared(graph: str, rounds: int, repeats: int, keeps: bool) -> dict[str, float]:
     """Return the medians of both and their ratios."""
     found: dict[str, list[list[float]]] = {"loop": [], "netsim": []}
     for _ in range(repeats):
-        found["loop"].append(measured("benchmarks.dpsgd_loop", graph, rounds, keeps))
-        found["netsim"].append(measured("benchmarks.dpsgd", graph, rounds, keeps))
+        found["loop"].append(measured("dpsgd_loop", graph, rounds, keeps))
+        found["netsim"].append(measured("dpsgd", graph, rounds, keeps))
     # Frames arrive in another order than that of the loop.
-    assert math.isclose(found["loop"][0][2], found["netsim"][0][2], rel_tol=1e-6)
+    assert math.isclose(found["loop"][0][1], found["netsim"][0][1], rel_tol=1e-6)
     loop, emulated = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values())
     ratios = [b[0] / a[0] for a, b in zip(found["loop"], found["netsim"], strict=True)]
     return {
@@ -88,9 +77,9 @@ def compared(graph: str, rounds: int, repeats: int, keeps: bool) -> dict[str, fl
         "times_the_loop": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
-        "loop_MB": loop[1],
-        "netsim_MB": emulated[1],
-        "times_its_memory": emulated[1] / loop[1],
+        "loop_MB": loop[2],
+        "netsim_MB": emulated[2],
+        "times_its_memory": emulated[2] / loop[2],
     }
 
 

@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 
 from benchmarks.protocols import over
-from benchmarks.report import columns, parser, show
+from benchmarks.report import parser, show_table
 from netsim import Deployment, presets
 from netsim.agents import Glossy
 from netsim.radio import BlockFading, LogDistance
@@ -108,11 +108,8 @@ def main() -> None:
         name: over([flood(seed, given.floods, **case) for seed in range(1, given.seeds + 1)])
         for name, case in cases.items()
     }
-    if given.json:
-        show(rows, True, "")
-    else:
-        print(f"Glossy, {WIDTH * WIDTH} motes, {given.floods} floods on each of {given.seeds} fields")
-        print(columns(rows))
+    title = f"Glossy, {WIDTH * WIDTH} motes, {given.floods} floods on each of {given.seeds} fields"
+    show_table(rows, given.json, title)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ under the right key in another form, of links that are not. It pauses after each
 the socket's buffer is full no process can count, so Linux is asked for it.
 """
 
-import multiprocessing
 import os
 import random
 import socket
@@ -20,12 +19,12 @@ import networkx as nx
 import numpy as np
 
 import netsim
+from benchmarks.report import SPAWN, in_processes
 from netsim import Network
 from netsim.distributed import UDP, envelope
 from netsim.distributed.envelope import FrameBatch, Heartbeat, Message, seal
 from tests.parts import free_port
 
-SPAWN = multiprocessing.get_context("spawn")
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
 PERIOD, ROUND = 0.1, 0.25
 # Datagrams in a burst, and real seconds from burst to burst.
@@ -82,7 +81,7 @@ def dropped_by_kernel(port: int) -> int:
     return -1
 
 
-def node(me: int, places: list[str], over: Any, answer: Any, recorder: Any) -> None:
+def node(me: int, places: list[str], over: Any, recorder: Any, answer: Any) -> None:
     """Play the rounds of one agent; the first process is the one that is shot at."""
     agents = {number: Steady(over) for number in range(2)}
     settings: dict[str, Any] = {"key": KEY, "pace": PERIOD / ROUND}
@@ -157,19 +156,8 @@ def measured(count: int) -> dict[str, Any]:
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     over = SPAWN.Event()
     recording, recorder = SPAWN.Pipe(duplex=False)
-    pipes = [SPAWN.Pipe(duplex=False) for _ in range(3)]
-    parts = [SPAWN.Process(target=node, args=(me, places, over, pipes[me][1], recorder), daemon=True) for me in (0, 1)]
-    parts.append(SPAWN.Process(target=attack, args=(places[0], count, recording, over, pipes[2][1]), daemon=True))
-    for part in parts:
-        part.start()
-    for _, sending in pipes:
-        sending.close()
-    try:
-        shot_at, honest, attacker = (receiving.recv() for receiving, _ in pipes)
-    except EOFError:
-        raise SystemExit("a process ended in an error") from None
-    for part in parts:
-        part.join()
+    nodes = ((node, (me, places, over, recorder)) for me in (0, 1))
+    shot_at, honest, attacker = in_processes(*nodes, (attack, (places[0], count, recording, over)))
     if sys.platform != "linux":
         print("what the kernel dropped is not counted here", file=sys.stderr)
     counted = sum(shot_at["dropped"].values())

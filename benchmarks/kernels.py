@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import Task, compared, parser, show
 from netsim import Network, topology
 from netsim.agents import Dictionary, GossipOMKL, MultiKernelCost
 from netsim.coders import QSGD, Coder, Exact
@@ -80,27 +80,13 @@ def main() -> None:
     """Run the benchmark."""
     options = parser(__doc__, rounds=200, order=20, repeats=3).parse_args()
     gossip, pruning = Gossip(options.rounds), Pruning(options.order)
-    seconds = median_seconds(
-        {
-            "gossip": partial(gossip.emulated, None),
-            "its recursion": partial(gossip.recursion, None),
-            "3-bit": partial(gossip.emulated, 3),
-            "its recursion, 3-bit": partial(gossip.recursion, 3),
-            "updates": pruning.updated,
-            "re-fits": pruning.fitted,
-        },
-        options.repeats,
-    )
-    pairs = {
-        "gossip OMKL": ("gossip", "its recursion"),
-        "gossip OMKL 3-bit": ("3-bit", "its recursion, 3-bit"),
-        "pruning": ("updates", "re-fits"),
+    pairs: dict[str, tuple[Task, Task]] = {
+        "gossip OMKL": (partial(gossip.emulated, None), partial(gossip.recursion, None)),
+        "gossip OMKL 3-bit": (partial(gossip.emulated, 3), partial(gossip.recursion, 3)),
+        "pruning": (pruning.updated, pruning.fitted),
     }
-    result = {
-        name: {"seconds": seconds[ours], "ratio": seconds[ours] / seconds[theirs]}
-        for name, (ours, theirs) in pairs.items()
-    }
-    show(result, options.json, "seconds, and times those of the matrix recursion (gossip) or of re-fits (pruning)")
+    result = compared(pairs, options.repeats, ("seconds", "beside_s"))
+    show(result, options.json, "seconds, beside those of the matrix recursion (gossip) or of re-fits (pruning)")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,7 @@ process of its own, with its own peak of memory.
 """
 
 import gc
-import json
 import resource
-import subprocess
-import sys
 from typing import Any
 from zlib import crc32
 
@@ -18,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import apart, median_seconds, parser, show
 from netsim import Link, Network, latency
 
 AGENTS, PARAMETERS, ROUNDS = 32, 1_000_000, 4
@@ -73,15 +70,11 @@ def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
 
 def large_models(repeats: int) -> dict[str, dict[str, float]]:
     """Return what large models cost, each kind in a process of its own."""
-    found = {}
-    for dtype in ("float64", "float32"):
-        for way in ("sum", "payload"):
-            call = f"one_kind({dtype!r}, {way == 'sum'}, {repeats})"
-            code = f"import json; from benchmarks.models import one_kind; print(json.dumps({call}))"
-            command = [sys.executable, "-c", code]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found[f"1M parameters, {dtype}, {way}"] = json.loads(output)
-    return found
+    return {
+        f"1M parameters, {dtype}, {way}": apart("models", f"models.one_kind({dtype!r}, {way == 'sum'}, {repeats})")
+        for dtype in ("float64", "float32")
+        for way in ("sum", "payload")
+    }
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,27 +27,10 @@ from benchmarks.report import parser
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
 
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-OPERATIONS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-}
+# Pairs of operators, each of which is replaced by the other.
+_SWAPPED: list[tuple[Any, Any]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
+_SWAPPED += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift)]
+INSTEAD: dict[Any, Any] = dict([*_SWAPPED, *(pair[::-1] for pair in _SWAPPED)]) | {ast.FloorDiv: ast.Mult}
 
 # The tests that belong to a file are those that import it, and these, by the beginning of its path.
 BESIDES = {
@@ -66,8 +50,8 @@ BESIDES = {
 def sites(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that can be changed, in order."""
     for node in ast.walk(tree):
-        compared = isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS
-        combined = isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OPERATIONS
+        compared = isinstance(node, ast.Compare) and type(node.ops[0]) in INSTEAD
+        combined = isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in INSTEAD
         number = isinstance(node, ast.Constant) and type(node.value) is int
         dropped = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
         if compared or combined or number or dropped or isinstance(node, ast.BoolOp | ast.If | ast.IfExp):
@@ -77,9 +61,9 @@ def sites(tree: ast.AST) -> Iterator[ast.AST]:
 def change(node: ast.AST) -> None:
     """Change one node in place."""
     if isinstance(node, ast.Compare):
-        node.ops[0] = COMPARISONS[type(node.ops[0])]()
+        node.ops[0] = INSTEAD[type(node.ops[0])]()
     elif isinstance(node, ast.BinOp | ast.AugAssign):
-        node.op = OPERATIONS[type(node.op)]()
+        node.op = INSTEAD[type(node.op)]()
     elif isinstance(node, ast.Constant):
         assert isinstance(node.value, int)
         node.value += 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import compared, parser, show
 from netsim import Network, topology
 from netsim.agents import Geometric, PowerLaw, RandomFourier
 from netsim.coders import Uniform
@@ -74,19 +74,11 @@ def compare(rounds: int, repeats: int) -> dict[str, object]:
     known = methods(Geometric(4.0, 0.99), coder) | {
         name: method for name, method in methods(PowerLaw(0.1, 0.95), coder).items() if "DDKL" in name
     }
-    tasks: dict[str, Callable[[], object]] = {}
-    for name, recursion in recursions(task).items():
-        tasks[f"{name} emulated"] = partial(task.emulated, known[name])
-        tasks[f"{name} recursion"] = recursion
-    seconds = median_seconds(tasks, repeats)
+    pairs = {name: (partial(task.emulated, known[name]), recursion) for name, recursion in recursions(task).items()}
+    rows = compared(pairs, repeats)
     table = published("online_running_time")
     theirs = table[table["dataset"] == "tomshardware"].set_index("algorithm")["seconds"].to_dict()
-    result: dict[str, object] = {}
-    for name in recursions(task):
-        ours, base = seconds[f"{name} emulated"], seconds[f"{name} recursion"]
-        row = {"emulated_s": ours, "recursion_s": base, "ratio": ours / base}
-        result[name] = row | ({"published_s": float(theirs[name])} if name in theirs else {})
-    return result
+    return {name: row | ({"published_s": float(theirs[name])} if name in theirs else {}) for name, row in rows.items()}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from benchmarks.report import columns, parser, show
+from benchmarks.report import parser, show_table
 from netsim import Network, Run, links, presets
 from netsim.agents import CTP, RPL, Collector
 from netsim.agents.protocols.collector import Packet
@@ -137,7 +137,7 @@ class Site:
         names = "beacons", "dios", "dises"
         control = sum(getattr(agent, name, 0) for agent in agents.values() for name in names)
         return found | {
-            "hops": _mean(each.hops for each in heard),
+            "hops": statistics.fmean(each.hops for each in heard),
             "control/h": control / len(agents) / run.ended_at * 3600,
         }
 
@@ -153,10 +153,6 @@ class Site:
             "radio on %": 100 * float(on.mean()),
             "frames/reading": float(run.airtime["frames"].sum()) / len(heard),
         }
-
-
-def _mean(values: Any) -> float:
-    return statistics.fmean(values)
 
 
 def over(found: list[dict[str, float]]) -> dict[str, str]:
@@ -180,12 +176,9 @@ def main() -> None:
         began = time.process_time()
         rows[f"{name}, {mac}"] = over([site.woken(protocols[name], mac, seed) for seed in few])
         print(f"{name}, {mac}: {time.process_time() - began:.0f} s", file=sys.stderr, flush=True)
-    if given.json:
-        show(rows, True, "")
-    else:
-        minutes = f"{READINGS} minutes and {given.seeds} seeds, of MAC layers other than CSMA {WOKEN_READINGS} minutes"
-        print(f"FIT IoT-LAB Grenoble, channel {CHANNEL}, a reading a minute and node; {minutes} and {given.few} seeds")
-        print(columns(rows))
+    minutes = f"{READINGS} minutes and {given.seeds} seeds, of MAC layers other than CSMA {WOKEN_READINGS} minutes"
+    title = f"FIT IoT-LAB Grenoble, channel {CHANNEL}, a reading a minute and node; {minutes} and {given.few} seeds"
+    show_table(rows, given.json, title)
 
 
 if __name__ == "__main__":

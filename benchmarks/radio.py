@@ -16,12 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
 
 import networkx as nx
 
-from benchmarks.report import median_seconds, parser, show
+from benchmarks.report import median_seconds, parser, resident, show
 from netsim import Agent, Link, Network, Radio, Run
 from netsim.radio import LogDistance, Phy, medium
 from netsim.util import draws
@@ -102,15 +101,10 @@ def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int 
 
 def memory(nodes: int, degree: float, seconds: float, to_all: bool) -> int:
     """Return by how many kB the peak of this process grows as motes are built and run; on Linux."""
-    before = peak()
+    before = resident()
     network = motes_network(nodes, degree, to_all)
     network.run({node: Beacon() for node in network.graph}, until=seconds)
-    return peak() - before
-
-
-def peak() -> int:
-    """Return the most memory (kB) of this process so far; getrusage would count that of its parent before it began."""
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+    return resident() - before
 
 
 def in_python(task: Callable[[], Run]) -> Run:

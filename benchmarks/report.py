@@ -2,16 +2,23 @@
 
 import argparse
 import json
+import multiprocessing
+import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+SPAWN = multiprocessing.get_context("spawn")
+Task = Callable[[], object]
 
-def median_seconds(tasks: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+
+def median_seconds(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
     """Return the median CPU time of each task, in seconds, with one BLAS thread.
 
     They take turns, so that a slow moment hits all alike.
@@ -28,6 +35,55 @@ def median_seconds(tasks: Mapping[str, Callable[[], object]], repeats: int) -> d
     if sys.stderr.isatty():
         print("\r" + " " * 50, end="\r", file=sys.stderr)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def compared(
+    pairs: Mapping[str, tuple[Task, Task]], repeats: int, columns: tuple[str, str] = ("emulated_s", "recursion_s")
+) -> dict[str, dict[str, float]]:
+    """Return for each pair of tasks the median seconds of both and their ratio; all tasks take turns."""
+    tasks = {
+        f"{name} {column}": task for name, pair in pairs.items() for column, task in zip(columns, pair, strict=True)
+    }
+    seconds = median_seconds(tasks, repeats)
+    rows = {name: {column: seconds[f"{name} {column}"] for column in columns} for name in pairs}
+    return {name: row | {"ratio": row[columns[0]] / row[columns[1]]} for name, row in rows.items()}
+
+
+def apart(module: str, call: str, environment: Mapping[str, str] | None = None) -> Any:
+    """Return the result of a call, such as ``"scale.wiring(10)"``, in a process that has imported only its module."""
+    code = f"import json, resource; from benchmarks import {module}; print(json.dumps({call}))"
+    # With more threads of BLAS, CPU seconds would count how they wait.
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
+    return json.loads(done.stdout)
+
+
+def in_processes(*parts: tuple[Callable[..., None], tuple[Any, ...]]) -> list[Any]:
+    """Call functions in processes of their own, each with a pipe as last argument; return what each sends over it."""
+    pipes = [SPAWN.Pipe(duplex=False) for _ in parts]
+    processes = [
+        SPAWN.Process(target=work, args=(*given, sending), daemon=True)
+        for (work, given), (_, sending) in zip(parts, pipes, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    for _, sending in pipes:
+        sending.close()
+    try:
+        found = [receiving.recv() for receiving, _ in pipes]
+    except EOFError:
+        raise SystemExit("a process ended in an error") from None
+    for process in processes:
+        process.join()
+    return found
+
+
+def resident(what: str = "VmHWM") -> int:
+    """Return the memory (kB) of this process, at its peak or now (VmRSS); on Linux.
+
+    getrusage would count the peak of its parent before it began.
+    """
+    return int(Path("/proc/self/status").read_text().partition(f"{what}:")[2].split()[0])
 
 
 def parser(description: str | None, **defaults: int) -> argparse.ArgumentParser:
@@ -50,6 +106,11 @@ def show(result: Mapping[str, Any], as_json: bool, title: str) -> None:
             print(f"  {name:42}" + "  ".join(f"{key} {_text(item)}" for key, item in value.items()))
         else:
             print(f"  {name:42}{_text(value)}")
+
+
+def show_table(rows: Mapping[str, Mapping[str, Any]], as_json: bool, title: str) -> None:
+    """Print rows as one JSON object, or a title and a table with columns."""
+    print(json.dumps(rows) if as_json else f"{title}\n{columns(rows)}")
 
 
 def columns(rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -4,8 +4,6 @@ CPU seconds of the process, not of the clock. Each row is measured in a process 
 of one row, which also reads its modules and starts with an empty heap.
 """
 
-import json
-import os
 import resource
 import subprocess
 import sys
@@ -13,14 +11,12 @@ import tempfile
 import time
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 import netsim
 from benchmarks import workers
-from benchmarks.delivery import DEGREE, HIGH, LOSS, LOW, BulkAdder
-from benchmarks.report import parser, show
-from netsim import Link, Network, latency
+from benchmarks.delivery import DEGREE, BulkAdder
+from benchmarks.report import apart, parser, show
 from netsim.core.records import DELIVERED
 
 # So dense that a mote hears some twenty others, and few of them well.
@@ -39,14 +35,9 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _network(agents: int) -> Network:
-    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
-    return Network(graph, Link(latency=latency.uniform(LOW, HIGH), loss=LOSS), round_period=0.1, seed=1)
-
-
 def wiring(agents: int) -> dict[str, float]:
     """Return CPU seconds, and kB an agent, of a run in which nothing happens: wiring, start and end."""
-    network = _network(agents)
+    network = workers.network(agents)
     idle = {node: Idle() for node in network.graph}
     before, start = _memory(), time.process_time()
     network.run(idle)
@@ -55,7 +46,7 @@ def wiring(agents: int) -> dict[str, float]:
 
 def bulk(agents: int, rounds: int, repeats: int) -> dict[str, float]:
     """Return CPU µs per delivery (the least of some runs), wiring included, and kB an agent."""
-    network, found, peaks = _network(agents), [], [_memory()]
+    network, found, peaks = workers.network(agents), [], [_memory()]
     for _ in range(repeats):
         start = time.process_time()
         run = network.run({node: BulkAdder(node, rounds) for node in network.graph})
@@ -107,35 +98,26 @@ def table_of_averaging(repeats: int = 5) -> dict[str, float]:
     return {"seconds": min(found)}
 
 
-def _apart(call: str) -> dict[str, float]:
-    """Return the result of a call of this module's, in a process of its own."""
-    code = f"import json; from benchmarks import scale; print(json.dumps(scale.{call}))"
-    # With more threads of BLAS, CPU seconds would count how they wait.
-    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
-
-
 def rows(largest: int) -> dict[str, Any]:
     """Return all rows, of networks up to ``largest`` agents."""
     sizes = [agents for agents in (10_000, 100_000) if agents <= largest]
-    found: dict[str, Any] = {f"wiring, {agents:,} agents": _apart(f"wiring({agents})") for agents in sizes}
-    small = found["bulk, 20 agents, 1,000 rounds"] = _apart("bulk(20, 1000, 9)")
+    found: dict[str, Any] = {
+        f"wiring, {agents:,} agents": apart("scale", f"scale.wiring({agents})") for agents in sizes
+    }
+    small = found["bulk, 20 agents, 1,000 rounds"] = apart("scale", "scale.bulk(20, 1000, 9)")
     for agents in sizes:
-        row = _apart(f"bulk({agents}, 10, {3 if agents <= 10_000 else 1})")
+        row = apart("scale", f"scale.bulk({agents}, 10, {3 if agents <= 10_000 else 1})")
         found[f"bulk, {agents:,} agents, 10 rounds"] = row | {"times_20": row["microseconds"] / small["microseconds"]}
-    found |= {f"positions, {motes:,} motes": _apart(f"positions({motes})") for motes in (1_000, 10_000)}
+    found |= {f"positions, {motes:,} motes": apart("scale", f"scale.positions({motes})") for motes in (1_000, 10_000)}
     for words in ("-c pass", "-m netsim --version", "-m netsim list", "-m netsim run averaging"):
-        found[f"python {words}"] = _apart(f"first_second({words!r})")
-    found["its table"] = _apart("table_of_averaging()")
+        found[f"python {words}"] = apart("scale", f"scale.first_second({words!r})")
+    found["its table"] = apart("scale", "scale.table_of_averaging()")
     return found | workers.rows(1000, 60, 3)
 
 
 def main() -> None:
     """Run the benchmark."""
-    command = parser(__doc__, largest=100_000)
-    chosen = command.parse_args()
+    chosen = parser(__doc__, largest=100_000).parse_args()
     show(rows(chosen.largest), chosen.json, f"CPU time by size: {DEGREE} neighbours, 100 float64 a broadcast")
 
 

@@ -6,7 +6,6 @@ takes minutes has failed, too. Deliveries are those of plain runs one after the 
 peak memory must not grow with their number.
 """
 
-import argparse
 import gc
 import importlib
 import itertools
@@ -18,24 +17,23 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
 import netsim
-from benchmarks.report import show
+from benchmarks.report import parser, resident, show
 from netsim import Link, Network, latency
 
 AGENTS, DEGREE, ROUNDS = 20, 10, 5000
-# The fuzzer of each part, and how many of its inputs are one task of a worker.
+# The fuzzer of each part, how many of its inputs are one task of a worker, and how many are checked by default.
 FUZZERS = {
-    "inputs": ("wire", 2000),
-    "programs": ("programs", 50),
-    "networks": ("networks", 10),
-    "journals": ("journals", 50),
-    "files": ("files", 50),
+    "inputs": ("wire", 2000, 10_000_000),
+    "programs": ("programs", 50, 200_000),
+    "networks": ("networks", 10, 20_000),
+    "journals": ("journals", 50, 200_000),
+    "files": ("files", 50, 200_000),
 }
 MINUTES = 5
 Task = tuple[str, int, int, int]
@@ -112,12 +110,6 @@ class Plain(netsim.Agent):
             self.heard += len(await self.collect())
 
 
-def peak_kb() -> int:
-    """Return the peak memory of this process so far, in kB (getrusage would count that of its parent, too)."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0])
-
-
 def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
     """Run for about a million deliveries; return their number, and the peak after a tenth of the run and at its end."""
     if time.monotonic() > deadline:
@@ -128,7 +120,7 @@ def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
 
     def note(round_number: int) -> None:
         if round_number in (ROUNDS // 10, ROUNDS):
-            peaks.append(peak_kb())
+            peaks.append(resident())
 
     graph = nx.random_regular_graph(DEGREE, AGENTS, seed=1)
     link = Link(latency=latency.uniform(0.01, 0.05), loss=0.05)
@@ -208,22 +200,13 @@ def soak(counts: dict[str, int], deliveries: int, seed: int, seconds: float) -> 
     return tally.found | ({"deliveries": memory(tally.runs)} if deliveries else {})
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
-    command = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("inputs", 10_000_000), ("programs", 200_000), ("networks", 20_000), ("journals", 200_000)):
-        command.add_argument(f"--{name}", type=int, default=value, help=f"how many, default {value:,}")
-    command.add_argument("--deliveries", type=int, default=100_000_000, help="default 100,000,000")
-    command.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
-    command.add_argument("--seed", type=int, default=1)
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    command.add_argument("--repeat", nargs=3, metavar=("PART", "SEED", "NUMBER"), help="run one input again")
-    return command
-
-
 def main() -> None:
     """Run the soak; exit with 1 if anything failed."""
-    chosen = parser().parse_args()
+    sizes = {part: count for part, (_, _, count) in FUZZERS.items()}
+    command = parser(__doc__, **sizes, deliveries=100_000_000, seed=1)
+    command.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
+    command.add_argument("--repeat", nargs=3, metavar=("PART", "SEED", "NUMBER"), help="run one input again")
+    chosen = command.parse_args()
     if chosen.repeat:
         part, seed, number = chosen.repeat
         check = fuzzer(part)
@@ -234,7 +217,7 @@ def main() -> None:
     # Workers inherit it: matrices here are small.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     counts = {}
-    for part, (name, _) in FUZZERS.items():
+    for part, (name, *_) in FUZZERS.items():
         if fuzzer(part) is None:
             print(f"{part}: left out, there is no tests/fuzzers/{name}.py", file=sys.stderr)
         else:

@@ -18,10 +18,7 @@ imported all it needs; what is resident in the parent (VmRSS) after a tenth of t
 highest (VmHWM) once the table of all is written. Linux only; ``--points 0`` leaves it out.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -33,7 +30,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 import netsim
-from benchmarks.report import parser, show
+from benchmarks.report import apart, parser, resident, show
 from netsim.studies.terminal import Reporter
 
 STUDY = """
@@ -97,10 +94,7 @@ def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
         "joblib 2": lambda: tasked(2),
         "sweep 2": lambda: netsim.studies.sweep(study, out=room / "two", seed=range(tasks), jobs=2),
     }
-    seconds = {}
-    for name, way in ways.items():
-        seconds[name], _ = spent(way)
-    return seconds
+    return {name: spent(way)[0] for name, way in ways.items()}
 
 
 def spent(way: Callable[[], object]) -> tuple[float, float]:
@@ -161,15 +155,9 @@ class Watch(Reporter):
 
         def note(done: int, failed: int) -> None:
             if done + failed in self.at:
-                self.found[done + failed] = resident("VmRSS")
+                self.found[done + failed] = resident("VmRSS") / 1024
 
         return nullcontext(note)
-
-
-def resident(what: str) -> float:
-    """Return megabytes of this process."""
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what)]
-    return int(line.split()[1]) / 1024
 
 
 def held(points: int) -> dict[str, float]:
@@ -183,7 +171,7 @@ def held(points: int) -> dict[str, float]:
         start = time.perf_counter()
         netsim.studies.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2, reporter=watch)
         seconds = time.perf_counter() - start
-        middle = resident("VmHWM")
+        middle = resident() / 1024
         start = time.perf_counter()
         netsim.studies.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2)
         again = time.perf_counter() - start
@@ -200,16 +188,10 @@ def held(points: int) -> dict[str, float]:
 
 def main() -> None:
     """Run the benchmark."""
-    command = parser(__doc__, tasks=200, repeats=5, points=10_000)
-    command.add_argument("--held", action="store_true", help="memory only, of this process")
-    chosen = command.parse_args()
-    if chosen.held:
-        print(json.dumps(held(chosen.points)))
-        return
+    chosen = parser(__doc__, tasks=200, repeats=5, points=10_000).parse_args()
     result = compare(chosen.tasks, chosen.repeats)
     if chosen.points:
-        words = [sys.executable, "-m", "benchmarks.sweep", "--held", "--points", str(chosen.points)]
-        result |= json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        result |= apart("sweep", f"sweep.held({chosen.points})")
     show(result, chosen.json, f"{chosen.tasks} short runs, and {chosen.points} trivial ones")
 
 

@@ -7,7 +7,6 @@ of one frame alone. With --hostile, datagrams of strangers come at a process tha
 """
 
 import asyncio
-import multiprocessing
 import statistics
 import sys
 import tempfile
@@ -22,13 +21,12 @@ import numpy as np
 
 import netsim
 from benchmarks import hostile
-from benchmarks.report import parser, show
+from benchmarks.report import SPAWN, in_processes, parser, show
 from netsim import Network
 from netsim.distributed import MQTT, UDP, Transport
 from netsim.errors import BadInput
 from tests.parts import free_port, mosquitto, program
 
-SPAWN = multiprocessing.get_context("spawn")
 ELEMENTS = 100
 FRAME = np.random.default_rng(1).random(ELEMENTS)
 # Real seconds after which a datagram that does not come is taken to be lost.
@@ -108,7 +106,7 @@ class OverMQTT:
 
 
 def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of two processes with a number of agents each; the first answers (see `in_two`)."""
+    """Be one of two processes with a number of agents each; the first answers with what it measured (see `in_two`)."""
     sides = [list(range(size)), list(range(size, 2 * size))]
     graph = nx.complete_bipartite_graph(size, size)
     agents: dict[int, Any] = {number: Speaker(count) for number in graph}
@@ -116,11 +114,13 @@ def play(make: Make, places: list[str], me: int, size: int, count: int, folder: 
         agents = {0: Pinger(1, count), 1: Ponger(count)}
     transport = make(places[me], {places[1 - me]: sides[1 - me]}, folder)
     Network(graph, round_period=1.0, seed=1).run(agents, transport=transport)
-    if me == 0:
-        mean = transport.membership.sent_bytes / transport.membership.sent
-        mine = [agents[number] for number in sides[0]]
-        worked = [moment for agent in mine for moment in agent.worked]
-        answer.send(([agent.moments for agent in mine], max(worked) - min(worked), mean))
+    if me:
+        answer.send(None)
+        return
+    mean = transport.membership.sent_bytes / transport.membership.sent
+    mine = [agents[number] for number in sides[0]]
+    worked = [moment for agent in mine for moment in agent.worked]
+    answer.send(([agent.moments for agent in mine], max(worked) - min(worked), mean))
 
 
 # --- the bare echo ----------------------------------------------------------------------------------------------------
@@ -195,34 +195,21 @@ def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
 def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float, float]:
     """Return each agent's moments in one process, the processor's seconds there, and the mean bytes of a datagram."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    receiving, sending = SPAWN.Pipe(duplex=False)
+    found: tuple[list[list[float]], float, float]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if written else None
-        parts = [
-            SPAWN.Process(target=play, args=(make, places, me, size, count, folder, sending), daemon=True)
-            for me in range(2)
-        ]
-        for part in parts:
-            part.start()
-        sending.close()
-        try:
-            found: tuple[list[list[float]], float, float] = receiving.recv()
-        except EOFError:
-            raise SystemExit("a process ended in an error") from None
-        for part in parts:
-            part.join()
+        found, _ = in_processes(*((play, (make, places, me, size, count, folder)) for me in range(2)))
     return found
 
 
 def echoed(size: int, pairs: int, count: int) -> tuple[list[float], float]:
     """Return when datagrams came back from the bare echo, the beginning before them, and the processor's seconds."""
     port = free_port()
-    receiving, sending = SPAWN.Pipe(duplex=False)
     server = SPAWN.Process(target=echo, args=(port,), daemon=True)
     server.start()
     time.sleep(1.0)
-    SPAWN.Process(target=bare, args=(port, size, pairs, count, sending), daemon=True).start()
-    found: tuple[list[float], float] = receiving.recv()
+    found: tuple[list[float], float]
+    [found] = in_processes((bare, (port, size, pairs, count)))
     server.terminate()
     server.join()
     return found

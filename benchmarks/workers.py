@@ -7,11 +7,8 @@ hash.
 """
 
 import gc
-import json
 import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,7 +20,7 @@ import networkx as nx
 import numpy as np
 
 from benchmarks import delivery
-from benchmarks.report import parser, show
+from benchmarks.report import apart, parser, show
 from netsim import Agent, Link, Network, Run, latency
 from netsim.agents import COKE, Geometric, LocalProblem, Squared
 from netsim.engine.runtime import Runtime
@@ -164,11 +161,7 @@ def large(agents: int, workers: int, rounds: int = 3) -> dict[str, Any]:
 
 def large_sizes(agents: int) -> dict[str, dict[str, Any]]:
     """Return `large` over 1 and 4 workers, each in a process of its own."""
-    found = {}
-    for workers in (1, 4):
-        code = f"import json; from benchmarks.workers import large; print(json.dumps(large({agents}, {workers})))"
-        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-        found[f"{agents:,} agents, {workers} workers"] = json.loads(output)
+    found = {f"{agents:,} agents, {n} workers": apart("workers", f"workers.large({agents}, {n})") for n in (1, 4)}
     assert len({row["trace_hash"] for row in found.values()}) == 1
     return found
 

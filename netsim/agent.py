@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -435,3 +437,10 @@ def has_run(agent: Agent) -> bool:
     """Return whether an agent has taken part in a run that started."""
     context: Context | None = vars(agent).get("_netsim")
     return context is not None and context.shared.begun
+
+
+@cache
+def slots_of(kind: type) -> list[str]:
+    """Return the names of a class's slots, with private names mangled, as ``object.__delattr__`` needs them."""
+    members = [(name, member) for each in kind.__mro__ for name, member in vars(each).items()]
+    return [name for name, member in members if isinstance(member, MemberDescriptorType)]

@@ -6,6 +6,7 @@ agent → outbox → link → inbox → agent: you are at both ends.
 import asyncio
 import math
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -30,74 +31,49 @@ __all__ = ["Context", "Rounds"]
 _NO_RELIABILITY = Reliability()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Context:
     """An agent's place in the network of one run."""
 
-    __slots__ = (
-        "_passed",
-        "captions",
-        "collected",
-        "delay",
-        "down",
-        "energy",
-        "first_round",
-        "in_neighbors",
-        "inbox",
-        "left",
-        "name",
-        "neighbors",
-        "number",
-        "one_way",
-        "out_neighbors",
-        "outbox",
-        "radio",
-        "reliability",
-        "requests",
-        "rng",
-        "round",
-        "seed",
-        "shared",
-        "steps",
-    )
+    shared: Shared
+    name: Hashable
+    neighbors: tuple[Hashable, ...]
+    inbox: Inbox
+    outbox: Outbox
+    seed: int
+    # The neighbours with a link from, and to, this agent at present; `netsim.faults.Rewire` changes them.
+    out_neighbors: tuple[Hashable, ...] = field(init=False)
+    in_neighbors: tuple[Hashable, ...] = field(init=False)
+    # The neighbours without a link back to this agent.
+    one_way: frozenset[Hashable] = frozenset()
+    # The energy that the agent's radio spends; None without an energy model.
+    energy: "EnergyAccount | None" = None
+    # The agent's radio, on a `netsim.Radio`.
+    radio: "RadioHandle | None" = None
+    rng: np.random.Generator | None = None
+    reliability: Reliability = _NO_RELIABILITY
+    round: int = 0
+    # The number of the last round that the agent left, and the time (s) of leaving.
+    left: tuple[int, float] = (0, 0.0)
+    collected: int = 0
+    requests: int = 0
+    # Seconds by which a straggler delays each message.
+    delay: float = 0.0
+    # The agent's number among all agents.
+    number: int = 0
+    # The run's labels and notes; None if they are not kept.
+    captions: Captions | None = None
+    # Number of `compute` calls that took the network's compute times.
+    steps: int = 0
+    # Whether the agent's node is down.
+    down: bool = False
+    # The first round that the agent took part in; 0 before.
+    first_round: int = 0
+    # Rounds that passed before a restart, to be skipped; None: a restart whose rounds are not counted yet.
+    _passed: int | None = 0
 
-    def __init__(
-        self, shared: Shared, name: Hashable, neighbors: tuple[Hashable, ...], inbox: Inbox, outbox: Outbox, seed: int
-    ) -> None:
-        self.shared = shared
-        self.name = name
-        self.neighbors = neighbors
-        # The neighbours with a link from, and to, this agent at present; `netsim.faults.Rewire` changes them.
-        self.out_neighbors = self.in_neighbors = neighbors
-        # The neighbours without a link back to this agent.
-        self.one_way: frozenset[Hashable] = frozenset()
-        self.inbox = inbox
-        self.outbox = outbox
-        self.seed = seed
-        # The energy that the agent's radio spends; None without an energy model.
-        self.energy: EnergyAccount | None = None
-        # The agent's radio, on a `netsim.Radio`.
-        self.radio: RadioHandle | None = None
-        self.rng: np.random.Generator | None = None
-        self.reliability = _NO_RELIABILITY
-        self.round = 0
-        # The number of the last round that the agent left, and the time (s) of leaving.
-        self.left = (0, 0.0)
-        self.collected = 0
-        self.requests = 0
-        # Seconds by which a straggler delays each message.
-        self.delay = 0.0
-        # The agent's number among all agents.
-        self.number = 0
-        # The run's labels and notes; None if they are not kept.
-        self.captions: Captions | None = None
-        # Number of `compute` calls that took the network's compute times.
-        self.steps = 0
-        # Whether the agent's node is down.
-        self.down = False
-        # The first round that the agent took part in; 0 before.
-        self.first_round = 0
-        # Rounds that passed before a restart, to be skipped; None: a restart whose rounds are not counted yet.
-        self._passed: int | None = 0
+    def __post_init__(self) -> None:
+        self.out_neighbors = self.in_neighbors = self.neighbors
 
     def note_restart(self) -> None:
         """Note that the agent's code starts again, or late, so that it skips the rounds that have passed."""

@@ -107,12 +107,10 @@ class Deployment:
         if size not in (2, 3):
             raise check.refuse("positions", self.positions, "a mapping {node: (x, y)} or {node: (x, y, z)} in metres")
         places = {node: _place(f"positions[{node!r}]", at, size) for node, at in self.positions.items()}
-        if not isinstance(self.moves, Iterable):
-            raise check.refuse("moves", self.moves, "a list of netsim.faults.Move")
+        check.instance("moves", self.moves, Iterable, "a list of netsim.faults.Move")
         moves = tuple(self.moves)
         for move in moves:
-            if not isinstance(move, Move):
-                raise check.refuse("moves", move, "a list of netsim.faults.Move")
+            check.instance("moves", move, Move, "a list of netsim.faults.Move")
         _doubt_places(list(places.values()))
         check.put(self, positions=places, sinks=tuple(self.sinks), moves=tuple(Faults(moves)))
         check.put(self, roaming=tuple(self.roaming))
@@ -122,8 +120,7 @@ class Deployment:
         for move in self.moves:
             self._must_be_here("Move: agent", move.agent)
             self.place(move.position, places[move.agent])
-        if not isinstance(self.path_loss, LogDistance):
-            raise check.refuse("path_loss", self.path_loss, "a netsim.radio.LogDistance")
+        check.instance("path_loss", self.path_loss, LogDistance, "a netsim.radio.LogDistance")
         if type(self.path_loss).powers is not LogDistance.powers:
             raise BadInput("path_loss: must have LogDistance's powers; a path_loss(distance) of its own it may have")
         self._check_phy()

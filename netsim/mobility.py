@@ -59,8 +59,7 @@ def random_waypoint(
     short, long = _ordered("pause", pause, 2)
     if (left, bottom) == (right, top):
         raise check.refuse("area", area, "wider or higher than a point")
-    if not isinstance(positions, Mapping):
-        raise check.refuse("positions", positions, "a mapping {node: (x, y)} in metres")
+    check.instance("positions", positions, Mapping, "a mapping {node: (x, y)} in metres")
     check.finite("speed: low", slow, above=0)
     check.finite("pause: low", short, low=0)
     until, seed = check.finite("until", until, above=0), check.integer("seed", seed, low=0)

@@ -128,8 +128,7 @@ class Network:
         check.called("link", link)
         check.called("medium", medium)
         self.link = Link() if link is None else link
-        if not isinstance(self.link, Link):
-            raise check.refuse("link", link, "a netsim.Link")
+        check.instance("link", self.link, Link, "a netsim.Link")
         self.round_period = check.finite("round_period", round_period, low=SHORTEST_ROUND, high=LATEST)
         if not isinstance(medium, Radio):
             check.one_of("medium", medium, ("wires", "radio"))
@@ -196,8 +195,7 @@ class Network:
         if not (isinstance(ends, tuple) and len(ends) == 2 and self.graph.has_edge(*ends)):
             raise check.refuse("links", ends, "keyed by (sender, receiver) pairs that are edges of the graph")
         check.called(f"links[{ends}]", link)
-        if not isinstance(link, Link):
-            raise check.refuse(f"links[{ends}]", link, "a netsim.Link")
+        check.instance(f"links[{ends}]", link, Link, "a netsim.Link")
         if link.reliability != self.link.reliability:
             raise check.refuse(
                 f"links[{ends}].reliability", link.reliability_model.way, "the same as on all other links"
@@ -608,8 +606,7 @@ def _checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
         raise check.refuse("kinds", kinds, "a sequence of kinds of message")
     for number, kind in enumerate(kinds):
-        if not isinstance(kind, str):
-            raise check.refuse(f"kinds[{number}]", kind, "a str")
+        check.instance(f"kinds[{number}]", kind, str, "a str")
         if kind in kinds[:number]:
             raise check.refuse(f"kinds[{number}]", kind, "there once only")
     if len(kinds) > _MOST_KINDS:

@@ -318,8 +318,7 @@ class _Guard:
         else:
             if result is None or result is True:
                 return False
-            if not isinstance(result, bool | np.bool_):
-                raise check.refuse(f"invariant {self._name}, result", result, "True, False or None")
+            check.instance(f"invariant {self._name}, result", result, bool | np.bool_, "True, False or None")
             if result:
                 return False
             self.message = f"{self._name} does not hold"
@@ -441,13 +440,12 @@ def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _checked_make(make: Any) -> Make:
+def _checked_make(make: Make) -> Make:
     if isinstance(make, type) or not callable(make) or inspect.iscoroutinefunction(make):
         raise check.refuse("make", make, "a function that returns (network, agents)")
     if not _takes(make, seed=0):
         raise check.refuse("make", make, "callable as make(seed=…)")
-    result: Make = make
-    return result
+    return make
 
 
 def _made(made: Any) -> tuple[Network, Mapping[Any, Agent], Mapping[str, Any]]:
@@ -469,26 +467,24 @@ def _shown(made: Any) -> str:
     return type(made).__name__
 
 
-def _checked_invariant(invariant: Any) -> Invariant | type[Any]:
+def _checked_invariant(invariant: Invariant | type[Any]) -> Invariant | type[Any]:
     if inspect.iscoroutinefunction(invariant) or not callable(invariant):
         raise check.refuse("invariant", invariant, "a function of the agents that is not async")
     if isinstance(invariant, type):
         _object_of(invariant)
     elif not _takes(invariant, {}):
         raise check.refuse("invariant", invariant, "callable as invariant(agents)")
-    result: Invariant | type[Any] = invariant
-    return result
+    return invariant
 
 
 def _object_of(invariant: type[Any]) -> Invariant:
     """Return a new object of a class of invariants."""
     if not _takes(invariant):
         raise check.refuse("invariant", invariant, "a class whose objects are made without arguments")
-    made = invariant()
+    made: Invariant = invariant()
     if not callable(made) or not _takes(made, {}):
         raise check.refuse("invariant", invariant, "a class with a method __call__(self, agents)")
-    result: Invariant = made
-    return result
+    return made
 
 
 def _takes(function: Callable[..., Any], *values: Any, **arguments: Any) -> bool:
@@ -511,7 +507,7 @@ def _checked_seeds(seeds: Any) -> Iterator[int]:
         yield check.integer("seed", seed, low=0)
 
 
-def _checked_faults(faults: Any) -> Drawn:
+def _checked_faults(faults: Drawn) -> Drawn:
     if faults is None or isinstance(faults, Faults):
         return faults
     if isinstance(faults, Mapping):
@@ -526,8 +522,7 @@ def _checked_faults(faults: Any) -> Drawn:
     if callable(faults):
         if not _takes(faults, nx.Graph(), 0):
             raise check.refuse("faults", faults, "callable as faults(graph, seed)")
-        result: Drawn = faults
-        return result
+        return faults
     return Faults(faults)
 
 

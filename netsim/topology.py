@@ -181,8 +181,7 @@ def directed_random(agents: int, p: float, seed: int = 0) -> "nx.DiGraph[int]":
     agents, share = _checked_count(agents), check.probability("p", p)
     _check_memory("p", share, share * agents * (agents - 1) / 2)
     drawn = _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng, directed=True), seed, f"p = {p}")
-    graph: nx.DiGraph[int] = nx.DiGraph(drawn)
-    return graph
+    return nx.DiGraph(drawn)
 
 
 def one_peer_exponential(agents: int) -> "list[nx.DiGraph[int]]":
@@ -234,8 +233,7 @@ def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
             ends = np.nonzero(np.triu(squares <= reach**2, 1))
             graph.add_edges_from(zip(*(each.tolist() for each in ends), strict=True))
             return graph
-    found: nx.Graph[int] = nx.random_geometric_graph(len(places), reach, pos=pos)
-    return found
+    return nx.random_geometric_graph(len(places), reach, pos=pos)
 
 
 def from_file(file: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":

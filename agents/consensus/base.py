@@ -133,8 +133,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         self.count = check.integer("count", self.count, low=0)
         self.coded_start = check.flag("coded_start", self.coded_start)
         check_cost(type(self), self.cost, "size", *getattr(type(self).local_step, "asks", ()))
-        if not isinstance(self.coder, Coder):
-            raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
+        check.instance("coder", self.coder, Coder, "a netsim.coders.Coder")
         if not callable(getattr(self.censor, "speaks", None)):
             raise check.refuse("censor", self.censor, "a Censor, with a method speaks()")
         if isinstance(self.censor, Lazy) and not self.has_server:
@@ -403,8 +402,7 @@ class Dual(SharingAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.duals, Duals):
-            raise check.refuse("duals", self.duals, "one of Accumulated, RunningSums, CodedSums and EdgeDuals")
+        check.instance("duals", self.duals, Duals, "one of Accumulated, RunningSums, CodedSums and EdgeDuals")
         self.duals.check(self._sending, is_scheduled="rho" in schedules_of(self))
 
     @property

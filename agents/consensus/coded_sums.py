@@ -61,15 +61,10 @@ class CodedSums(Duals):
     sum_every: int = 4
 
     def __post_init__(self) -> None:
-        check.put(
-            self,
-            step=check.finite("step", self.step, above=0.0),
-            halvings=check.integer("halvings", self.halvings, low=0),
-            halve_every=check.integer("halve_every", self.halve_every, low=1),
-            dither=check.flag("dither", self.dither),
-            reach=check.integer("reach", self.reach, low=1),
-            sum_every=check.integer("sum_every", self.sum_every, low=1),
-        )
+        check.fields(self, check.finite, "step", above=0.0)
+        check.fields(self, check.integer, "halvings", low=0)
+        check.fields(self, check.integer, "halve_every", "reach", "sum_every", low=1)
+        check.fields(self, check.flag, "dither")
         if self.halvings > MOST_WIDTH:
             raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
 

@@ -98,7 +98,7 @@ class ClassProblem:
         curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
         if curvature == 0.0:
             raise check.refuse("quadratic", quadratic, "> 0 where regularizer = 0")
-        if _is_squares(self.loss):
+        if isinstance(self.loss, OneVsRest) and isinstance(self.loss.loss, Squared):
             inverse, constant = self._normal_equations(curvature)
             return lambda linear: inverse @ (constant - self._matrix(linear))
         _must_be_smooth(self.loss)
@@ -168,10 +168,6 @@ def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) ->
     _must_be_smooth(problems[0].loss)
     zeros = np.zeros(problems[0].size)
     return _minimise(problems, regularizer, zeros, zeros, _root(problems, regularizer))
-
-
-def _is_squares(loss: MulticlassLoss) -> bool:
-    return isinstance(loss, OneVsRest) and isinstance(loss.loss, Squared)
 
 
 def _described(loss: MulticlassLoss) -> str:
@@ -245,8 +241,7 @@ def _minimise(
     norm = float(np.abs(slope).max())
     if not norm <= _ROUNDING_TOLERANCE * unit:
         raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
-    theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
-    return theta
+    return solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
 
 
 def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
@@ -328,5 +323,4 @@ class OnlineClasses(StreamCost):
         scores, k = phi @ linear / -double, float(phi @ phi) / double
         # `slope` needs k > 0. If φ = 0, then k = 0, and the scores do not depend on θ.
         slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
-        theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
-        return theta
+        return (linear + np.multiply.outer(phi, slopes)) / -double

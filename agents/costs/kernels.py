@@ -72,8 +72,7 @@ class MultiKernelCost:
     def gradient(self, models: Vector) -> Vector:
         """Return ∇L_p(θ_p) for the last sample drawn, one in each row, shape (P, K)."""
         slopes = self.combined.loss.derivative(_dots(models, self._z), self.combined.target)
-        gradients: Vector = slopes[:, None] * self._z + (2.0 * self.combined.regularizer) * models
-        return gradients
+        return slopes[:, None] * self._z + (2.0 * self.combined.regularizer) * models
 
 
 def predict_all(
@@ -120,8 +119,7 @@ def gradients(costs: Sequence[MultiKernelCost], models: Vector, z: Vector, y: Ve
     products = _dots(models.reshape(-1, features), z.reshape(-1, features)).reshape(count, kernels)
     slopes = costs[0].combined.loss.derivative(products, y[:, None])
     doubles = np.array([2.0 * cost.combined.regularizer for cost in costs])
-    found: Vector = slopes[:, :, None] * z.reshape(models.shape) + doubles[:, None, None] * models
-    return found
+    return slopes[:, :, None] * z.reshape(models.shape) + doubles[:, None, None] * models
 
 
 def _fit(costs: Sequence[MultiKernelCost], models: Vector, z: Vector) -> bool:

@@ -147,8 +147,7 @@ class LocalProblem:
 
     def _loss_hessian(self, theta: Array) -> Array:
         weights = self.loss.second_derivative(self.features @ theta, self.targets)
-        result: Array = (self.features.T * weights) @ self.features / len(self.targets)
-        return result
+        return (self.features.T * weights) @ self.features / len(self.targets)
 
     def _vector(self, name: str, value: Array) -> Array:
         if np.shape(value) != (self.size,):
@@ -178,8 +177,7 @@ class LeastSquares(LocalProblem):
 
     def gradient(self, theta: Array) -> Array:
         """Return ∇R(θ), of shape (D,), for θ of shape (D,)."""
-        result: Array = self.hessian @ self._vector("theta", theta) - self.linear
-        return result
+        return self.hessian @ self._vector("theta", theta) - self.linear
 
     def mean_squared_error(self, theta: Array) -> float:
         """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples.

@@ -204,8 +204,7 @@ class OneVsRest(MulticlassLoss):
 
     def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
         """Return ℓ''(f_j, ±1) v_j for each class j, shape (n, C)."""
-        result: Array = self.loss.second_derivative(f, self._signs(y)) * v
-        return result
+        return self.loss.second_derivative(f, self._signs(y)) * v
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
         """Return the solution s_j of s_j = ℓ'(f_j − k·s_j, ±1) for each class j, shape (C,)."""
@@ -242,8 +241,7 @@ def _class_index(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def _of_class(f: Array, y: NDArray[Any]) -> Array:
     """Return the score f_y of each sample's right class, shape (n,)."""
-    result: Array = f[_class_index(y)]
-    return result
+    return f[_class_index(y)]
 
 
 def _minus_one_hot(p: Array, y: NDArray[Any]) -> Array:

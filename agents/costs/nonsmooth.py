@@ -42,5 +42,4 @@ class L1:
 
     def prox(self, z: Array, eta: float) -> Array:
         """Return z with each element moved towards zero by at most η · weight (soft threshold)."""
-        drawn: Array = np.sign(z) * np.maximum(np.abs(z) - eta * self.weight, 0.0)
-        return drawn
+        return np.sign(z) * np.maximum(np.abs(z) - eta * self.weight, 0.0)

@@ -134,8 +134,7 @@ class StaticRegret(_Regret):
         values, vectors = _eigenpairs(self._gram)
         # Along eigenvectors with the eigenvalue 0, the shortest model has the component 0.
         along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
-        result: Vector = vectors @ along
-        return result
+        return vectors @ along
 
     @property
     def best_loss(self) -> float:

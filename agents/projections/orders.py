@@ -122,7 +122,8 @@ class Walk(TokenHolder):
             await self.turn()
             number += 1
             if self.neighbors and number < self.sweeps:
-                await self.tell(self._at_random(), "token", number)
+                other = self.neighbors[self.rng.integers(len(self.neighbors))]
+                await self.tell(number_of(other), "token", number)
                 number = await self.tokens.get()
         if not self.reliable:
             await self.broadcast("over", None)
@@ -132,9 +133,6 @@ class Walk(TokenHolder):
             await self.tell(other, "over", None)
 
         await self.each([number_of(other) for other in self.neighbors], say)
-
-    def _at_random(self) -> int:
-        return number_of(self.neighbors[self.rng.integers(len(self.neighbors))])
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ class Collector(Speaker):
         for members in protocols.values():
             kind = type(next(iter(members.values()))).__name__
             why = f"the readings of {kind} go nowhere"
-            for sinks in roots_of(members, graph, "is_sink", lambda agent: agent.is_sink, why):
+            for sinks in roots_of(members, graph, "is_sink", why):
                 check.doubt(f"is_sink: agents {', '.join(map(repr, sinks))} are sinks of one {kind}, made for one")
         for mac, layers in macs.items():
             mac._check_together(layers, graph)

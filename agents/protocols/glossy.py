@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import netsim
 from netsim.agents.papers import GLOSSY as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
-from netsim.agents.protocols.mac import must_send_at_once
+from netsim.agents.protocols.mac import BEGUN, must_send_at_once
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.util import check
 
@@ -20,8 +20,6 @@ FLOOD = "g"
 
 # Seconds in which a radio turns between sending and receiving: aTurnaroundTime.
 _TURNAROUND = 192e-6
-# Seconds after which a frame that was handed to the radio is on the air.
-_BEGUN = 1e-6
 # More floods, and more relays of one, than any run has.
 _MOST, _MOST_RELAYS = 2**62, 2**16 - 1
 
@@ -110,8 +108,7 @@ class Glossy(Speaker):
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
-        begins = "is_initiator"
-        for several in roots_of(agents, graph, begins, lambda agent: agent.is_initiator, "nobody begins a flood"):
+        for several in roots_of(agents, graph, "is_initiator", "nobody begins a flood"):
             check.doubt(f"is_initiator: agents {', '.join(map(repr, several))} begin floods, which disturb each other")
         must_agree(agents, "period", "slot")
 
@@ -190,8 +187,8 @@ class Glossy(Speaker):
 
     async def _check_slot(self) -> None:
         """Raise BadInput unless the frame that was just sent fits into a slot; others ignore one that does not."""
-        await asyncio.sleep(_BEGUN)
-        airtime = _BEGUN + self.radio.transmit_left
+        await asyncio.sleep(BEGUN)
+        airtime = BEGUN + self.radio.transmit_left
         # Of a radio that is off nothing is on the air.
         if self.slot - airtime < _TURNAROUND * (1 - check.ROUNDING):
             raise check.refuse("slot", self.slot, f"a frame's time on the air ({airtime:g} s) and 192 us more")
@@ -222,7 +219,7 @@ class Glossy(Speaker):
 
     async def _off(self) -> None:
         """Switch the radio off once the frame that was just sent, if any, is on the air."""
-        await asyncio.sleep(_BEGUN)
+        await asyncio.sleep(BEGUN)
         self.radio.off()
 
     async def _until(self, time: float) -> None:

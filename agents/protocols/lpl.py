@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import netsim
 from netsim.agents.papers import BMAC, CONTIKIMAC, XMAC
 from netsim.agents.protocols.kinds import Form, number
-from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.mac import ALL, BEGUN, DATA, Mac, sent
 from netsim.agents.protocols.together import must_agree
 from netsim.core.delivery import Delivery
 from netsim.util import check
@@ -23,8 +23,8 @@ CALL = "s"
 
 # Seconds in which a receiver turns back from its acknowledgement: more than aTurnaroundTime.
 _PAUSE = 0.5e-3
-# Seconds after which a frame that was handed to the radio is on the air; and from look to look whether it still is.
-_BEGUN, _LOOK = 1e-6, 0.2e-3
+# Seconds from look to look whether a frame is still on the air.
+_LOOK = 0.2e-3
 _LOOKS = 5  # at the channel, until a message is given up
 _TRIES = 3  # of the data once the receiver is awake
 _LONGEST = 3600.0  # s, a period or a wake-up: a train tells of no more than both
@@ -169,7 +169,7 @@ class LPL(Mac):
     async def _broadcast(self, packet: list[Any]) -> None:
         """Send the data to all who are awake, and wait until they are sent."""
         await self.broadcast(ALL, packet)
-        await asyncio.sleep(_BEGUN)
+        await asyncio.sleep(BEGUN)
         while self.radio.state == "transmit":
             await asyncio.sleep(_LOOK)
 

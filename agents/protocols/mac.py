@@ -11,6 +11,8 @@ from netsim.core.delivery import Delivery
 __all__ = ["Mac"]
 
 DATA, ALL = "m", "M"
+# Seconds after which a frame that was handed to the radio is on the air.
+BEGUN = 1e-6
 """The kinds of frames with messages: to one neighbour, and to all of them. They travel in each, so they are short."""
 
 _MOST = 2**62  # more messages than any run has

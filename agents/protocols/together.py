@@ -1,6 +1,6 @@
 """What must hold for all nodes of a protocol together, looked at before a run."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -11,14 +11,12 @@ from netsim.util import check
 __all__ = ["must_agree", "roots_of"]
 
 
-def roots_of(
-    agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, is_root: Callable[[Any], bool], why: str
-) -> list[Sequence[Hashable]]:
+def roots_of(agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, why: str) -> list[Sequence[Hashable]]:
     """Return, for each connected part of the graph with several roots, these; raise BadInput if there is none at all.
 
     ``flag`` is the argument that makes a root, ``why`` what happens without one.
     """
-    roots = [name for name, agent in agents.items() if is_root(agent)]
+    roots = [name for name, agent in agents.items() if getattr(agent, flag)]
     if not roots:
         raise BadInput(f"{flag} = False: must be True for one agent; without one {why}")
     if len(roots) == 1:

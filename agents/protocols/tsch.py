@@ -10,7 +10,7 @@ import netsim
 from netsim import BadInput
 from netsim.agents.papers import TSCH as PAPER
 from netsim.agents.protocols.kinds import Form, fields, whole
-from netsim.agents.protocols.mac import ALL, DATA, Mac, sent
+from netsim.agents.protocols.mac import ALL, BEGUN, DATA, Mac, sent
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
 from netsim.radio.handle import MOST_CHANNEL
@@ -30,8 +30,6 @@ _MIN_BE, _MAX_BE = 1, 7
 # Beacons' mean intervals without one after which a node sends no more, and after which it joins again. At 40 ppm a
 # clock leaves half of the guard, 1.1 ms, after 27 s.
 _SILENT, _REJOIN_AFTER = 2.5, 5
-# Seconds after which a frame that was handed to the radio is on the air.
-_BEGUN = 1e-6
 # ASN has five bytes; no network has that many hops.
 _MOST_ASN, _MOST_HOPS = 2**40 - 1, 2**16 - 1
 
@@ -135,7 +133,7 @@ class TSCH(Mac):
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
-        for roots in roots_of(agents, graph, "is_root", lambda agent: agent.is_root, "no node of TSCH ever joins"):
+        for roots in roots_of(agents, graph, "is_root", "no node of TSCH ever joins"):
             raise BadInput(
                 f"is_root: must be True for one agent only, for each begins a network; {roots!r} are connected"
             )
@@ -214,7 +212,7 @@ class TSCH(Mac):
             await self._until(begins + self.offset)
             self.radio.on()
             await self.broadcast(BEACON, [asn, self.hops])
-            await asyncio.sleep(_BEGUN)
+            await asyncio.sleep(BEGUN)
         elif job is not None:
             await self._until(begins + self.offset)
             self.radio.on()
@@ -233,7 +231,7 @@ class TSCH(Mac):
         """Send a message once; if it fails, plan the next try or give it up."""
         if job.to is None:
             await self.broadcast(ALL, job.packet)
-            await asyncio.sleep(_BEGUN)
+            await asyncio.sleep(BEGUN)
             self._finish(job, sent(True, 1, "delivered"))
             return
         outcome = await self.deliver(job.to, DATA, job.packet)

@@ -18,6 +18,7 @@ __all__ = ["FOLDER", "Case", "Figure", "Run", "cases", "store", "stored"]
 FOLDER = Path(__file__).parent
 # Bytes of a frame on the air beyond its payload: preamble, delimiter and length (6), MAC header and FCS (11).
 _AROUND = 17
+_NUMBERS = ("exponent", "loss_at_1_m_db", "wall_db", "rate", "seconds")
 _COLUMNS = ("who", "case", "quantity", "median", "least", "most", "seeds", "source")
 
 Run = Mapping[str, float]
@@ -123,15 +124,11 @@ def cases() -> dict[str, Case]:
         layouts.setdefault(row["layout"], []).append((float(row["x_m"]), float(row["y_m"]), int(row["room"])))
     return {
         row["case"]: Case(
-            name=row["case"],
-            places=tuple(layouts[row["layout"]]),
-            exponent=float(row["exponent"]),
-            loss_at_1_m_db=float(row["loss_at_1_m_db"]),
-            wall_db=float(row["wall_db"]),
+            row["case"],
+            tuple(layouts[row["layout"]]),
             payload_bytes=int(row["payload_bytes"]),
             acks=row["acks"] == "1",
-            rate=float(row["rate"]),
-            seconds=float(row["seconds"]),
+            **{name: float(row[name]) for name in _NUMBERS},
         )
         for row in _rows("cases.csv")
     }

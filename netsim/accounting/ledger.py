@@ -1,6 +1,7 @@
 """The ledger: tables of all frames offered to links, their outcomes and their bits."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
 """Outcomes of frames that were never sent and so say nothing about the quality of a link."""
 
 
+@dataclass(eq=False, repr=False)
 class Ledger:
     """Counts of one run's frames, by sender, link, kind of message and cause (the outcome, such as "delivered").
 
@@ -52,33 +54,25 @@ class Ledger:
         An entry holds the number of the round, and the two arrays that `heard` returned at that time.
     """
 
-    def __init__(
-        self,
-        agents: Sequence[Hashable],
-        senders: Counts,
-        receivers: Counts,
-        agent_keys: Keys,
-        tally: Tally,
-        more: Sequence[str] = (),
-        *,
-        on_wires: bool = True,
-    ) -> None:
-        self.agents = agents
-        self.senders = senders
-        self.receivers = receivers
-        self.tally = tally
+    agents: Sequence[Hashable]
+    senders: Counts
+    receivers: Counts
+    _agent_keys: Keys
+    tally: Tally
+    more: InitVar[Sequence[str]] = ()
+    on_wires: bool = field(default=True, kw_only=True)
+    marks: list[tuple[int, Counts, Counts]] = field(default_factory=list, init=False)
+    scene: RunMetadata | None = field(default=None, init=False)
+    """The run's round period, end time, medium and node positions; set by the runtime."""
+    captions: Captions | None = field(default=None, init=False)
+    """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
+    in_flight: Callable[[], Iterable[tuple[int, int]]] = field(default=tuple, init=False)
+    """Yields the key (link and transmission number) and the kind id of each link message in flight."""
+
+    def __post_init__(self, more: Sequence[str]) -> None:
         self.causes = (*CAUSES, *more)
-        self.marks: list[tuple[int, Counts, Counts]] = []
-        self._agent_keys = agent_keys
-        self._on_wires = on_wires
-        self.scene: RunMetadata | None = None
-        """The run's round period, end time, medium and node positions; set by the runtime."""
-        self.keeps_trace = tally.keeps
+        self.keeps_trace = self.tally.keeps
         """Whether the event log is kept for `trace`; False if it only feeds a live view."""
-        self.captions: Captions | None = None
-        """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
-        self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
-        """Yields the key (link and transmission number) and the kind id of each link message in flight."""
 
     @property
     def exits(self) -> list[int]:
@@ -239,6 +233,6 @@ class Ledger:
         for key, kind in self.in_flight():
             in_flight[kind, key >> tally.shift] += 1
         counts["in_flight"] = in_flight
-        if self._on_wires:
+        if self.on_wires:
             counts["wire_bits"] = tally.by_link("wire_bits") + tally.to_all("wire_bits")[:, self.senders]
         return counts

@@ -14,6 +14,7 @@ that closes there. Use `RoundClock.deadline` to compare a time with the end of a
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from netsim.clock.clock import Loop
 from netsim.clock.compute import ComputeTimes
@@ -37,6 +38,7 @@ def distinguishable(period: float, time: float) -> bool:
     return 16 * math.ulp(time) < period
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RoundClock:
     """Opens and closes rounds while an agent takes part in them.
 
@@ -63,52 +65,29 @@ class RoundClock:
         The compute times that lengthen the rounds; None if every round lasts one period.
     """
 
-    __slots__ = (
-        "_closing",
-        "_followers",
-        "_loop",
-        "_on_round_end",
-        "_opening",
-        "_opens_at",
-        "_reference",
-        "_timer",
-        "_unwritten",
-        "closed",
-        "compute",
-        "offset",
-        "open_deadline",
-        "open_round",
-        "period",
-    )
+    loop: Loop
+    period: float
+    on_round_end: Callable[[int], None]
+    offset: float = 0.0
+    reference: "RoundClock | None" = None
+    closed: int = 0
+    open_round: int = 0
+    open_deadline: float = math.inf
+    compute: ComputeTimes | None = None
+    _followers: "list[RoundClock]" = field(default_factory=list)
+    _opening: RoundBarrier = field(init=False)
+    _closing: RoundBarrier = field(init=False)
+    # The round that closed at this instant and for which `on_round_end` was not called yet; 0 if there is none.
+    _unwritten: int = 0
+    # The timer of the next boundary, while a round is open or about to open.
+    _timer: asyncio.TimerHandle | None = None
+    # When the next round opens (s): −∞ if a round is open, ∞ if no round is scheduled.
+    _opens_at: float = math.inf
 
-    def __init__(
-        self,
-        loop: Loop,
-        period: float,
-        on_round_end: Callable[[int], None],
-        offset: float = 0.0,
-        reference: "RoundClock | None" = None,
-    ) -> None:
-        self._loop = loop
-        self._on_round_end = on_round_end
-        self.offset = offset
-        self._reference = reference
-        self._followers: list[RoundClock] = []
-        if reference is not None:
-            reference._followers.append(self)
-        self._opening = RoundBarrier(loop)
-        self._closing = RoundBarrier(loop)
-        self.open_round = 0
-        self.open_deadline = math.inf
-        # The round that closed at this instant and for which `on_round_end` was not called yet; 0 if there is none.
-        self._unwritten = 0
-        # The timer of the next boundary, while a round is open or about to open.
-        self._timer: asyncio.TimerHandle | None = None
-        # When the next round opens (s): −∞ if a round is open, ∞ if no round is scheduled.
-        self._opens_at = math.inf
-        self.period = period
-        self.closed = 0
-        self.compute: ComputeTimes | None = None
+    def __post_init__(self) -> None:
+        self._opening, self._closing = RoundBarrier(self.loop), RoundBarrier(self.loop)
+        if self.reference is not None:
+            self.reference._followers.append(self)
 
     def close_time(self, round_number: int) -> float:
         """Return the time (s) at which a round closes."""
@@ -184,8 +163,8 @@ class RoundClock:
         """
         if self._opens_at > -math.inf:
             self._open_by(self.close_time(self._passed(math.ceil)))
-        if self._reference is not None:
-            self._reference._open_for_follower(self._opens_at)
+        if self.reference is not None:
+            self.reference._open_for_follower(self._opens_at)
         return self._opening.wait()
 
     def next_number(self) -> int:
@@ -203,7 +182,7 @@ class RoundClock:
         if self._timer is not None:
             self._timer.cancel()
         self._opens_at = boundary
-        self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
+        self._timer = self.loop.call_at_simulated(boundary, self.loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
         """Schedule the opening of the round that contains a time (s) or, if that round has begun, of the next round."""
@@ -217,7 +196,7 @@ class RoundClock:
 
     def _passed(self, rounding: Callable[[float], int]) -> int:
         """Return how many rounds have closed by now or, with ``math.ceil``, will have closed at the next opening."""
-        now = self._loop.now()
+        now = self.loop.now()
         slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
         number = self.number_at(now + slack, rounding)
         # At time 0 no round has closed, even if a negative offset makes ``number`` positive.
@@ -246,11 +225,11 @@ class RoundClock:
     def _close(self) -> None:
         self.closed = self._unwritten = self.open_round
         self._closing.open(self.closed)
-        self._loop.clock.at_instant_end(self._open)
+        self.loop.clock.at_instant_end(self._open)
 
     def _open(self) -> None:
         if self._unwritten:
-            self._on_round_end(self._unwritten)
+            self.on_round_end(self._unwritten)
             self._unwritten = 0
         # Skip the rounds that passed while no agent took part.
         closed = max(self.closed, self._passed(math.floor))
@@ -264,5 +243,5 @@ class RoundClock:
         self.closed, self.open_round, self._opens_at = closed, number, -math.inf
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)
-        self._timer = self._loop.call_at_simulated(end, self._close)
+        self._timer = self.loop.call_at_simulated(end, self._close)
         self._opening.open(number)

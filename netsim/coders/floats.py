@@ -11,7 +11,7 @@ from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder, Encoded, decoded
 from netsim.wire.inputs import real_array
-from netsim.wire.packing import check_shape, pack_shape, to_float32, unpack_shape
+from netsim.wire.packing import check_shape, checked, pack_shape, to_float32, unpack_shape
 
 _WIDTHS = (16, 32, 64)
 
@@ -134,9 +134,7 @@ class Floats(Coded):
         if not data:
             raise WireError("0 bytes are not floats")
         shape, start = unpack_shape(data, 1)
-        floats = cls(data[0], shape, data[start:])
-        floats.check()
-        return floats
+        return checked(cls(data[0], shape, data[start:]))
 
     def decode(self) -> Vector:
         """Return the numbers as float64."""

@@ -19,7 +19,7 @@ from netsim.util.typing import Vector
 from netsim.wire import registry
 from netsim.wire.coded import Coded, Coder, Encoded
 from netsim.wire.inputs import generator, real_array, without_memory
-from netsim.wire.packing import check_shape
+from netsim.wire.packing import check_shape, checked
 
 _NO_FACTOR = "a factor of a matrix must be a coded matrix whose elements all travel"
 
@@ -80,14 +80,11 @@ class Factors(Coded):
         right, start = nested.unpack(data, start, "two factors", (Factors, Sparse), _NO_FACTOR)
         if start != len(data):
             raise WireError(f"{len(data)} bytes are too many for two factors")
-        matrix = cls(left, right)
-        matrix.check()
-        return matrix
+        return checked(cls(left, right))
 
     def decode(self) -> Vector:
         """Return P Qᵀ."""
-        values: Vector = self.left.values @ self.right.values.T
-        return values
+        return self.left.values @ self.right.values.T
 
 
 class LowRank(Coder):

@@ -104,5 +104,4 @@ def _codes(sizes: Vector, uniforms: Vector) -> NDArray[np.uint16]:
     lower = exponent + (_BIAS - 1)
     tiny = sizes < _SMALLEST
     chance = np.where(tiny, sizes / _SMALLEST, 2.0 * fraction - 1.0)
-    found: NDArray[np.uint16] = (np.where(tiny, 0, lower) + (uniforms < chance)).astype(np.uint16)
-    return found
+    return (np.where(tiny, 0, lower) + (uniforms < chance)).astype(np.uint16)

@@ -20,7 +20,7 @@ from netsim.util.typing import Vector
 from netsim.wire import registry
 from netsim.wire.coded import Coded, Coder
 from netsim.wire.inputs import real_array, with_own_memory
-from netsim.wire.packing import check_shape
+from netsim.wire.packing import check_shape, checked
 
 MOST_PARTS = 255
 
@@ -94,9 +94,7 @@ class Several(Coded):
             parts.append(part)
         if start != len(data):
             raise WireError(f"{len(data)} bytes are too many for {count} coded arrays")
-        several = cls(tuple(parts), flat=flat)
-        several.check()
-        return several
+        return checked(cls(tuple(parts), flat=flat))
 
     def decode(self) -> Vector:
         """Return the concatenated parts."""

@@ -14,7 +14,7 @@ import numpy as np
 from netsim.errors import WireError
 from netsim.wire.coded import Coded
 from netsim.wire.inputs import LARGEST
-from netsim.wire.packing import check_packed, check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, checked, pack_shape, unpack_shape
 
 MOST_BITS = 16
 """The maximum number b of bits of a quantized element."""
@@ -126,6 +126,4 @@ class Quantized(Coded):
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a quantized vector of shape {shape}")
         scale = struct.unpack(f"<{count}{kind.side}", data[start:end])
-        vector = kind(data[0] & 31, shape, scale, data[end:])
-        vector.check()
-        return vector
+        return checked(kind(data[0] & 31, shape, scale, data[end:]))

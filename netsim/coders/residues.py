@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded
-from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, checked, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
 """The maximum number of bits of a residue."""
@@ -120,9 +120,7 @@ class Residues(Coded):
         if len(shape) != 1:
             raise WireError(f"no residues have shape {shape}")
         checksum = int.from_bytes(data[1 + count : 3 + count], "big")
-        found = cls((count, shape[0]), tuple(data[1 : 1 + count]), data[0] >= _WHOLE, checksum, data[start:])
-        found.check()
-        return found
+        return checked(cls((count, shape[0]), tuple(data[1 : 1 + count]), data[0] >= _WHOLE, checksum, data[start:]))
 
     def decode(self) -> Vector:
         """Return the residues, one row per vector; the integers need guesses, see `unwrapped`."""

@@ -17,7 +17,7 @@ from netsim.errors import WireError
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder
 from netsim.wire.inputs import LARGEST, float32_nearest, real_array
-from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, checked, pack, pack_shape, unpack, unpack_shape
 
 _SCALE = struct.Struct("<f")
 
@@ -63,9 +63,7 @@ class Scaled(Coded):
         (scale,) = _SCALE.unpack_from(data, start)
         if not 0.0 <= scale <= LARGEST:
             raise WireError(f"no coded array has scale {scale}")
-        coded = cls(shape, scale, data[start + 4 :])
-        coded.check()
-        return coded
+        return checked(cls(shape, scale, data[start + 4 :]))
 
 
 @dataclass(frozen=True)

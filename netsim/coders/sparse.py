@@ -18,7 +18,7 @@ from netsim.util.typing import Vector
 from netsim.wire import registry
 from netsim.wire.coded import Coded, Coder, Encoded
 from netsim.wire.inputs import generator, real_array, without_memory
-from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, checked, pack, pack_shape, unpack, unpack_shape
 
 _DENSE = "one that sends all k elements, as a sparse array of a sparse array has no wire format"
 
@@ -114,8 +114,7 @@ class Sparse(Coded):
         vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
         if vector.part.shape != counts:
             raise WireError(f"a sparse vector of {counts[0]} elements has a part of shape {vector.part.shape}")
-        vector.check()
-        return vector
+        return checked(vector)
 
     def decode(self) -> Vector:
         """Return the array: the elements of ``part`` at their indices, zeros elsewhere."""

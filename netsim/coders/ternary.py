@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from netsim.coders.sign import Scaled
 from netsim.errors import WireError
@@ -50,13 +50,6 @@ class Trits(Scaled):
         return (digits * self.scale).reshape(self.shape)
 
 
-def _pack_digits(digits: NDArray[np.uint8]) -> bytes:
-    """Pack n digits 0, 1 or 2 into ⌈n/5⌉ bytes."""
-    padded = np.ones(-(-len(digits) // 5) * 5, dtype=np.uint8)
-    padded[: len(digits)] = digits
-    return (padded.reshape(-1, 5) @ _POWERS).tobytes()
-
-
 class Ternary(Coder):
     """Round each x_i at random: to s·sign(x_i) with probability |x_i|/s, else to 0, where s = max|x|.
 
@@ -76,5 +69,7 @@ class Ternary(Coder):
         sizes = np.abs(array)
         scale = float32_above(float(sizes.max(initial=0.0)))
         kept = draws.random(array.shape) * scale < sizes
-        digits = np.where(kept, np.where(array < 0, 0, 2), 1).astype(np.uint8)
-        return Trits(array.shape, scale, _pack_digits(digits.ravel()))
+        # Zeros, the digit 1, fill up the last byte.
+        digits = np.ones(-(-array.size // 5) * 5, dtype=np.uint8)
+        digits[: array.size] = np.where(kept, np.where(array < 0, 0, 2), 1).ravel()
+        return Trits(array.shape, scale, (digits.reshape(-1, 5) @ _POWERS).tobytes())

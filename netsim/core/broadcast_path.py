@@ -5,10 +5,11 @@ and delay frames.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from netsim.core.arrival_queue import ArrivalQueue
+from netsim.core.arrival_queue import ArrivalQueue, Entry
 from netsim.core.delivery import Delivery
 from netsim.core.frame import Frame, FrameEncoder
 from netsim.core.link_draws import LinkDraws
@@ -25,6 +26,7 @@ Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None",
 """`netsim.radio.mac.Mac.take`: passes a frame to a MAC layer; returns 0, or the number of the cause of a rejection."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BroadcastPath:
     """Encodes an agent's broadcasts, puts them into its neighbours' arrival queues, and counts what the agent sends.
 
@@ -57,52 +59,28 @@ class BroadcastPath:
         How many transmissions the agent has begun, which is also the number of the next one.
     """
 
-    __slots__ = (
-        "_draws",
-        "_encoder",
-        "_first",
-        "_header_bits",
-        "_incoming",
-        "_name",
-        "_number",
-        "_on_radio",
-        "_receivers",
-        "_step",
-        "_take",
-        "_tally",
-        "sent",
-    )
+    encoder: FrameEncoder
+    number: int
+    name: Hashable
+    draws: LinkDraws
+    receivers: Sequence[ArrivalQueue]
+    first: InitVar[int]
+    tally: Tally
+    header_bits: int
+    on_radio: bool
+    take: Take | None = None
+    sent: int = 0
+    _incoming: list[list[Entry]] = field(init=False)
+    _first: int = field(init=False)
+    _step: int = field(init=False)
 
-    def __init__(
-        self,
-        encoder: FrameEncoder,
-        number: int,
-        name: Hashable,
-        draws: LinkDraws,
-        receivers: Sequence[ArrivalQueue],
-        first: int,
-        tally: Tally,
-        header_bits: int,
-        on_radio: bool,
-        take: Take | None = None,
-    ) -> None:
-        self._take = take
-        self._encoder = encoder
-        self._number = number
-        self._name = name
-        self._draws = draws
-        self._receivers = receivers
-        self._incoming = [receiver.incoming for receiver in receivers]
-        self._first = first << tally.shift
-        self._step = 1 << tally.shift
-        self._tally = tally
-        self._header_bits = header_bits
-        self._on_radio = on_radio
-        self.sent = 0
+    def __post_init__(self, first: int) -> None:
+        self._incoming = [receiver.incoming for receiver in self.receivers]
+        self._first, self._step = first << self.tally.shift, 1 << self.tally.shift
 
     def delays(self) -> list[float]:
         """Draw the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
-        return self._draws.next()
+        return self.draws.next()
 
     def frame(
         self,
@@ -115,9 +93,9 @@ class BroadcastPath:
         sequence: int = 0,
     ) -> Frame:
         """Encode a message of the agent and return its frame."""
-        data = self._encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
+        data = self.encoder.encode(kind, self.number, round_number, payload, request, is_reply, sequence)
         plain = request is None and not sequence and not is_mutable(payload)
-        return Frame(kind, self._name, round_number, now, data, plain, request, is_reply, sequence)
+        return Frame(kind, self.name, round_number, now, data, plain, request, is_reply, sequence)
 
     def broadcast(
         self, now: float, kind_id: int, kind: str, round_number: int, payload: Any, raw_data: bool, deadline: float
@@ -128,23 +106,23 @@ class BroadcastPath:
         late, so the receiving inbox checks it.
         """
         frame = self.frame(now, kind, round_number, payload)
-        if self._take is not None:
+        if self.take is not None:
             return self.offer_to_mac(kind_id, frame, payload, raw_data, TO_ALL, deadline, None)
-        links, number = len(self._receivers), self.sent
-        delays = self._draws.next()
+        links, number = len(self.receivers), self.sent
+        delays = self.draws.next()
         key = self._first + number
         step = self._step
         for incoming, delay in zip(self._incoming, delays, strict=True):
             if delay < 0.0:
-                self._tally.ended(now, key, kind_id, LOST)
+                self.tally.ended(now, key, kind_id, LOST)
             else:
                 incoming.append((now + delay, key, kind_id, frame))
             key += step
-        if not frame.plain or now + self._draws.longest >= deadline:
-            for receiver in self._receivers:
+        if not frame.plain or now + self.draws.longest >= deadline:
+            for receiver in self.receivers:
                 receiver.careful = True
-        each = 8 * len(frame.data) + self._header_bits
-        wire, each = (each, 0) if self._on_radio else (each * links, each)
+        each = 8 * len(frame.data) + self.header_bits
+        wire, each = (each, 0) if self.on_radio else (each * links, each)
         self.count(number, kind_id, frame, payload, raw_data, TO_ALL, links, wire, each)
         self.sent = number + 1
         return links
@@ -163,18 +141,18 @@ class BroadcastPath:
 
         Returns how many links accepted it. ``outcome`` receives the `Delivery` once it is known.
         """
-        assert self._take is not None
+        assert self.take is not None
         number, now = self.sent, frame.sent_at
         self.sent += 1
-        links = range(len(self._receivers)) if link_index == TO_ALL else (link_index,)
-        cause = self._take(now, number, kind_id, frame, link_index, outcome, deadline)
+        links = range(len(self.receivers)) if link_index == TO_ALL else (link_index,)
+        cause = self.take(now, number, kind_id, frame, link_index, outcome, deadline)
         if cause:
             for index in links:
-                self._tally.ended(now, self._first + index * self._step + number, kind_id, cause)
+                self.tally.ended(now, self._first + index * self._step + number, kind_id, cause)
             if outcome is not None:
                 outcome.set_result(Delivery.ended(False, 0, 0, cause))
         taken = 0 if cause else len(links)
-        link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
+        link = TO_ALL if link_index == TO_ALL else (self._first >> self.tally.shift) + link_index
         # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted
         # even if the agent has no neighbours or its links are cut, because the broadcast is on the air.
         self.count(number, kind_id, frame, payload, raw_data, link, int(not cause), 0, 0)
@@ -199,6 +177,6 @@ class BroadcastPath:
         """
         bits, clipped = (payload_bits(payload), saturated(payload)) if taken else (0, 0)
         raw, accepted, checksum = bits if raw_data else 0, int(taken > 0), crc32(frame.data)
-        me, now, links = self._number, frame.sent_at, len(self._receivers) if link == TO_ALL else 1
+        me, now, links = self.number, frame.sent_at, len(self.receivers) if link == TO_ALL else 1
         record = Transmission(now, number, kind_id, me, link, accepted, bits, raw, wire, clipped, each, checksum)
-        self._tally.sent(record, links, frame.round, frame.is_reply)
+        self.tally.sent(record, links, frame.round, frame.is_reply)

@@ -70,8 +70,7 @@ class Settings:
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
     """Raise BadInput unless each node has its own distinct agent, which no earlier run has used."""
-    if not isinstance(agents, Mapping):
-        raise check.refuse("agents", agents, "a mapping {node: Agent}")
+    check.instance("agents", agents, Mapping, "a mapping {node: Agent}")
     missing = [node for node in graph if node not in agents]
     extra = [name for name in agents if name not in graph]
     if missing or extra:
@@ -80,8 +79,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
         raise BadInput(f"agents: must be one for each node of the graph; {which} {counts}")
     seen: dict[int, Hashable] = {}
     for name, agent in agents.items():
-        if not isinstance(agent, Agent):
-            raise check.refuse(f"agents[{name!r}]", agent, "an instance of a subclass of netsim.Agent")
+        check.instance(f"agents[{name!r}]", agent, Agent, "an instance of a subclass of netsim.Agent")
         if inspect.iscoroutinefunction(agent.answer):
             raise BadInput(
                 f"agents[{name!r}].answer: must be a plain function, not async, because it replies immediately"

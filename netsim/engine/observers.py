@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import Context as Variables
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from netsim.accounting.run_metadata import RunMetadata
@@ -33,6 +34,7 @@ MOST_ROWS = 1_000_000
 Write = Callable[[int, float, float], None]
 
 
+@dataclass(eq=False, repr=False)
 class Sampler:
     """Writes rows of the results table at a fixed interval of simulated time.
 
@@ -59,16 +61,15 @@ class Sampler:
         events are sums of pauses, and these sums are rounded.
     """
 
-    def __init__(
-        self, loop: Loop, rounds: RoundClock, sample: float, write: Write, fail: Callable[[BadInput], None]
-    ) -> None:
-        self._loop = loop
-        self._rounds = rounds
-        self._sample = sample
-        self._write = write
-        self._fail = fail
-        self._written = 0
-        self._last = -math.inf
+    _loop: Loop
+    _rounds: RoundClock
+    _sample: float
+    _write: Write
+    _fail: Callable[[BadInput], None]
+    _written: int = 0
+    _last: float = -math.inf
+
+    def __post_init__(self) -> None:
         self._wait_for(1)
 
     def start(self) -> None:
@@ -208,6 +209,7 @@ class View:
 # --- watched states ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Watcher:
     """Records the watched states of one run's agents whenever they may have changed.
 
@@ -227,24 +229,19 @@ class Watcher:
         Called with the error if a state cannot be read.
     """
 
-    def __init__(
-        self,
-        watch: Watch,
-        loop: Loop,
-        contexts: Mapping[Hashable, Context],
-        tasks: AgentTasks,
-        shared: list[Shared],
-        fail: Callable[[NetsimError], None],
-    ) -> None:
-        self._watch, self._loop, self._contexts, self._tasks = watch, loop, contexts, tasks
-        self._shared, self._fail = shared, fail
-        self._agents: Mapping[Hashable, Agent] = {}
-        # The marked agents, whose code may have run at this instant, in the order in which they were marked.
-        self._called: dict[Hashable, None] = {}
-        # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
-        self._early = True
-        # Whether the next call of `look` checks that each attribute exists on some agent.
-        self._checks = False
+    _watch: Watch
+    _loop: Loop
+    _contexts: Mapping[Hashable, Context]
+    _tasks: AgentTasks
+    _shared: list[Shared]
+    _fail: Callable[[NetsimError], None]
+    _agents: Mapping[Hashable, Agent] = field(default_factory=dict)
+    # The marked agents, whose code may have run at this instant, in the order in which they were marked.
+    _called: dict[Hashable, None] = field(default_factory=dict)
+    # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
+    _early: bool = True
+    # Whether the next call of `look` checks that each attribute exists on some agent.
+    _checks: bool = False
 
     @property
     def time(self) -> float:
@@ -322,6 +319,7 @@ Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
 """Called with the agents, the time (s) and whether the run is over; returns whether to end the run."""
 
 
+@dataclass(eq=False, repr=False)
 class Inspection:
     """Calls an inspection at the end of each instant and of the run, and ends the run when the inspection returns True.
 
@@ -339,14 +337,13 @@ class Inspection:
         Called with the error, if the inspection raises one.
     """
 
-    def __init__(
-        self, inspect: Inspect, loop: Loop, end: Callable[[], None], fail: Callable[[NetsimError], None]
-    ) -> None:
-        self._inspect, self._loop = inspect, loop
-        self._end, self._fail = end, fail
-        self._agents: Mapping[Hashable, Agent] = {}
-        self._seen = -math.inf
-        self._over = False
+    _inspect: Inspect
+    _loop: Loop
+    _end: Callable[[], None]
+    _fail: Callable[[NetsimError], None]
+    _agents: Mapping[Hashable, Agent] = field(default_factory=dict)
+    _seen: float = -math.inf
+    _over: bool = False
 
     @property
     def time(self) -> float:

@@ -360,7 +360,7 @@ class Runtime:
         under_way = list(self._in_flight())
         self.ledger.in_flight = partial(iter, under_way)
         for inbox in self.inboxes.values():
-            inbox.clear_in_flight()
+            inbox.arrivals.clear()
         self.result.ended_at = self.loop.now()
         if self.view:
             self.view.stop()

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from netsim.clock.clock import Loop
@@ -26,6 +27,7 @@ __all__ = ["AgentTasks", "cancel", "detach", "owner_of", "ready_handles", "stop"
 UNAWAITED = " in a task that is never awaited"
 
 
+@dataclass(eq=False, repr=False)
 class AgentTasks:
     """All tasks of all agents of one run.
 
@@ -58,36 +60,31 @@ class AgentTasks:
         Whether the run may go on when these agents have ended, because other workers run further agents.
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        contexts: Mapping[Hashable, Context],
-        keys: Keys,
-        fail: Callable[[NetsimError], None],
-        finish: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._contexts = contexts
-        self._fail = fail
-        self._finish = finish
-        # `_unfinished`: the agents that are not finished. `_halted`: the agents whose nodes have failed; the
-        # cancellation of such an agent is no error.
-        self._unfinished = set(contexts)
-        self._halted: set[Hashable] = set()
-        # Agents that ended at the present simulated time.
-        self._ended_now: list[Hashable] = []
-        # Background tasks that raised and whose exception has not been retrieved.
-        self._raised: dict[Any, tuple[TaskOwner, str]] = {}
-        self._check_scheduled = False
+    _loop: Loop
+    _contexts: Mapping[Hashable, Context]
+    keys: InitVar[Keys]
+    _fail: Callable[[NetsimError], None]
+    _finish: Callable[[], None]
+    main_tasks: dict[asyncio.Task[Any], Hashable] = field(default_factory=dict)
+    background: dict[asyncio.Task[Any], Hashable] = field(default_factory=dict)
+    over: bool = False
+    closed: bool = False
+    is_part: bool = False
+    # The agents whose nodes have failed; the cancellation of such an agent is no error.
+    _halted: set[Hashable] = field(default_factory=set)
+    # Agents that ended at the present simulated time.
+    _ended_now: list[Hashable] = field(default_factory=list)
+    # Background tasks that raised and whose exception has not been retrieved.
+    _raised: dict[Any, tuple[TaskOwner, str]] = field(default_factory=dict)
+    _check_scheduled: bool = False
+
+    def __post_init__(self, keys: Keys) -> None:
+        # The agents that are not finished.
+        self._unfinished = set(self._contexts)
         self.members = {
             name: TaskOwner(self.register, name, int(keys[context.number]), context.shared.clock)
-            for name, context in contexts.items()
+            for name, context in self._contexts.items()
         }
-        self.main_tasks: dict[asyncio.Task[Any], Hashable] = {}
-        self.background: dict[asyncio.Task[Any], Hashable] = {}
-        self.over = False
-        self.closed = False
-        self.is_part = False
 
     def start(self, name: Hashable, coroutine: Coroutine[Any, Any, None]) -> None:
         """Start the main task of an agent."""

@@ -88,8 +88,7 @@ class Fault:
     @property
     def ends(self) -> float | None:
         """The time (s) at which the fault ends; None: never."""
-        until: float | None = getattr(self, "until", None)
-        return until
+        return getattr(self, "until", None)
 
     def prepare(self, injector: "FaultInjector") -> None:
         """Prepare for the fault before the run begins, such as by copying an agent's state."""

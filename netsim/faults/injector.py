@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from netsim.agent import Agent
+from netsim.agent import Agent, slots_of
 from netsim.errors import BadInput, one_line
 from netsim.faults.record import FaultRecord
 from netsim.faults.script import Faults
@@ -217,7 +216,7 @@ def _restore(agent: Any, state: Any) -> None:
     state = copy.deepcopy(state, {id(agent): agent})
     place = vars(agent)["_netsim"]
     vars(agent).clear()
-    for slot in _slots_of(type(agent)):
+    for slot in slots_of(agent.__class__):
         with suppress(AttributeError):
             object.__delattr__(agent, slot)
     if hasattr(agent, "__setstate__"):
@@ -228,10 +227,3 @@ def _restore(agent: Any, state: Any) -> None:
         for name, value in (slots or {}).items():
             object.__setattr__(agent, name, value)
     vars(agent)["_netsim"] = place
-
-
-def _slots_of(kind: type) -> list[str]:
-    """Return the names of a class's slots, with private names mangled, as ``object.__delattr__`` needs them."""
-    return [
-        name for each in kind.__mro__ for name, member in vars(each).items() if isinstance(member, MemberDescriptorType)
-    ]

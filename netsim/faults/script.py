@@ -42,8 +42,7 @@ class Faults(Sequence[Fault]):
             raise check.refuse("faults", faults, "a list of faults, such as netsim.faults.Crash(3, at=5.0)")
         listed = list(faults)
         for fault in listed:
-            if not isinstance(fault, Fault):
-                raise check.refuse("faults", fault, "a list of faults, such as netsim.faults.Crash(3, at=5.0)")
+            check.instance("faults", fault, Fault, "a list of faults, such as netsim.faults.Crash(3, at=5.0)")
         self._faults = tuple(sorted(listed, key=lambda fault: fault.begins))
 
     def __len__(self) -> int:

@@ -220,13 +220,11 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
 
     frame = table
     if isinstance(frame, str | Path):
+        if not Path(frame).exists():
+            raise BadInput(f"table = {str(table)!r}: must be an existing file")
         try:
-            if not Path(frame).exists():
-                raise BadInput(f"table = {str(table)!r}: must be an existing file")
             frame = tables.frame(used(Path(frame)))[0]
         except BadInput as error:
-            if str(error).startswith("table = "):
-                raise
             raise BadInput(f"table = {str(table)!r}: must be a csv file ({error})") from None
     if not isinstance(frame, pd.DataFrame):
         raise check.refuse("table", table, "a path or a DataFrame")

@@ -291,8 +291,7 @@ class PendingFrames:
 
     def _join(self, senders: Ints, numbers: Ints) -> Ints:
         """Return one number for a sender and the number of its transmission."""
-        joined: Ints = (senders.astype(np.int64) << self._ledger.tally.shift) | numbers
-        return joined
+        return (senders.astype(np.int64) << self._ledger.tally.shift) | numbers
 
     def _message(self, keys: Ints) -> Ints:
         return self._join(self._senders(keys), keys & self._mask)

@@ -8,11 +8,9 @@ import io
 import pickle
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache
-from types import MemberDescriptorType
 from typing import Any, NoReturn
 
-from netsim.agent import Agent
+from netsim.agent import Agent, slots_of
 from netsim.errors import AgentError, one_line
 from netsim.topology import senders_to
 
@@ -78,16 +76,10 @@ def _attributes(agent: Agent) -> dict[str, Any]:
     """Return an agent's attributes, including those in slots, without its connection to the network."""
     found = {name: value for name, value in vars(agent).items() if name != "_netsim"}
     kind: Any = type(agent)
-    for name in _slots_of(kind):
+    for name in slots_of(kind):
         if hasattr(agent, name):
             found[name] = getattr(agent, name)
     return found
-
-
-@cache
-def _slots_of(kind: Any) -> list[str]:
-    members = [(name, member) for each in kind.__mro__ for name, member in vars(each).items()]
-    return [name for name, member in members if isinstance(member, MemberDescriptorType)]
 
 
 class StateSender:

@@ -240,8 +240,7 @@ class Energy:
 
 def _checked_levels(levels: Any) -> dict[float, float]:
     """Return validated powers {dBm: watts}, or raise BadInput."""
-    if not isinstance(levels, Mapping):
-        raise check.refuse("transmit_at", levels, "a mapping {dBm: watts}")
+    check.instance("transmit_at", levels, Mapping, "a mapping {dBm: watts}")
     limits = {"low": -_MOST_DBM, "high": _MOST_DBM}
     return {
         check.number("transmit_at: dBm", dbm, **limits): check.finite(f"transmit_at[{dbm!r}]", watts, low=0)
@@ -252,8 +251,7 @@ def _checked_levels(levels: Any) -> dict[float, float]:
 def _checked_states(states: Any, power: str = "watts") -> dict[str, dict[str, float]]:
     """Return validated powers {part: {state: power}}, or raise BadInput."""
     allowed = f"{{part: {{state: {power}}}}}, each part with a state or more"
-    if not isinstance(states, Mapping):
-        raise check.refuse("states", states, allowed)
+    check.instance("states", states, Mapping, allowed)
     for part, each in states.items():
         if not (isinstance(part, str) and isinstance(each, Mapping) and each and all(isinstance(x, str) for x in each)):
             raise check.refuse(f"states[{part!r}]", each, allowed)
@@ -308,8 +306,7 @@ class DutyCycle:
             raise check.refuse("awake", self.awake, f"at most the period, {self.period:g} s")
         if self.windows is not None:
             check.put(self, windows=self._checked_windows())
-        if not isinstance(self.offsets, Mapping):
-            raise check.refuse("offsets", self.offsets, "a mapping {node: seconds}")
+        check.instance("offsets", self.offsets, Mapping, "a mapping {node: seconds}")
         offsets = {node: check.finite(f"offsets[{node!r}]", each) for node, each in self.offsets.items()}
         for node, offset in offsets.items():
             if not 0 <= offset < self.period:

@@ -159,8 +159,7 @@ class RadioHandle:
 
     def airtime(self, frame: Frame) -> float:
         """Return the time on the air (s) of a frame that fits into one fragment."""
-        if not isinstance(frame, Frame):
-            raise check.refuse("frame", frame, "a netsim.Frame")
+        check.instance("frame", frame, Frame, "a netsim.Frame")
         radio, link = self._mac.medium.radio, self._mac.wiring.radio
         assert link is not None
         return radio.seconds(8 * len(frame.data) + link.header_bits, link)

@@ -91,8 +91,7 @@ class LogDistance:
         check.fields(self, check.finite, "reference_loss", "transmit_power", "sensitivity")
         doubt_power("transmit_power", self.transmit_power)
         check.fields(self, check.flag, "symmetric")
-        if self.walls is not None and not isinstance(self.walls, Walls):
-            raise check.refuse("walls", self.walls, "a netsim.radio.Walls, such as Walls.from_csv(path)")
+        check.instance("walls", self.walls, Walls, "a netsim.radio.Walls, such as Walls.from_csv(path)", optional=True)
 
     def path_loss(self, distance: float) -> float:
         """Return PL(d) in dB, without shadowing, for a distance in metres."""

@@ -217,15 +217,12 @@ class Radio:
         self._check_hearing()
         for name in ("airtime", "duty_cycle", "energy"):
             check.called(name, getattr(self, name))
-        if self.airtime is not None and not isinstance(self.airtime, Airtime):
-            raise check.refuse("airtime", self.airtime, "a netsim.radio.Airtime")
+        check.instance("airtime", self.airtime, Airtime, "a netsim.radio.Airtime", optional=True)
         for cycle in self._cycles:
-            if not isinstance(cycle, DutyCycle):
-                raise check.refuse("duty_cycle", cycle, "a netsim.radio.DutyCycle")
+            check.instance("duty_cycle", cycle, DutyCycle, "a netsim.radio.DutyCycle")
         check.fields(self, check.share, "transmit_share", optional=True)
         for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
-            if each is not None and not isinstance(each, Energy):
-                raise check.refuse("energy", each, "a netsim.Energy")
+            check.instance("energy", each, Energy, "a netsim.Energy", optional=True)
 
     def _check_access(self) -> None:
         if (self.slot is None) == (self.access == "slotted_aloha"):
@@ -256,16 +253,14 @@ class Radio:
             if self.powers is None:
                 raise BadInput(f"capture = {self.capture:g}: must come with powers, or nothing is the stronger")
         if self.powers is not None:
-            if not isinstance(self.powers, Mapping):
-                raise check.refuse("powers", self.powers, "a mapping {(sender, receiver): dBm}")
+            check.instance("powers", self.powers, Mapping, "a mapping {(sender, receiver): dBm}")
             check.put(self, powers=_checked_powers(self.powers))
             if self.powers:
                 ends, power = max(self.powers.items(), key=itemgetter(1))
                 doubt_power(f"powers[{ends}]", power, USUAL_RECEIVED_DBM)
 
     def _check_phy(self, phy: Phy) -> None:
-        if not isinstance(phy, Phy):
-            raise check.refuse("phy", phy, "a netsim.radio.Phy, or None")
+        check.instance("phy", phy, Phy, "a netsim.radio.Phy, or None")
         if self.capture is not None:
             raise BadInput(f"capture = {self.capture}: must be left out with a phy, where powers decide it")
         if self.interference is not None and self.powers is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 if TYPE_CHECKING:
     from matplotlib.path import Path as Outline
@@ -64,7 +64,6 @@ class Word:
     italic: bool = False
     anchor: str = "start"
     rim: str = "paper"
-    opacity: float = 1.0
 
 
 @dataclass
@@ -202,7 +201,6 @@ def _word_as_svg(word: Word, inks: _Inks) -> Iterator[str]:
     how += ' font-weight="700"' if word.bold else ""
     how += ' font-style="italic"' if word.italic else ""
     how += f' text-anchor="{word.anchor}"' if word.anchor != "start" else ""
-    how += f' opacity="{_number(word.opacity)}"' if word.opacity < 1 else ""
     content = _text(word.text)
     if word.rim:
         # The rim is a text of its own below: not every program can draw a text's stroke behind it.
@@ -226,33 +224,33 @@ def _text(text: str) -> str:
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
-def paint(drawing: Drawing, colours: Colours, scale: float = 1.0) -> Image.Image:
-    """Return a drawing as an image without transparency, ``scale`` pixels for each of its own."""
+def paint(drawing: Drawing, colours: Colours) -> Image.Image:
+    """Return a drawing as an image without transparency."""
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.transforms import Affine2D
 
-    width, height = round(drawing.width * scale), round(drawing.height * scale)
+    width, height = round(drawing.width), round(drawing.height)
     renderer: Any = RendererAgg(width, height, 72)  # type: ignore[no-untyped-call]
-    place = Affine2D().scale(scale, -scale).translate(0, height)
+    place = Affine2D().scale(1, -1).translate(0, height)
     ground = Shape("box", ((0.0, 0.0), (drawing.width, drawing.height)), Pen(fill="paper"))
     for shape in (ground, *drawing.shapes):
-        _stroke(renderer, shape, colours, place, scale)
+        _stroke(renderer, shape, colours, place)
     image = Image.fromarray(np.asarray(renderer.buffer_rgba())).convert("RGB")
     pencil = ImageDraw.Draw(image)
     for word in drawing.words:
-        _letter(pencil, word, colours, scale)
+        _letter(pencil, word, colours)
     return image
 
 
-def _stroke(renderer: Any, shape: Shape, colours: Colours, place: "Affine2D", scale: float) -> None:
+def _stroke(renderer: Any, shape: Shape, colours: Colours, place: "Affine2D") -> None:
     pen = shape.pen
     graphics = renderer.new_gc()
     graphics.set_alpha(pen.opacity)
-    graphics.set_linewidth(pen.width * scale if pen.line else 0.0)
+    graphics.set_linewidth(pen.width if pen.line else 0.0)
     if pen.line:
         graphics.set_foreground((*_shares(_value(pen.line, colours)), pen.opacity), isRGBA=True)
     if pen.dash:
-        graphics.set_dashes(0, [each * scale for each in pen.dash])
+        graphics.set_dashes(0, list(pen.dash))
     graphics.set_capstyle("round" if pen.rounded else "butt")
     graphics.set_joinstyle("round" if pen.rounded else "miter")
     graphics.set_antialiased(True)
@@ -291,26 +289,18 @@ def _box(left: float, top: float, right: float, bottom: float, radius: float) ->
     return Outline(points, codes)
 
 
-def _letter(pencil: ImageDraw.ImageDraw, word: Word, colours: Colours, scale: float) -> None:
-    font = _font(round(word.size * scale, 2), word.bold, word.italic)
+def _letter(pencil: ImageDraw.ImageDraw, word: Word, colours: Colours) -> None:
+    font = _font(round(word.size, 2), word.bold, word.italic)
     anchor = {"start": "ls", "middle": "ms", "end": "rs"}[word.anchor]
     ground, colour = (_value(name, colours) for name in (word.rim or "paper", word.colour))
-    if word.opacity < 1:
-        colour = _mixed(colour, ground, word.opacity)
-    at = word.x * scale, word.y * scale
-    rim = round(_RIM * scale) if word.rim else 0
-    pencil.text(at, word.text, fill=colour, font=font, anchor=anchor, stroke_width=rim, stroke_fill=ground)
+    rim = round(_RIM) if word.rim else 0
+    pencil.text((word.x, word.y), word.text, colour, font, anchor=anchor, stroke_width=rim, stroke_fill=ground)
 
 
 def _value(name: str, colours: Colours) -> str:
     return name if name.startswith("#") else colours[name]
 
 
-def _mixed(colour: str, ground: str, share: float) -> str:
-    both = zip(_shares(colour), _shares(ground), strict=True)
-    return "#" + "".join(f"{round(255 * (share * one + (1 - share) * other)):02x}" for one, other in both)
-
-
 def _shares(colour: str) -> tuple[float, ...]:
     """Return the red, green and blue of a colour, from 0 to 1."""
-    return tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return tuple(each / 255 for each in ImageColor.getrgb(colour))

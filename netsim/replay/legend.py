@@ -4,13 +4,14 @@ import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
 from netsim.replay.run_history import RunHistory
-from netsim.replay.style_sheet import StyleSheet, head, is_log, mark, shape
+from netsim.replay.style_sheet import Style, StyleSheet, head, is_log, mark, shape
 
 __all__ = ["MARKED", "REPLY", "Entry", "crashed", "entries", "heading", "legend", "shortened", "strokes"]
 
@@ -60,14 +61,13 @@ def entries(run: RunHistory, styles: StyleSheet, rows: NDArray[np.int64], *, arr
     found = list(_states(run, styles, arrows))
     some_down = any(run.down(agent) for agent in range(len(run.agents)))
     if some_down:
-        found.append(
-            Entry(_line(styles.down.colour, 2, styles.down.dash) if arrows else _down(styles), "", "down", "ink")
-        )
+        sample = partial(_line, style=styles.down, width=2) if arrows else partial(_down, styles=styles)
+        found.append(Entry(sample, "", "down", "ink"))
     columns = run.columns
     for number in np.unique(columns["kind"][rows]).tolist():
         kind = run.kinds[number]
         style = styles.kinds[kind]
-        found.append(Entry(_arrow(styles, kind) if arrows else _dot(styles, kind), kind, "", style.colour))
+        found.append(Entry(partial(_arrow if arrows else _dot, style=style), kind, "", style.colour))
     if arrows and len(rows) < MARKED and run.overtook[rows].any():
         found.append(Entry(_overtaking, "", "overtook another of its link", "ink"))
     if columns["reply"][rows].any():
@@ -75,7 +75,7 @@ def entries(run: RunHistory, styles: StyleSheet, rows: NDArray[np.int64], *, arr
     for number in np.unique(columns["cause"][rows]).tolist():
         name = run.causes[number]
         if number and (arrows or name != "in_flight"):
-            found.append(Entry(_ending(styles, name), "", styles.cause(name).words or name, "ink"))
+            found.append(Entry(partial(_ending, style=styles.cause(name)), "", styles.cause(name).words or name, "ink"))
     return found
 
 
@@ -107,36 +107,26 @@ def _states(run: RunHistory, styles: StyleSheet, arrows: bool) -> Iterable[Entry
     if run.has_words:
         for word in run.words:
             style = styles.roles[word]
-            sample = _line(style.colour, style.weight, style.dash) if arrows else _shape(styles, word)
+            sample = partial(_line, style=style, width=style.weight) if arrows else partial(_shape, style=style)
             # True and False say nothing without the state's name.
             yield Entry(sample, f"{run.state} {word}" if word in ("True", "False") else word, "", style.colour)
     elif math.isfinite(run.extent[0]):
         low, high = run.extent
         ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}{', logarithmic' * is_log(low, high)}"
-        yield Entry(_ramp(styles, run.extent), str(run.state), ends, "ink")
+        yield Entry(partial(_ramp, styles=styles, extent=run.extent), str(run.state), ends, "ink")
 
 
-def _line(colour: str, width: float, dash: tuple[float, ...]) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        pen = Pen(colour, width=width * k, dash=tuple(k * each for each in dash))
-        drawing.line([(x, y), (x + _SAMPLE * k, y)], pen)
-
-    return sample
+def _line(drawing: Drawing, x: float, y: float, k: float, style: Style, width: float) -> None:
+    pen = Pen(style.colour, width=width * k, dash=tuple(k * each for each in style.dash))
+    drawing.line([(x, y), (x + _SAMPLE * k, y)], pen)
 
 
-def _shape(styles: StyleSheet, word: str) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = styles.roles[word]
-        shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 7 * k, Pen("ink", style.colour, k))
-
-    return sample
+def _shape(drawing: Drawing, x: float, y: float, k: float, style: Style) -> None:
+    shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 7 * k, Pen("ink", style.colour, k))
 
 
-def _down(styles: StyleSheet) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        crashed(drawing, styles, x + 0.6 * _SAMPLE * k, y, 7 * k, k)
-
-    return sample
+def _down(drawing: Drawing, x: float, y: float, k: float, styles: StyleSheet) -> None:
+    crashed(drawing, styles, x + 0.6 * _SAMPLE * k, y, 7 * k, k)
 
 
 def crashed(drawing: Drawing, styles: StyleSheet, x: float, y: float, radius: float, k: float) -> None:
@@ -149,22 +139,14 @@ def crashed(drawing: Drawing, styles: StyleSheet, x: float, y: float, radius: fl
         drawing.line(ends, Pen(colour, width=2.2 * k, rounded=True))
 
 
-def _arrow(styles: StyleSheet, kind: str) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = styles.kinds[kind]
-        dash = tuple(k * each for each in style.dash)
-        drawing.line([(x, y), (x + (_SAMPLE - 7) * k, y)], Pen(style.colour, width=style.weight * k, dash=dash))
-        head(drawing, style, (x + _SAMPLE * k, y), (1.0, 0.0), k)
-
-    return sample
+def _arrow(drawing: Drawing, x: float, y: float, k: float, style: Style) -> None:
+    dash = tuple(k * each for each in style.dash)
+    drawing.line([(x, y), (x + (_SAMPLE - 7) * k, y)], Pen(style.colour, width=style.weight * k, dash=dash))
+    head(drawing, style, (x + _SAMPLE * k, y), (1.0, 0.0), k)
 
 
-def _dot(styles: StyleSheet, kind: str) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        style = styles.kinds[kind]
-        shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 5 * k, Pen("paper", style.colour, k))
-
-    return sample
+def _dot(drawing: Drawing, x: float, y: float, k: float, style: Style) -> None:
+    shape(drawing, style.shape, x + 0.6 * _SAMPLE * k, y, 5 * k, Pen("paper", style.colour, k))
 
 
 def _reply(drawing: Drawing, x: float, y: float, k: float) -> None:
@@ -189,26 +171,20 @@ def _hollow(drawing: Drawing, x: float, y: float, k: float) -> None:
     drawing.circle(x + 0.6 * _SAMPLE * k, y, 4.5 * k, Pen("soft", "paper", 1.8 * k))
 
 
-def _ending(styles: StyleSheet, cause: str) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        drawing.line([(x, y), (x + 0.75 * _SAMPLE * k, y)], Pen("soft", width=1.3 * k))
-        mark(drawing, styles.cause(cause), x + 0.8 * _SAMPLE * k, y, 4.5 * k)
-
-    return sample
+def _ending(drawing: Drawing, x: float, y: float, k: float, style: Style) -> None:
+    drawing.line([(x, y), (x + 0.75 * _SAMPLE * k, y)], Pen("soft", width=1.3 * k))
+    mark(drawing, style, x + 0.8 * _SAMPLE * k, y, 4.5 * k)
 
 
-def _ramp(styles: StyleSheet, extent: tuple[float, float]) -> Callable[[Drawing, float, float, float], None]:
-    def sample(drawing: Drawing, x: float, y: float, k: float) -> None:
-        low, high = extent
-        steps = 1 if low == high else 17
-        wide = _SAMPLE * k / steps
-        for number in range(steps):
-            share = (number + 0.5) / steps
-            value = low * (high / low) ** share if is_log(low, high) else low + (high - low) * share
-            colour = styles.number(value, extent)
-            # A little wider, or the ground would shine through between two.
-            right = x + wide * (number + 1) + (0.4 if number < steps - 1 else 0)
-            drawing.box(x + wide * number, y - 5 * k, right, y + 5 * k, Pen(fill=colour))
-        drawing.box(x, y - 5 * k, x + _SAMPLE * k, y + 5 * k, Pen("soft", width=0.8))
-
-    return sample
+def _ramp(drawing: Drawing, x: float, y: float, k: float, styles: StyleSheet, extent: tuple[float, float]) -> None:
+    low, high = extent
+    steps = 1 if low == high else 17
+    wide = _SAMPLE * k / steps
+    for number in range(steps):
+        share = (number + 0.5) / steps
+        value = low * (high / low) ** share if is_log(low, high) else low + (high - low) * share
+        colour = styles.number(value, extent)
+        # A little wider, or the ground would shine through between two.
+        right = x + wide * (number + 1) + (0.4 if number < steps - 1 else 0)
+        drawing.box(x + wide * number, y - 5 * k, right, y + 5 * k, Pen(fill=colour))
+    drawing.box(x, y - 5 * k, x + _SAMPLE * k, y + 5 * k, Pen("soft", width=0.8))

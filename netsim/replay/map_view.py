@@ -61,15 +61,12 @@ class MapView:
         self._top = top + 26 * k
         listed = entries(run, styles, self._rows, arrows=False)
         self._bottom = legend(self._title, listed, k) - 20 * k
-        self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(self._area / max(len(run.agents), 6))))
+        area = size[0] * (self._bottom - self._top)
+        self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(area / max(len(run.agents), 6))))
         self._notes, self._flying = list(run.notes()), 0
         self._kept: dict[int, tuple[Box, str]] | None = None
         # Where agents stand still they are put once.
         self._still = None if run.meta["paths"] else self._put(run.places(0.0))
-
-    @property
-    def _area(self) -> float:
-        return self._size[0] * (self._bottom - self._top)
 
     def draw(self, time: float) -> Drawing:
         """Return the map at a time (s)."""

@@ -13,14 +13,14 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageColor, ImageDraw
 
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.replay.drawing import Drawing, paint, svg
 from netsim.replay.map_view import MapView
 from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
-from netsim.replay.style_sheet import CIVIDIS, StyleSheet
+from netsim.replay.style_sheet import CIVIDIS, StyleSheet, between
 from netsim.util import check
 from netsim.util.files import write_pieces, write_whole
 
@@ -287,12 +287,11 @@ def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
 
 def _palette(colours: Mapping[str, str]) -> Image.Image:
     """Return one palette for all pictures of a film: its colours, and how they fade into paper and ink."""
-    paper, named = _rgb(colours["paper"]), [_rgb(each) for each in dict.fromkeys(colours.values())]
-    scale = [_rgb(each) for each in CIVIDIS]
-    scale += [_between(one, other, 0.5) for one, other in itertools.pairwise(scale)]
-    fading = [_between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
+    paper, named = colours["paper"], dict.fromkeys(colours.values())
+    scale = [*CIVIDIS, *(between(one, other, 0.5) for one, other in itertools.pairwise(CIVIDIS))]
+    fading = [between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
     found: list[tuple[int, ...]] = []
-    for colour in (paper, *named, *scale, *fading):
+    for colour in map(ImageColor.getrgb, (paper, *named, *scale, *fading)):
         if all(math.dist(colour, other) > _ALIKE for other in found):
             found.append(colour)
     # One place is left for what does not change from a picture to the next.
@@ -300,14 +299,6 @@ def _palette(colours: Mapping[str, str]) -> Image.Image:
     palette = Image.new("P", (1, 1))
     palette.putpalette(values)
     return palette
-
-
-def _rgb(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
-
-
-def _between(one: tuple[int, ...], other: tuple[int, ...], share: float) -> tuple[int, ...]:
-    return tuple(round(low + (high - low) * share) for low, high in zip(one, other, strict=True))
 
 
 def _write_mp4(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:

@@ -139,7 +139,7 @@ class SpaceTime:
         self._draw_axis()
         self._draw_cuts()
         self._draw_lifelines()
-        arrows = self._arrows
+        arrows = [self._arrow(row) for row in self._drawn.tolist()]
         for arrow in arrows:
             self._draw_arrow(arrow)
         self._draw_dots(arrows)
@@ -330,10 +330,6 @@ class SpaceTime:
         return f"{name}{span.number:.3g}" if math.isfinite(span.number) else ""
 
     # --- arrows -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _arrows(self) -> list[Arrow]:
-        return [self._arrow(row) for row in self._drawn.tolist()]
 
     @property
     def _mark_size(self) -> float:
@@ -618,8 +614,7 @@ def _lanes(agents: int, partitions: Sequence[Fault]) -> list[int]:
     order = sorted(range(agents), key=lambda agent: ([side.get(agent, -1) for side in sides], agent))
     lanes = np.empty(agents, dtype=np.int64)
     lanes[order] = np.arange(agents)
-    found: list[int] = lanes.tolist()
-    return found
+    return lanes.tolist()
 
 
 def _bent(begin: tuple[float, float], by: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:

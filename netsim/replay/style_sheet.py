@@ -8,7 +8,7 @@ from typing import Any
 from netsim.replay.drawing import Drawing, Pen
 from netsim.replay.html import tokens
 
-__all__ = ["Style", "StyleSheet", "head", "is_log", "mark", "shape"]
+__all__ = ["Style", "StyleSheet", "between", "head", "is_log", "mark", "shape"]
 
 CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
 """The scale of numbers, from the lowest."""
@@ -80,7 +80,7 @@ class StyleSheet:
         share = (value - low) / (high - low) if high > low else 0.5
         place = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
         first = min(int(place), len(CIVIDIS) - 2)
-        return _between(CIVIDIS[first], CIVIDIS[first + 1], place - first)
+        return between(CIVIDIS[first], CIVIDIS[first + 1], place - first)
 
 
 def is_log(low: float, high: float) -> bool:
@@ -88,7 +88,8 @@ def is_log(low: float, high: float) -> bool:
     return low > 0 and high > 10 * low
 
 
-def _between(one: str, other: str, share: float) -> str:
+def between(one: str, other: str, share: float) -> str:
+    """Return the colour at a share of the way from one colour to another."""
     pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in pairs)
 
@@ -128,6 +129,19 @@ def shape(drawing: Drawing, name: str, x: float, y: float, size: float, pen: Pen
 
 # --- heads of arrows --------------------------------------------------------------------------------------------------
 
+# Corners as (behind the tip, aside). A head that is in neither table is a full triangle.
+_LINES: dict[str, Sequence[Corners]] = {
+    "open": [[(9, 4.5), (0, 0), (9, -4.5)]],
+    "bar": [[(0, 5), (0, -5)]],
+    "double": [[(7, 4), (0, 0), (7, -4)], [(12, 4), (5, 0), (12, -4)]],
+}
+_AREAS: dict[str, Corners] = {
+    "hollow": [(8, 3.5), (0, 0), (8, -3.5)],
+    "diamond": [(11, 0), (5.5, 4), (0, 0), (5.5, -4)],
+    "bar": [(9, 4), (1, 0), (9, -4)],
+    "half": [(10, 0), (10, 5), (0, 0)],
+}
+
 
 def head(drawing: Drawing, style: Style, tip: tuple[float, float], way: tuple[float, float], size: float = 1.0) -> None:
     """Draw the head of a kind's arrow, whose tip is at a point; ``way`` is its direction, of length 1."""
@@ -136,27 +150,16 @@ def head(drawing: Drawing, style: Style, tip: tuple[float, float], way: tuple[fl
     def at(back: float, aside: float) -> tuple[float, float]:
         return x - size * (back * ux + aside * uy), y - size * (back * uy - aside * ux)
 
-    line = Pen(line=style.colour, width=size * 1.8, rounded=True)
     full = Pen(fill=style.colour)
-    if style.head == "open":
-        drawing.line([at(9, 4.5), at(0, 0), at(9, -4.5)], line)
-    elif style.head == "hollow":
-        rim = Pen(style.colour, "paper", size * 1.3, rounded=True)
-        drawing.line([at(8, 3.5), at(0, 0), at(8, -3.5)], rim, closed=True)
-    elif style.head == "diamond":
-        drawing.line([at(11, 0), at(5.5, 4), at(0, 0), at(5.5, -4)], full, closed=True)
-    elif style.head == "bar":
-        drawing.line([at(0, 5), at(0, -5)], line)
-        drawing.line([at(9, 4), at(1, 0), at(9, -4)], full, closed=True)
-    elif style.head == "double":
-        drawing.line([at(7, 4), at(0, 0), at(7, -4)], line)
-        drawing.line([at(12, 4), at(5, 0), at(12, -4)], line)
-    elif style.head == "dot":
+    if style.head == "dot":
         drawing.circle(*at(4, 0), size * 4, full)
-    elif style.head == "half":
-        drawing.line([at(10, 0), at(10, 5), at(0, 0)], full, closed=True)
-    else:
-        drawing.line([at(9, 4), at(0, 0), at(9, -4)], full, closed=True)
+        return
+    edge = Pen(style.colour, "paper", size * 1.3, rounded=True) if style.head == "hollow" else full
+    for corners in _LINES.get(style.head, ()):
+        drawing.line([at(*each) for each in corners], Pen(line=style.colour, width=size * 1.8, rounded=True))
+    if style.head not in _LINES or style.head in _AREAS:
+        corners = _AREAS.get(style.head, [(9, 4), (0, 0), (9, -4)])
+        drawing.line([at(*each) for each in corners], edge, closed=True)
 
 
 # --- marks of frames that did not arrive ------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
+from netsim.clock.clock import Loop
 from netsim.core import ArrivalQueue, Copies, Frame, Tally
 from netsim.core.arrival_queue import Entry
 from netsim.core.framing import for_receiver
@@ -26,50 +28,36 @@ __all__ = ["Inbox", "RemoteEndpoint"]
 _MAX_UNSETTLED = 1000
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Inbox:
     """The frames for one agent; ``async for`` iterates over them as they arrive."""
 
-    __slots__ = (
-        "_abandoned",
-        "_blocked",
-        "_drop_late_until",
-        "_limit",
-        "_loop",
-        "_on_numbered",
-        "_on_request",
-        "_ready",
-        "_shared",
-        "_tally",
-        "_timer",
-        "_timer_at",
-        "_watched",
-        "arrivals",
-        "iterating",
-        "replies",
-        "watchers",
-    )
+    _shared: Shared
+    limit: InitVar[int | None]
+    arrivals: ArrivalQueue = field(init=False)
+    replies: dict[int, asyncio.Future[Frame]] = field(default_factory=dict)
+    iterating: int = 0
+    # For each link to this inbox, two elements of the list: the dict ``subscribers`` of the sender's outbox, and
+    # the key of this inbox in that dict, which is the link's index. A flat list saves memory.
+    watchers: list[Any] = field(default_factory=list)
+    _loop: Loop = field(init=False)
+    _tally: Tally = field(init=False)
+    _limit: float = field(init=False)
+    # (arrival time, key, frame) of each readable frame, in order. Before the first frame, an empty tuple saves memory.
+    _ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
+    _blocked: list[asyncio.Future[bool]] = field(default_factory=list)
+    _timer: asyncio.TimerHandle | None = None
+    _timer_at: float = math.inf
+    _on_request: Callable[[Frame], None] | None = None
+    _on_numbered: Callable[[Frame], Frame | None] | None = None
+    _drop_late_until: float = 0
+    _watched: bool = False
+    _abandoned: bool = False
 
-    def __init__(self, shared: Shared, limit: int | None) -> None:
-        self._shared = shared
-        self._loop = shared.loop
-        self._tally = shared.tally
+    def __post_init__(self, limit: int | None) -> None:
+        self._loop, self._tally = self._shared.loop, self._shared.tally
         self._limit = math.inf if limit is None else limit
-        # (arrival time, key, frame) of each readable frame, in order. Before the first frame, an empty tuple saves
-        # memory.
-        self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
-        self._blocked: list[asyncio.Future[bool]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
-        self._on_request: Callable[[Frame], None] | None = None
-        self._on_numbered: Callable[[Frame], Frame | None] | None = None
-        self._drop_late_until: float = 0
-        self._watched = self._abandoned = False
-        self.arrivals = ArrivalQueue(shared.tally)
-        self.replies: dict[int, asyncio.Future[Frame]] = {}
-        self.iterating = 0
-        # For each link to this inbox, two elements of the list: the dict ``subscribers`` of the sender's outbox, and
-        # the key of this inbox in that dict, which is the link's index. A flat list saves memory.
-        self.watchers: list[Any] = []
+        self.arrivals = ArrivalQueue(self._tally)
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
@@ -273,10 +261,6 @@ class Inbox:
         self._on_request = self._on_numbered = None
         if self._timer is not None:
             self._timer.cancel()
-
-    def clear_in_flight(self) -> None:
-        """Discard the frames in flight, because the run has ended."""
-        self.arrivals.clear()
 
     def watch(self) -> None:
         """Set the timer to the next arrival if a task or a callback waits for a frame."""

@@ -5,6 +5,7 @@ delay frames take the faster `netsim.core.BroadcastPath` instead.
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING
 
 from netsim.core import BroadcastPath, Frame
@@ -23,6 +24,7 @@ _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _ACCEPTED = 0
 
 
+@dataclass(eq=False, repr=False)
 class LinkStages:
     """Carries one agent's frames over its links: transmits, loses, delays, copies, corrupts and counts them.
 
@@ -40,23 +42,17 @@ class LinkStages:
         Faults that delay or lose single frames of the agent's links.
     """
 
-    def __init__(
-        self,
-        path: BroadcastPath,
-        wiring: "Wiring",
-        shared: Shared,
-        agents: Sequence[Hashable],
-        down: set[int],
-        bursts: Bursts,
-    ) -> None:
-        self._broadcast_path = path
-        self._wiring = wiring
-        self._tally = shared.tally
-        self._agents, self._kinds = agents, shared.encoder.kinds
-        self._down = down
-        self._bursts = bursts
-        self._paths: dict[int, Path] = {}
-        self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
+    _broadcast_path: BroadcastPath
+    _wiring: "Wiring"
+    shared: InitVar[Shared]
+    _agents: Sequence[Hashable]
+    _down: set[int]
+    _bursts: Bursts
+    _paths: dict[int, Path] = field(default_factory=dict)
+
+    def __post_init__(self, shared: Shared) -> None:
+        self._tally, self._kinds, rounds = shared.tally, shared.encoder.kinds, shared.rounds
+        self._transmitters = transmitters_of(self._wiring.links, self._wiring.radio, rounds.period, rounds.offset)
 
     def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
         """Offer a frame to one link, or to all (`TO_ALL`), and count it; return how many links accepted it.

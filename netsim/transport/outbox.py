@@ -6,7 +6,7 @@ On the path agent → outbox → link → inbox → agent, this module is the ou
 import asyncio
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netsim.core import BroadcastPath, Frame
@@ -64,6 +64,7 @@ class Wiring:
     radio: Link | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Outbox:
     """The outbox of one agent, which encodes, counts and sends its messages.
 
@@ -90,58 +91,36 @@ class Outbox:
         By link index, the inboxes whose `Inbox.watch` is to be called after each frame sent to them.
     """
 
-    __slots__ = (
-        "_agents",
-        "_broadcast_path",
-        "_fast_path_allowed",
-        "_kinds",
-        "_last_send_time",
-        "_link_index_of",
-        "_name",
-        "_number",
-        "_rounds_differ",
-        "_sends_this_instant",
-        "_shared",
-        "_stages",
-        "_take",
-        "_uses_fast_path",
-        "_wiring",
-        "acknowledges",
-        "bursts",
-        "down",
-        "subscribers",
-    )
+    _shared: Shared
+    _number: int
+    _name: Hashable
+    _wiring: Wiring
+    _agents: Sequence[Hashable]
+    _take: Take | None = None
+    acknowledges: bool = False
+    bursts: Bursts = field(default_factory=Bursts)
+    down: set[int] = field(default_factory=set)
+    subscribers: "dict[int, Inbox | RemoteEndpoint]" = field(default_factory=dict)
+    _kinds: dict[str, int] = field(default_factory=dict)
+    _sends_this_instant: int = 0
+    _last_send_time: float = -1.0
+    _rounds_differ: bool = False
+    # None until a frame cannot take the fast path, `_broadcast_path`.
+    _stages: LinkStages | None = None
+    _link_index_of: dict[Hashable, int] | None = None
+    _broadcast_path: BroadcastPath = field(init=False)
+    _fast_path_allowed: bool = field(init=False)
+    _uses_fast_path: bool = field(init=False)
 
-    def __init__(
-        self,
-        shared: Shared,
-        number: int,
-        name: Hashable,
-        wiring: Wiring,
-        agents: Sequence[Hashable],
-        take: Take | None = None,
-    ) -> None:
-        self._shared = shared
-        self._number = number
-        self._name = name
-        self._wiring = wiring
-        self._take = take
-        self.acknowledges = False
-        self._agents = agents
-        self._kinds: dict[str, int] = {}
-        self._sends_this_instant, self._last_send_time = 0, -1.0
-        self.down: set[int] = set()
-        self.bursts = Bursts()
-        self._rounds_differ = False
-        # None until a frame cannot take the fast path, `_broadcast_path`.
-        self._stages: LinkStages | None = None
+    def __post_init__(self) -> None:
+        shared, wiring, take = self._shared, self._wiring, self._take
         kinds = wiring.links if len(set(map(id, wiring.links))) > 1 else wiring.links[:1]
         transmitters = kinds if wiring.radio is None else [wiring.radio]
         headers = {link.header_bits for link in transmitters}
         self._broadcast_path = BroadcastPath(
             shared.encoder,
-            number,
-            name,
+            self._number,
+            self._name,
             LinkDraws(wiring.links, wiring.keys, wiring.seed, wiring.block),
             [inbox.arrivals for inbox in wiring.inboxes],
             wiring.first,
@@ -161,8 +140,6 @@ class Outbox:
             )
         )
         self._uses_fast_path = self._fast_path_allowed
-        self._link_index_of: dict[Hashable, int] | None = None
-        self.subscribers: dict[int, Inbox | RemoteEndpoint] = {}
         for link_index, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.subscribers, link_index)
 

@@ -97,19 +97,13 @@ class Path:
 
         On a ``fifo`` link, a frame is not delivered before the frames ahead of it.
         """
-        return self._in_order(time), self._is_corrupted()
+        if self._link.fifo:
+            time = self._last = max(time, self._last)
+        return time, self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
 
     def damaged_share(self) -> float:
         """Return the position of the flipped bit in a corrupted frame, as a share of the frame's length."""
         return self._corrupts.uniform() if self._corrupts is not None else 0.0
-
-    def _in_order(self, arrival: float) -> float:
-        if self._link.fifo:
-            arrival = self._last = max(arrival, self._last)
-        return arrival
-
-    def _is_corrupted(self) -> bool:
-        return self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
 
 
 class Bursts:

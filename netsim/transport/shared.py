@@ -1,6 +1,7 @@
 """State that the agents of one run share."""
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import InitVar, dataclass, field
 
 from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.rounds import RoundClock
@@ -10,6 +11,7 @@ from netsim.core.frame import FrameEncoder
 __all__ = ["Shared"]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Shared:
     """State that the agents of one run share: event loop, tally, round clock, and flags of the run.
 
@@ -33,34 +35,20 @@ class Shared:
         Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
     """
 
-    __slots__ = (
-        "begun",
-        "clock",
-        "encoder",
-        "looks",
-        "loop",
-        "on_send",
-        "over",
-        "overrun",
-        "overslept",
-        "rounds",
-        "tally",
-    )
+    loop: Loop
+    tally: Tally
+    rounds: RoundClock
+    clock: LocalClock | None = None
+    kinds: InitVar[Sequence[str]] = ()
+    encoder: FrameEncoder = field(init=False)
+    begun: bool = False
+    over: bool = False
+    overrun: bool = False
+    overslept: bool = False
+    looks: bool = False
+    on_send: Callable[[Hashable], None] | None = None
 
-    def __init__(
-        self,
-        loop: Loop,
-        tally: Tally,
-        rounds: RoundClock,
-        clock: LocalClock | None = None,
-        kinds: Sequence[str] = (),
-    ) -> None:
-        self.loop = loop
-        self.clock = clock
-        self.tally = tally
-        self.rounds = rounds
-        self.begun = self.over = self.overrun = self.overslept = self.looks = False
-        self.on_send: Callable[[Hashable], None] | None = None
+    def __post_init__(self, kinds: Sequence[str]) -> None:
         self.encoder = FrameEncoder(kinds)
 
     def end(self) -> None:

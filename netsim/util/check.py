@@ -52,6 +52,12 @@ def installed(name: str, package: str, extra: str) -> None:
         raise BadInput(f"{name}: requires {package}, which is not installed: {how}")
 
 
+def instance(name: str, value: object, kind: Any, allowed: str, *, optional: bool = False) -> None:
+    """Raise BadInput unless ``value`` is of a class, which the message calls ``allowed``; ``optional`` allows None."""
+    if not isinstance(value, kind) and not (optional and value is None):
+        raise refuse(name, value, allowed)
+
+
 def called(name: str, value: object) -> None:
     """Raise BadInput if ``value`` is a function or a class, which the user probably forgot to call."""
     if inspect.isroutine(value) or isinstance(value, type):

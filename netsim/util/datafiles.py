@@ -80,11 +80,11 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 @contextmanager
-def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
+def recording() -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
     The name is the file's path. If `find` located the file in the folder NETSIM_DATA, the name is ``$NETSIM_DATA/…``,
-    because this folder may move. With ``inside``, an enclosing `recording` gets the files, too, even after an error.
+    because this folder may move.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -92,8 +92,6 @@ def recording(*, inside: bool = False) -> Iterator[dict[str, str]]:
         yield found
     finally:
         _recorded.reset(token)
-        if inside:
-            record(found)
 
 
 def record(files: Mapping[str, str]) -> None:

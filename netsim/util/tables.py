@@ -86,21 +86,8 @@ def _same_counts(lines: Sequence[str], delimiter: str) -> bool:
 
 def _first_lines(text: str, count: int) -> list[str]:
     """Return the first ``count`` lines that are not empty."""
-    found: list[str] = []
-    for match in re.finditer(r"[^\r\n]+", text):
-        if match.group().strip():
-            found.append(match.group())
-        if len(found) == count:
-            break
-    return found
-
-
-def _reader(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the stripped cells of each row that is not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    for cells in reader:
-        if any(cell.strip() for cell in cells):
-            yield reader.line_num, [cell.strip() for cell in cells]
+    lines = (match.group() for match in re.finditer(r"[^\r\n]+", text))
+    return list(itertools.islice((line for line in lines if line.strip()), count))
 
 
 # --- row by row -------------------------------------------------------------------------------------------------------
@@ -121,11 +108,12 @@ def rows(
     try:
         text = _without_comments(text_of(_bytes_of(used(Path(path)), f"{failed}: must be a csv file"), failed))
         delimiter = _delimiter_of(text)
-        found = list(_reader(text, delimiter))
+        found = [(line, [cell.strip() for cell in cells]) for line, cells in _all_rows(text, delimiter)]
     except FileNotFoundError:
         raise BadInput(f"{failed}: must be an existing file") from None
     except csv.Error as error:
         raise BadInput(f"{failed}: must be a csv file ({one_line(error)})") from None
+    found = [(line, cells) for line, cells in found if any(cells)]
     if not found:
         raise BadInput(f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed)}; it is empty")
     if _UNNAMED.fullmatch(found[0][1][0]) and len(found[0][1]) > 1:

@@ -247,7 +247,7 @@ def read_extension(code: int, data: bytes) -> Any:
     if code == _TUPLE:
         return tuple(unpack_payload(data))
     if code == _COMPLEX:
-        return _read_complex(data)
+        return complex(*np.frombuffer(data, np.float64).tolist())
     if code == _NAMED:
         name, content = _split(data)
         return unpacked(name, unpack_payload(content))
@@ -259,11 +259,6 @@ def _read_scalar(data: bytes) -> Any:
     if array.ndim:
         raise WireError(f"an array of shape {array.shape} is not a scalar")
     return array[()]
-
-
-def _read_complex(data: bytes) -> complex:
-    real, imag = np.frombuffer(data, np.float64).tolist()
-    return complex(real, imag)
 
 
 def _named_bytes(value: Named) -> bytes:

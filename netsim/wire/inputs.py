@@ -42,8 +42,7 @@ def generator(rng: np.random.Generator | None) -> np.random.Generator:
 
 def without_memory(coder: Coder) -> Coder:
     """Return ``coder``, to be used by another coder; raises BadInput if it is not a coder, or has a memory."""
-    if not isinstance(coder, Coder):
-        raise check.refuse("coder", coder, "a netsim.coders.Coder")
+    check.instance("coder", coder, Coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
         raise check.refuse("coder", coder, "one without a memory")
     return coder
@@ -51,8 +50,7 @@ def without_memory(coder: Coder) -> Coder:
 
 def with_own_memory(coder: Coder) -> Coder:
     """Return a fresh copy of ``coder``, to be used by another coder; raises BadInput if it has error feedback."""
-    if not isinstance(coder, Coder):
-        raise check.refuse("coder", coder, "a netsim.coders.Coder")
+    check.instance("coder", coder, Coder, "a netsim.coders.Coder")
     if coder.feeds_back:
         raise check.refuse("coder", coder, "one without error feedback: ErrorFeedback must be outermost")
     return coder.fresh()

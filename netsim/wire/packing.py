@@ -5,7 +5,7 @@ here, with the same results; they are used if they were built.
 """
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "cells",
     "check_packed",
     "check_shape",
+    "checked",
     "float32_above",
     "is_finite",
     "largest",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _MAX_ELEMENTS = 1 << 48
+_Checked = TypeVar("_Checked", bound=Any)
 
 # In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte. A larger integer is a first
 # byte and further bytes: `_SIZES` is {first byte: number of further bytes}.
@@ -192,6 +194,12 @@ def check_shape(shape: tuple[int, ...]) -> int:
         # In ``product`` a length of 0 counts as 1, because numpy refuses a huge shape even if the array is empty.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
+
+
+def checked(coded: _Checked) -> _Checked:
+    """Return a coded array; raises WireError if its attributes are inconsistent."""
+    coded.check()
+    return coded
 
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
