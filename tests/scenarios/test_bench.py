@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from netsim.studies.tuning import Plan
 
 from netsim import BadInput, Between, Link, Network, topology
 from netsim.agents import DKLA, DPSGD
