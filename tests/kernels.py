@@ -65,8 +65,5 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(folder)
     from ipykernel import kernelapp
-    from traitlets.config import Config
 
-    # To cut a figure's margins draws it twice.
-    whole = Config({"InlineBackend": {"print_figure_kwargs": {"bbox_inches": None}}})
-    kernelapp.launch_new_instance(argv=["-f", file], config=whole)
+    kernelapp.launch_new_instance(argv=["-f", file])
