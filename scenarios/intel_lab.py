@@ -171,6 +171,7 @@ def experiment(
         What to do about lost frames: "running-sums", "coded-sums", "edge-duals", "ack", "nack", "keyframe", with
         commas between; "none": nothing.
     """
+    rows.divided()
     ways, duals = parse_remedies(remedies), {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
     known = {"DKLA": Method(DKLA, rho=1e-2), "COKE": Method(COKE, rho=1e-2, censor=Geometric(0.9, 0.97))}
     methods = {name: known[name] for name in chosen_names("algorithms", algorithms, known)}

@@ -43,10 +43,7 @@ class Theory:
         """Return the probe of a run whose agents have not begun, or None if no theorem has a column."""
         if not_ideal(network):
             return None
-        known, best = bounds(agents, network.graph, rounds), _best(agents)
-        for name in _vacuous(known, best):
-            del known[name]
-        running = probe(agents, network.graph)
+        known, running, best = bounds(agents, network.graph, rounds), probe(agents, network.graph), _best(agents)
         if not known and running is None:
             return None
         about_models = any(MEASURED[name] == MODEL_ERROR for name in known)
@@ -68,16 +65,10 @@ class Theory:
         columns.may_skip = False  # type: ignore[attr-defined]
         return columns
 
-    def lines(self, agents: Agents, network: "Network", rounds: int) -> list[str]:
+    def lines(self, agents: Agents, network: "Network") -> list[str]:
         """Return why theorems do not apply, and what the others say without a column."""
-        if reason := not_ideal(network):
-            return [f"theorems: {reason}"]
-        known, best = bounds(agents, network.graph, rounds), _best(agents)
-        vacuous = [
-            f"{name}: vacuous here, at most {known[name][-1]:.3g} after {rounds} rounds (models of zero: {zero:.3g})"
-            for name, zero in _vacuous(known, best).items()
-        ]
-        return lines(agents, network.graph) + vacuous
+        reason = not_ideal(network)
+        return [f"theorems: {reason}"] if reason else lines(agents, network.graph)
 
 
 def _best(agents: Agents) -> Vector | None:
@@ -85,12 +76,6 @@ def _best(agents: Agents) -> Vector | None:
     if not all(isinstance(getattr(agent, "cost", None), LeastSquares) for agent in agents.values()):
         return None
     return Quadratics.of(agents).optimum.reshape(len(agents), -1)
-
-
-def _vacuous(known: Mapping[str, Any], best: Vector | None) -> dict[str, float]:
-    """Return the error of models of zero for each bound on models' error that never falls below it."""
-    zero = np.inf if best is None else float(np.linalg.norm(best))
-    return {name: zero for name, values in known.items() if name == "bound_error" and np.min(values) >= zero}
 
 
 def _models(agents: Mapping[Any, Any]) -> Any:

@@ -19,7 +19,7 @@ from netsim.scenarios.bench.methods import METHODS, chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, RegressionTask, reached, score
 from netsim.scenarios.bench.report import against, draw, markdown, summarised
 from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, SEEDS, TUNING_SEEDS
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import agents_of, over_star
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Method as Part
 from netsim.studies.experiment.named import ranges_of, settable
@@ -137,11 +137,11 @@ def test_an_own_network_and_method_go_into_a_case() -> None:
 def test_a_case_refuses_a_method_that_is_not_made_for_it() -> None:
     digits, regression = PROBLEMS["digits"], PROBLEMS["regression"]
     assert "proximal" in unsuited(METHODS["DKLA"], digits)
-    assert "server" in unreachable(METHODS["FedAvg"], NETWORKS["intel-lab"])
+    assert "server" in unreachable("FedAvg", METHODS["FedAvg"], NETWORKS["intel-lab"])
     assert not unsuited(METHODS["FedAvg"], regression)
-    assert not unreachable(METHODS["FedAvg"], NETWORKS["bursts"])
+    assert not unreachable("FedAvg", METHODS["FedAvg"], NETWORKS["bursts"])
     assert not unsuited(METHODS["D-PSGD"], digits)
-    assert not unreachable(METHODS["D-PSGD"], NETWORKS["grenoble"])
+    assert not unreachable("D-PSGD", METHODS["D-PSGD"], NETWORKS["grenoble"])
     with pytest.raises(
         BadInput, match="network = 'intel-lab': must be one that FedAvg can run on; FedAvg needs a serv"
     ):
@@ -178,8 +178,8 @@ def test_all_methods_begin_without_diverging() -> None:
     places = topology.erdos_renyi(10, edges=28, seed=0), topology.star(10)
     tasks = [RegressionTask(place, seed=0) for place in places]
     for name, method in METHODS.items():
-        task = tasks[method.over_star]
-        run = Network(task.graph, seed=0).run(method.agents(task, 100), [task.measure])
+        task = tasks[over_star(method)]
+        run = Network(task.graph, seed=0).run(agents_of(method, task, 100), [task.measure])
         assert run.rounds["suboptimality"].iloc[-1] < 0.5, name
 
 
@@ -371,8 +371,8 @@ def test_parameters_whose_defaults_are_numbers_of_numpy_are_searched(tmp_path: P
         "    def __init__(self, cost, rounds, weights, eta=np.float32(0.25), often=np.int64(3)):\n"
         "        super().__init__(cost, rounds, eta=eta, weights=weights)\n"
     )
-    (method,) = chosen_methods("none", str(file))
-    assert settable("scaled", method.part) == {"eta": "eta", "often": "often"}
+    (method,) = chosen_methods("none", str(file)).values()
+    assert settable("scaled", method) == {"eta": "eta", "often": "often"}
     ranges = ranges_of(experiment(algorithms="none", method=str(file)), ["scaled.often=1:4", "eta=0.1:1"])
     assert ranges == {"methods.scaled.often": Between(1, 4), "methods.scaled.eta": Between(0.1, 1)}
     ran = case(algorithms="none", method=str(file), set="scaled.often=4,scaled.eta=0.5").origin["methods"]["scaled"]
@@ -382,7 +382,7 @@ def test_parameters_whose_defaults_are_numbers_of_numpy_are_searched(tmp_path: P
 def test_methods_have_names_of_their_own() -> None:
     assert METHODS["D-PSGD"].kind is DPSGD
     assert METHODS["DKLA-sums"].kind is DKLA
-    assert all(isinstance(method, Method) and method.name == name for name, method in METHODS.items())
+    assert METHODS["COKE-4bit"].given["coder"].bits == 4
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

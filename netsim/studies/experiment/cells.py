@@ -267,12 +267,12 @@ def _line(error: BaseException) -> str:
 def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> list[str]:
     """Return what an algorithm says of its parameters, and measures of a run.
 
-    The class of agents may have ``doubts(agents, network)``, and a measure ``lines(agents, network, rounds)``.
+    The class of agents may have ``doubts(agents, network)``, and a measure ``lines(agents, network)``.
     """
     asks = getattr(type(next(iter(agents.values()), None)), "doubts", None)
     found = [] if asks is None else list(asks(agents, setup.network))
     for each in measures:
-        found += each.lines(agents, setup.network, setup.rounds) if hasattr(each, "lines") else []
+        found += each.lines(agents, setup.network) if hasattr(each, "lines") else []
     return found
 
 
