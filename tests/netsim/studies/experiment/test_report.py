@@ -214,8 +214,8 @@ def test_paragraph_tells_how_settings_were_tuned_and_for_which_network(where: st
     assert (
         "The settings of D-PSGD were chosen by successive halving for the least median gap among 4 candidates of each, "
         f"in {len(tuned.table)} runs, for each network apart, over eta of D-PSGD in 0.01:1:log, on the seeds 100 and "
-        f"101, and the best 2 were validated on the seed 200{' (tuned.json)' if where == 'file' else ''}. No run that is "
-        f"reported here has one of these seeds."
+        f"101, and the best 2 were validated on the seed 200{' (tuned.json)' if where == 'file' else ''}. No run that "
+        f"is reported here has one of these seeds."
     ) in text
     etas = dict(tuned.chosen[["network", "eta"]].itertuples(index=False, name=None))
     shown = (
