@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from netsim import BadInput, Between, Experiment, Link, Links, Method, Setup, topology
-from netsim.agents import CTA, EXTRA, LEAD, ODKLA, Geometric, theory
+from netsim.agents import CTA, EXTRA, LEAD, Geometric, theory
 from netsim.agents.theory import Chosen
 from netsim.coders import RandomK
-from netsim.scenarios.coke import CokeMethods
-from netsim.scenarios.coke import experiment as coke
+from netsim.studies import catalogue
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import Derived
 from netsim.studies.experiment.named import ranges_of
+from netsim.studies.experiment.study import study_of
 from netsim.studies.seeds import Seeds
 from tests.agents.theory.problems import Ridge
 
@@ -34,12 +34,31 @@ def of_lead(**alpha: Any) -> Experiment:
     """Return LEAD with 2 of 6 random elements over a complete graph, where its default α diverges."""
     method = Method(LEAD, eta=Chosen(), gamma=Chosen(), coder=RandomK(2, unbiased=True), **alpha)
     problem = ridge(topology.complete(6), regularizer=3.0)
-    return Experiment(methods={"LEAD": method}, problem=problem, rounds=220, seeds=range(2))
+    return Experiment(methods={"LEAD": method}, problem=problem, rounds=180, seeds=[0])
 
 
 def gradient(**more: Any) -> Experiment:
     methods = {"CTA": Method(CTA, eta=Chosen("best")), "EXTRA": Method(EXTRA, eta=Chosen("best"))}
     return Experiment(**{"methods": methods, "problem": ridge("ring"), "rounds": 15, "seeds": range(2), **more})
+
+
+def as_study(*, loss: float = 0.0, seeds: Seeds = Seeds(seed=1)) -> Experiment:
+    """One step that is chosen.
+
+    Parameters
+    ----------
+    loss : float
+        Probability that a frame is lost.
+    """
+    methods = {"CTA": Method(CTA, eta=Chosen())}
+    return gradient(methods=methods, networks=Links(link=Link(loss=loss)), seeds=[seeds])
+
+
+class Mine(CTA):
+    """CTA with a step of its own, of which no theorem is known."""
+
+    def local_step(self) -> Any:
+        return super().local_step()
 
 
 def test_lead_converges_where_its_default_diverges() -> None:
@@ -61,7 +80,7 @@ def test_each_run_has_what_is_chosen_of_its_costs() -> None:
             agents = experiment.play(name, seed).agents
             of = Ridge("ring", seed, size=6)
             expected = theory.choose(of.agents(kind, 15, eta=0.01), of.graph, "best")["eta"]
-            assert {agent.eta for agent in agents.values()} == {pytest.approx(expected, rel=1e-12)}
+            assert [agent.eta for agent in agents.values()] == pytest.approx([expected] * 5, rel=1e-12)
             (kept,) = runs[(runs["method"] == name) & (runs["seed"] == seed)]["chosen_eta"]
             assert kept == next(iter(agents.values())).eta
     assert runs["chosen_eta"].nunique() == 4
@@ -96,7 +115,7 @@ def test_all_values_of_a_run_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
             None,
             "(theorem 1 of LEAD: not for a censor)",
         ),
-        (Method(ODKLA, eta=Chosen(), rho=0.1), None, "must be ones whose parameters a theorem chooses"),
+        (Method(Mine, eta=Chosen()), None, "(no theorem of this algorithm is known)"),
         (Method(CTA, eta=0.1, coder=Chosen()), None, "coder = Chosen(): must be another value; it gives eta only"),
         (Method(CTA, eta=Chosen("best")), "ring of 80", "must be 'guaranteed' for more than 400 numbers"),
     ],
@@ -154,9 +173,9 @@ def test_tuning_begins_with_what_is_chosen() -> None:
 
 
 def test_a_study_tells_the_value_that_was_used() -> None:
-    study = coke(compared=CokeMethods(algorithms="CTA"), rounds=3).with_values(
-        {"problem.agents": 5, "problem.features": 8}
-    )
-    made = study.with_values({"method.eta": Chosen()})
-    agents = made.play("CTA").agents
-    assert 0.0 < next(iter(agents.values())).eta < math.inf
+    study = catalogue._describe("mine", study_of(as_study)).execute()
+    eta = study.origin["methods"]["CTA"]["eta"]
+    of = Ridge("ring", 1, size=6)
+    assert eta == theory.choose(of.agents(CTA, 15, eta=0.01), of.graph)["eta"]
+    with pytest.raises(BadInput, match="theorems are not for links that lose frames"):
+        catalogue._describe("mine", study_of(as_study)).execute(loss=0.1)
