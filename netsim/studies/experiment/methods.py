@@ -119,7 +119,8 @@ class Method:
                 if name not in found[value]:
                     raise check.refuse(name, value, f"another value; it gives {', '.join(found[value])} only")
             setup.derived[self] = self.with_given(**{name: found[value][name] for name, value in several.items()})
-        return setup.derived[self]
+        derived: Method = setup.derived[self]
+        return derived
 
     def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
