@@ -8,6 +8,7 @@ All theorems are about links that lose no frames: `not_ideal` says whether a net
 """
 
 from netsim.agents.theory.choice import bounds, choose, exact_rate, lines, probe, ranges, theorems_of, warnings
+from netsim.agents.theory.chosen import Chosen
 from netsim.agents.theory.inputs import Contraction, Curvature, Graph, Mixing, contraction, weights_of
 from netsim.agents.theory.links import not_ideal
 from netsim.agents.theory.measure import MEASURED, Theory
@@ -15,6 +16,7 @@ from netsim.agents.theory.theorem import Range, Theorem
 
 __all__ = [
     "MEASURED",
+    "Chosen",
     "Contraction",
     "Curvature",
     "Graph",

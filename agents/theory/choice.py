@@ -14,6 +14,9 @@ from netsim.round_agent import overrides
 from netsim.util import check
 from netsim.util.typing import Array
 
+BY = "guaranteed", "best"
+"""How `choose` chooses."""
+
 LARGEST_SEARCHED = 400
 """Largest N·D for which `choose` searches for the least exact rate, which takes about 30 of them."""
 
@@ -127,7 +130,7 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
         If no theorem chooses parameters of these agents; the message says why. With "best", also if an exact rate
         exists and N·D exceeds 400, because the search would take too long.
     """
-    check.one_of("by", by, ("guaranteed", "best"))
+    check.one_of("by", by, BY)
     chosen: dict[str, float] = {}
     for theorem in _applying(agents, graph, "choice"):
         chosen = theorem.choice(agents, graph, by) | chosen

@@ -201,7 +201,7 @@ class Cell:
         import pandas as pd
 
         run: Run | None = None
-        task, found, after, doubted = None, None, {}, list[str]()
+        task, found, after, doubted, derived = None, None, {}, list[str](), dict[str, float]()
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
@@ -210,7 +210,7 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
-                doubted = doubts(setup, run.agents, self.measure)
+                doubted, derived = doubts(setup, run.agents, self.measure), _derived(setup)
                 measures = (*getattr(task, "after", ()), *self.after)
                 after = {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
@@ -237,7 +237,7 @@ class Cell:
             "why": found.why,
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
-        row |= {str(name): value for name, value in {**last, **after}.items() if name not in _TAKEN}
+        row |= {str(name): value for name, value in {**last, **after, **derived}.items() if name not in _TAKEN}
         versions = {**about(), **environment(), "source": dict(source_of("netsim"))}
         return Measured(rounds, row, self._read(), versions, doubted)
 
@@ -262,6 +262,16 @@ class Cell:
 
 def _line(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
+
+
+def _derived(setup: Setup) -> dict[str, float]:
+    """Return the numbers that were derived for a run in place of a method's parameters, by column."""
+    return {
+        f"chosen_{name}": value
+        for method, found in setup.derived.items()
+        for name, value in found.given.items()
+        if method.given[name] is not value and isinstance(value, int | float)
+    }
 
 
 def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> list[str]:

@@ -30,6 +30,18 @@ class AnyMethod(Protocol):
         ...
 
 
+@runtime_checkable
+class Derived(Protocol):
+    """A value in place of parameters that depend on all agents of a run, while an agent knows only its own cost.
+
+    Equal ones of a method are asked once for all their parameters, before the run's agents are made.
+    """
+
+    def derive(self, agents: Mapping[Any, Agent], setup: Setup) -> Mapping[str, Any]:
+        """Return parameters by name. The agents are made for this, with defaults, or 1.0 where a class has none."""
+        ...
+
+
 class Method:
     """A class of agents and its parameters.
 
@@ -44,7 +56,8 @@ class Method:
         Values of columns that tell variants of a method apart in tables.
     **given
         The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. One
-        that is a function is called with (setup, node), for each node.
+        that is a function is called with (setup, node), for each node. One that is `Derived`, as
+        `netsim.agents.theory.Chosen`, is replaced by what it gives for the run.
 
     Raises
     ------
@@ -89,8 +102,27 @@ class Method:
         Raises
         ------
         BadInput
-            If the class requires an argument that neither the run nor ``given`` has.
+            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value gives none.
         """
+        return self._derived(setup)._made(setup, nodes)
+
+    def _derived(self, setup: Setup) -> "Method":
+        """Return the method with the values that its `Derived` ones have in a run."""
+        several = {name: value for name, value in self.given.items() if isinstance(value, Derived)}
+        if not several:
+            return self
+        if self not in setup.derived:
+            usual = Method(self.kind).parameters()
+            trial = self.with_given(**{name: usual.get(name, 1.0) for name in several})._made(setup)
+            found = {value: value.derive(trial, setup) for value in dict.fromkeys(several.values())}
+            for name, value in several.items():
+                if name not in found[value]:
+                    raise check.refuse(name, value, f"another value; it gives {', '.join(found[value])} only")
+            setup.derived[self] = self.with_given(**{name: found[value][name] for name, value in several.items()})
+        derived: Method = setup.derived[self]
+        return derived
+
+    def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
         # Found once, not for every node: it takes longer than to make an agent.
         signature = inspect.signature(self.kind)

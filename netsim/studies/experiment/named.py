@@ -15,6 +15,7 @@ from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import plain
+from netsim.studies.experiment.methods import Derived
 from netsim.studies.experiment.tuning import Between, range_of
 from netsim.util import check
 
@@ -155,7 +156,7 @@ def settable(name: str, method: Any) -> dict[str, str]:
         if first == "weights" or (first == _CODER and names_coder):
             continue
         value = plain(value)
-        if value is None or isinstance(value, PLAIN):
+        if value is None or isinstance(value, (*PLAIN, Derived)):
             found.setdefault(rest if first in _PARTS and rest else path, path)
     ordered = sorted(found.items(), key=lambda each: "." in each[1])
     return {parameter: path for parameter, path in ordered if path not in (_CODER, *_PARTS)}

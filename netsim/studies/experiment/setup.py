@@ -1,7 +1,7 @@
 """What the parts of an experiment may ask of the run for which they are made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class Setup:
         The network; None before it is made.
     ideal : bool
         Whether every frame arrives at once, so that all copies of a state are the same.
+    derived : dict
+        Methods with the values that are derived for this run, by the method as it is given.
     """
 
     seeds: Seeds
@@ -42,6 +44,7 @@ class Setup:
     task: "Task | None" = None
     network: Network | None = None
     ideal: bool = False
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def seed(self) -> int:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ class Between:
 
     def place(self, value: Any) -> float:
         """Return where a value lies, 0 at the low end and 1 at the high one; NaN of what is no number."""
-        if isinstance(value, bool | str) or value is None or (self.log and value <= 0):
+        if isinstance(value, bool) or not isinstance(value, Real) or (self.log and value <= 0):
             return math.nan
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
         return (at - low) / (high - low)

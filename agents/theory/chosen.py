@@ -1,0 +1,53 @@
+"""Parameters that a theorem chooses, in the methods of an experiment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netsim.agents.theory.choice import BY, choose
+from netsim.agents.theory.inputs import Agents
+from netsim.agents.theory.links import not_ideal
+from netsim.util import check
+
+if TYPE_CHECKING:
+    from netsim import Setup
+
+
+@dataclass(frozen=True, repr=False)
+class Chosen:
+    """A value of `netsim.Method` in place of a parameter: the one that `choose` returns for the agents of each run.
+
+    ``Method(LEAD, eta=Chosen(), gamma=Chosen(), alpha=Chosen(), coder=QSGD(4))``. A theorem chooses its parameters
+    together, so that one that is given by hand may lie outside the range that the others leave; notes tell that.
+
+    Parameters
+    ----------
+    by : {"guaranteed", "best"}
+        As of `choose`.
+
+    Raises
+    ------
+    BadInput
+        For another ``by``. Before a run: where no theorem chooses the parameter, or none speaks of the network; and
+        where agents are made without their network, as for deployments.
+    """
+
+    by: str = "guaranteed"
+
+    def __post_init__(self) -> None:
+        check.one_of("by", self.by, BY)
+
+    def __repr__(self) -> str:
+        return f"Chosen({'' if self.by == BY[0] else repr(self.by)})"
+
+    def parameters(self) -> dict[str, Any]:
+        """Return nothing: paths of experiments end at the value."""
+        return {}
+
+    def derive(self, agents: Agents, setup: "Setup") -> Mapping[str, float]:
+        """Return the parameters that are chosen for these agents."""
+        network = setup.network
+        reason = "not for agents without their network" if network is None else not_ideal(network)
+        if network is None or reason:
+            raise check.refuse("parameter", self, f"a number here; theorems are {reason}")
+        return choose(agents, network.graph, self.by)
