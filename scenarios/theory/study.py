@@ -15,12 +15,13 @@ from netsim.agents.costs.stream import StreamCost
 from netsim.agents.measures.metrics import consensus_error
 from netsim.agents.theory import MEASURED, Theorem
 from netsim.agents.theory.admm import ErrorCurve, zero_error
+from netsim.agents.theory.online import RegretProbe
 from netsim.coders import QSGD, TopK, Uniform
 from netsim.errors import NetsimError
-from netsim.scenarios.theory.cases import CASES, Curve
+from netsim.scenarios.theory.cases import CASES, Curve, Regrets
 from netsim.scenarios.theory.problems import GRAPHS, Problem
 from netsim.studies import Study
-from netsim.studies.figures import drawing, legend_below, line_style
+from netsim.studies.figures import drawing, legend_below
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -66,13 +67,14 @@ def parameters_of(make: Any, problem: Problem) -> dict[str, float]:
 def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[str, Any]) -> Iterator[Curve]:
     """Yield each bound and prediction of a theorem beside the run of which it speaks."""
     agents, rounds = problem.agents(make, **parameters), problem.rounds
-    known, zero = dict(theorem.bounds(agents, problem.graph, rounds)), np.inf
+    known: dict[str, Array] = theorem.bounds(agents, problem.graph, rounds)
+    zero: float | Array = np.inf
     if isinstance(theorem, ErrorCurve):
         # Its bounds leave out a vacuous one.
         known, zero = {"bound_error": theorem.errors(agents, problem.graph, rounds)}, zero_error(agents)
     probe = theorem.probe(agents, problem.graph)
     optimum = problem.optimum() if problem.kind == "ridge" else np.nan
-    regret = getattr(probe, "regret", None)
+    probe = Regrets(probe) if isinstance(probe, RegretProbe) else probe
 
     def measure(those: Mapping[int, Any]) -> dict[str, float]:
         models = np.stack([agent.theta for agent in those.values()])
@@ -83,14 +85,17 @@ def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[st
             "model_error": float(np.linalg.norm(models - optimum)),
             "model_copy_error": float(np.linalg.norm(models - copies)),
             "consensus_error": consensus_error(models) if models.ndim == 2 else np.nan,
-            "static_regret": np.nan if regret is None else regret.value,
         }
 
     table = problem.run(agents, measure) if known or probe is not None else pd.DataFrame()
-    promised = known | {name: table[name].to_numpy() for name in table if str(name).startswith(("bound_", "predicted_"))}
+    promised = known | {
+        name: table[name].to_numpy() for name in table if str(name).startswith(("bound_", "predicted_"))
+    }
     for name, values in promised.items():
         # A name without a measure ends the study: a theorem that joins says what it is about in `MEASURED`.
         exact = name.startswith("predicted_")
+        if name == "bound_regret":
+            zero = table["zero_regret"].to_numpy()
         if np.any(values):
             yield Curve(name, np.asarray(values), table[MEASURED[name]].to_numpy(), exact=exact, zero=zero)
 
@@ -131,7 +136,8 @@ def ranges(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[st
         if each.exact:
             good = good and not converges(make, problem, {**chosen, each.parameter: _ABOVE * each.high})
         end = np.array([edge.get(each.parameter, np.nan) / each.high])
-        yield Curve(f"range of {each.parameter}", end, np.ones(1), exact=each.exact, holds=good, source=each.theorem)
+        name = f"{'exact ' if each.exact else ''}range of {each.parameter}"
+        yield Curve(name, end, np.ones(1), exact=each.exact, holds=good, source=each.theorem)
 
 
 def source_of(theorem: Theorem) -> str:
@@ -163,6 +169,8 @@ def play(seeds: int, rounds: int, tick: Any = lambda: None) -> Iterator[tuple[di
                 for part in (curves, ranges):
                     for curve in part(make, theorem, problem, parameters):
                         found.setdefault((condition, curve.name), []).append(curve)
+        if not found:
+            yield {"not played": f"{make.__name__}, {theorem.name}"}, []
         for (condition, name), each in found.items():
             source = each[0].source or source_of(theorem)
             yield row(f"{theorem.name}: {name}", make.__name__, source, condition, each), each
@@ -204,7 +212,10 @@ def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
         Rounds of a run.
     """
     seeds, rounds = check.integer("seeds", seeds, low=1), check.integer("rounds", rounds, low=20)
-    rows, drawn, done = [], {}, 0
+    rows: list[dict[str, Any]] = []
+    left: list[str] = []
+    drawn: dict[str, Curve] = {}
+    done = 0
     with study.progress("theorems", len(list(theorems())) + len(CASES)) as progress:
 
         def tick() -> None:
@@ -213,18 +224,22 @@ def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
             progress(done)
 
         for each, found in play(seeds, rounds, tick):
+            if not found:
+                left.append(each["not played"])
+                continue
             rows.append(each)
             if len(found[0].bound) > 1:
                 drawn.setdefault(each["theorem"], found[0])
     table = pd.DataFrame(rows)
     study.table("theorems", f"Theorems beside runs on {len(GRAPHS)} graphs × {seeds} seeds", table)
     study.note(
-        "A bound holds if no round of any run exceeds it, and a prediction if each round is as predicted to 10⁻⁶. A range "
-        f"holds if runs at {_BELOW:g} of its end converge and, if it is exact, runs at {_ABOVE:g} of it do not.",
+        "A bound holds if no round of any run exceeds it, and a prediction if each round is as predicted to 10⁻⁶. A "
+        f"range holds if runs at {_BELOW:g} of its end converge and, if it is exact, runs at {_ABOVE:g} of it do not.",
         "Tight: within twice of what was measured in all runs. Vacuous: above what the model without learning has. "
         "tight_min and tight_max are the bound over what was measured in the last round above rounding errors; of a "
         "guaranteed range the exact end over its own, where one is known.",
         *(f"{name}: {count}" for name, count in table["verdict"].value_counts().items()),
+        *(f"Without a number to compare in these runs: {each}." for each in left),
     )
     caption = "Each bound (dashed) and prediction (dotted) beside what was measured in one run."
     study.figure("bounds", partial(_draw, drawn), caption)
@@ -238,12 +253,14 @@ def _draw(drawn: Mapping[str, Curve]) -> "Figure":
         rounds = np.arange(1, len(curve.bound) + 1)
         panel.plot(rounds, curve.measured, color="C0", label="measured")
         panel.plot(rounds, curve.bound, ":" if curve.exact else "--", color="C3", label="promised")
-        if np.isfinite(curve.zero):
-            panel.axhline(curve.zero, color="0.6", linewidth=0.8)
+        if np.all(np.isfinite(curve.zero)):
+            zero = np.broadcast_to(curve.zero, len(rounds))
+            panel.plot(rounds, zero, color="0.6", linewidth=0.8, label="without learning")
         panel.set_yscale("log", nonpositive="mask")
         panel.set_title(name, fontsize=8)
         panel.grid(alpha=0.3)
     for panel in panels.flat[len(drawn) :]:
         panel.set_visible(False)
     figure.supxlabel("round")
+    legend_below(figure)
     return figure
