@@ -11,6 +11,7 @@ import numpy as np
 
 from netsim import topology
 from netsim.agents import CHOCO, DKLA, ODKLA, Ensemble, GossipOMKL
+from netsim.agents.measures.regret import StaticRegret
 from netsim.agents.projections.estimate import Estimate, State, distance, limit
 from netsim.agents.theory import Curvature, Graph, Mixing, choose, contraction, weights_of
 from netsim.agents.theory.admm import dkla_delta, dkla_energy
@@ -121,15 +122,15 @@ class Regrets:
     """A probe of the regret, its bound, and the regret of the model θ = 0."""
 
     def __init__(self, probe: RegretProbe) -> None:
-        self._probe, self._squares = probe, 0.0
+        self._probe, self._zero = probe, StaticRegret(probe.regret.size, probe.regret.regularizer)
 
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return the three after a round."""
+        costs = [agent.cost for agent in agents.values()]
+        targets = np.array([cost.target for cost in costs])
+        self._zero.take(np.stack([cost.features for cost in costs]), targets, float(targets @ targets))
         found = self._probe(agents)
-        self._squares += sum(agent.cost.target**2 for agent in agents.values())
-        regret = self._probe.regret
-        zero = self._squares - regret.loss + regret.value
-        return found | {"static_regret": regret.value, "zero_regret": zero}
+        return found | {"static_regret": self._probe.regret.value, "zero_regret": self._zero.value}
 
 
 def _copies_without_root(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
@@ -162,8 +163,7 @@ def _omkl(graph: "nx.Graph[int]", seed: int, rounds: int, *, regret: bool) -> Cu
     # Of the zero model as θ*, whose loss is what the agents can at most have of regret without learning.
     zero = len(graph) * rounds * math.log(2.0)
     loss = sum(agent.cost.combined.loss_sum for agent in agents.values())
-    sizes = {"eta": eta, "lipschitz": lipschitz, "rate": rate, "theta_norm": 0.0}
-    bound = omkl_regret_bound(len(graph), rounds, KERNELS, **sizes)
+    bound = omkl_regret_bound(len(graph), rounds, KERNELS, eta=eta, lipschitz=lipschitz, rate=rate, theta_norm=0.0)
     return Curve("loss", np.array([zero + bound]), np.array([loss]), zero=zero)
 
 

@@ -86,7 +86,12 @@ class Problem:
     def kept(self, agents: Mapping[int, Any], what: Callable[[Any], Array]) -> Array:
         """Run agents, and return an array of each agent after each round, shape (rounds, N, …)."""
         found: list[Array] = []
-        self.run(agents, lambda those: found.append(np.stack([what(each) for each in those.values()])) or {})
+
+        def watch(those: Mapping[int, Any]) -> dict[str, float]:
+            found.append(np.stack([what(each) for each in those.values()]))
+            return {}
+
+        self.run(agents, watch)
         return np.array(found)
 
     def _samples(self, i: int) -> Iterator[tuple[Array, float]]:

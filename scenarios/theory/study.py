@@ -37,7 +37,9 @@ CONDITIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """What agents send, by the words of the table."""
 
-_KINDS = {StreamCost: "stream", MultiKernelCost: "kernels"}
+_KINDS: Mapping[Any, str] = {StreamCost: "stream", MultiKernelCost: "kernels"}
+# Fewer rounds make no curve.
+_DRAWN = 20
 # Shares of the end of a range at which runs must converge, and beyond an exact one diverge.
 _BELOW, _ABOVE = 0.95, 1.05
 
@@ -54,7 +56,7 @@ def theorems() -> Iterator[tuple[type, Theorem]]:
 def problem_of(make: Any, graph: str, seed: int, rounds: int) -> Problem:
     """Return a problem with costs as an algorithm takes them."""
     cost = next(each.type for each in dataclasses.fields(make) if each.name == "cost")
-    return Problem(_KINDS.get(cost, "ridge"), GRAPHS[graph](), seed, rounds)  # type: ignore[call-overload]
+    return Problem(_KINDS.get(cost, "ridge"), GRAPHS[graph](), seed, rounds)
 
 
 def parameters_of(make: Any, problem: Problem) -> dict[str, float]:
@@ -88,15 +90,12 @@ def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[st
         }
 
     table = problem.run(agents, measure) if known or probe is not None else pd.DataFrame()
-    promised = known | {
-        name: table[name].to_numpy() for name in table if str(name).startswith(("bound_", "predicted_"))
-    }
+    promised = {name: table[name].to_numpy() for name in MEASURED if name in table} | known
     for name, values in promised.items():
-        # A name without a measure ends the study: a theorem that joins says what it is about in `MEASURED`.
         exact = name.startswith("predicted_")
         if name == "bound_regret":
             zero = table["zero_regret"].to_numpy()
-        if np.any(values):
+        if np.any(values) and name in MEASURED:
             yield Curve(name, np.asarray(values), table[MEASURED[name]].to_numpy(), exact=exact, zero=zero)
 
 
@@ -211,7 +210,7 @@ def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
     rounds : int
         Rounds of a run.
     """
-    seeds, rounds = check.integer("seeds", seeds, low=1), check.integer("rounds", rounds, low=20)
+    seeds, rounds = check.integer("seeds", seeds, low=1), check.integer("rounds", rounds, low=_DRAWN)
     rows: list[dict[str, Any]] = []
     left: list[str] = []
     drawn: dict[str, Curve] = {}
@@ -228,7 +227,7 @@ def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
                 left.append(each["not played"])
                 continue
             rows.append(each)
-            if len(found[0].bound) > 1:
+            if len(found[0].bound) >= _DRAWN:
                 drawn.setdefault(each["theorem"], found[0])
     table = pd.DataFrame(rows)
     study.table("theorems", f"Theorems beside runs on {len(GRAPHS)} graphs × {seeds} seeds", table)
@@ -252,15 +251,16 @@ def _draw(drawn: Mapping[str, Curve]) -> "Figure":
     for panel, (name, curve) in zip(panels.flat, drawn.items(), strict=False):
         rounds = np.arange(1, len(curve.bound) + 1)
         panel.plot(rounds, curve.measured, color="C0", label="measured")
-        panel.plot(rounds, curve.bound, ":" if curve.exact else "--", color="C3", label="promised")
+        line, width, label = (":", 3.0, "predicted") if curve.exact else ("--", 1.5, "bound")
+        panel.plot(rounds, curve.bound, line, linewidth=width, color="C3", label=label)
         if np.all(np.isfinite(curve.zero)):
             zero = np.broadcast_to(curve.zero, len(rounds))
             panel.plot(rounds, zero, color="0.6", linewidth=0.8, label="without learning")
         panel.set_yscale("log", nonpositive="mask")
         panel.set_title(name, fontsize=8)
+        panel.set_xlabel("round", fontsize=8)
         panel.grid(alpha=0.3)
     for panel in panels.flat[len(drawn) :]:
         panel.set_visible(False)
-    figure.supxlabel("round")
     legend_below(figure)
     return figure
