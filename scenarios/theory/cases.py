@@ -278,26 +278,26 @@ def _dynamic_regret(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
 
 _SWEEPS, _LONGER = 40, (100, 400, 1600)
 _PATH: Mapping[str, Callable[[], "nx.Graph[int]"]] = {"path of 10": lambda: topology.path(10)}
-_COKE, _XU, _GOSSIP, _PREDD = "COKE", "P. Xu's dissertation", "Ortega and Jafarkhani 2023", "Predd et al. 2006"
+_XU, _GOSSIP, _PREDD = "dissertation", "Ortega and Jafarkhani 2023", "Predd et al. 2006"
 
 CASES = (
     Case(
         "theorem 4, G in a round",
         "DKLA",
-        f"{_COKE}, theorem 4; dissertation, 2.30",
+        "COKE, theorem 4; dissertation, 2.30",
         "ρ = 0.02",
         partial(_round_of_dkla, printed=False),
     ),
     Case(
         "theorem 4, G in a round, as printed",
         "DKLA",
-        f"{_COKE}, theorem 4; dissertation, 2.30",
+        "COKE, theorem 4; dissertation, 2.30",
         "path of 10, ρ = 0.02",
         partial(_round_of_dkla, printed=True),
         printed=True,
         graphs=_PATH,
     ),
-    Case("(34), without root", "DKLA", f"{_COKE}, eq. 34", "targets × 10⁻³", _norm_without_root, printed=True),
+    Case("(34), without root", "DKLA", "COKE, eq. 34", "targets × 10⁻³", _norm_without_root, printed=True),
     Case(
         "lemma 6, G in a round",
         "DKLA",
@@ -324,14 +324,7 @@ CASES = (
         _dynamic_regret,
         printed=True,
     ),
-    Case(
-        "lemma 5, ‖E‖² ≤ ζ",
-        "ODKLA",
-        f"{_XU}, lemma 5",
-        "2 bits in [-4, 4)",
-        _copies_without_root,
-        printed=True,
-    ),
+    Case("lemma 5, ‖E‖² ≤ ζ", "ODKLA", f"{_XU}, lemma 5", "2 bits in [-4, 4)", _copies_without_root, printed=True),
     Case(
         "theorem 9, η = ρ = 1/√T",
         "ODKLA",
@@ -343,7 +336,7 @@ CASES = (
     Case(
         "(2.42), features of theorem 3",
         "random features",
-        f"{_COKE}, theorem 3; dissertation, theorem 11",
+        "COKE, theorem 3; dissertation, theorem 11",
         "Gaussian kernel, λ = 0.05, ε = ½",
         _features,
     ),

@@ -262,5 +262,8 @@ def _draw(drawn: Mapping[str, Curve]) -> "Figure":
         panel.grid(alpha=0.3)
     for panel in panels.flat[len(drawn) :]:
         panel.set_visible(False)
-    legend_below(figure)
+    entries = {
+        label: line for panel in panels.flat for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    legend_below(figure, entries=entries)
     return figure
