@@ -24,8 +24,8 @@ from netsim.coders import QSGD, TopK, Uniform
 from netsim.scenarios.theory.problems import GRAPHS, KERNELS, Problem
 from netsim.util.typing import Array, Matrix
 
-# Of the largest of a run, what counts as rounding errors.
-_ROUNDING = 1e-9
+# By how much a value must exceed rounding errors for a ratio to it.
+_ABOVE_ROUNDING = 1e3
 
 
 class Curve:
@@ -69,7 +69,7 @@ class Curve:
         # No comparison with a number that is none is true.
         kept = np.isfinite(measured) & ((np.abs(measured - bound) if exact else measured - bound) <= slack)
         self.holds = bool(kept.all()) if holds is None else holds
-        last = np.flatnonzero(measured > _ROUNDING * largest)
+        last = np.flatnonzero(measured > _ABOVE_ROUNDING * rounding * largest)
         self.tightness = float(bound[last[-1]] / measured[last[-1]]) if len(last) else math.nan
         self.vacuous = bool(np.all(bound >= zero))
 
