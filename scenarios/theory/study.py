@@ -233,7 +233,8 @@ def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
     study.table("theorems", f"Theorems beside runs on {len(GRAPHS)} graphs × {seeds} seeds", table)
     study.note(
         "A bound holds if no round of any run exceeds it, and a prediction if each round is as predicted to 10⁻⁶. A "
-        f"range holds if runs at {_BELOW:g} of its end converge and, if it is exact, runs at {_ABOVE:g} of it do not.",
+        f"range holds if runs at {_BELOW:g} of its end converge and, if it is exact, runs at {_ABOVE:g} of it do not. "
+        "Where that would leave another parameter's range, the parameters are those that the theorem chooses.",
         "Tight: within twice of what was measured in all runs. Vacuous: above what the model without learning has. "
         "tight_min and tight_max are the bound over what was measured in the last round above rounding errors; of a "
         "guaranteed range the exact end over its own, where one is known.",
