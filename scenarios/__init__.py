@@ -139,6 +139,11 @@ SHELF = Registry(
             "Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).",
             "papers",
         ),
+        "theory": Entry(
+            "netsim.scenarios.theory.study:theory",
+            "Every theorem of the papers beside runs on small problems: holds, tight, vacuous, or as printed it fails.",
+            "papers",
+        ),
     },
     columns=("train_mse", "test_mse", "consensus_error", "dual_residual"),
     sources=SOURCES,

@@ -29,7 +29,7 @@ OF_TWO_AGENTS = {"generals"}
 # Their motes are given by the data, or they run other studies, or what is on the air is what they are about.
 OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
 # Its suite says how many there are.
-OF_A_SUITE = {"bench", "bench_case"}
+OF_A_SUITE = {"bench", "bench_case", "theory"}
 
 
 def test_every_study_is_here() -> None:

@@ -135,7 +135,7 @@ def test_studies_that_draw_have_seeds_for_it() -> None:
         for name in listed()
     }
     without = {name for name, found in seeds.items() if not found}
-    assert without == {"aloha", "bench", "generals", "papers", "ulb_library"}, (
+    assert without == {"aloha", "bench", "generals", "papers", "theory", "ulb_library"}, (
         "one thing only is drawn, or other studies run"
     )
     assert seeds["packet_loss"] == seeds["coke"] == {"data_seed", "graph_seed", "loss_seed"}
