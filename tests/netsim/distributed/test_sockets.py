@@ -316,11 +316,11 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         return Network(graph, Link(latency=0.01), round_period=1.0), {i: Asker() for i in graph}
 
     # Agent 0's first neighbour is 1, and so on around: each gets one word but 3, which is sent none.
-    outcome = in_parts(make, tmp_path, pace=1.0, patience=1.5)
+    outcome = in_parts(make, tmp_path, pace=1.0, patience=5.0)
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1
     assert isinstance(raised[0], Stalled)
-    assert "no frame arrived for 1.5 real seconds; agent 3 waits for a frame in its inbox (test_sockets.py" in str(
+    assert "no frame arrived for 5 real seconds; agent 3 waits for a frame in its inbox (test_sockets.py" in str(
         raised[0]
     )
     made, agents = make()
