@@ -67,7 +67,7 @@ SHORT = (
     "privacy --rounds 40",
     "projections --sweeps 4",
     "pushsum",
-    "theory --seeds 1 --rounds 40",
+    "theory --repeats 1 --rounds 40",
     "intel_lab --rounds 60",
     "ulb_library --rounds 40",
     "sweep averaging --loss 0,0.1 --seed 0:2",

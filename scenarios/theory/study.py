@@ -198,19 +198,19 @@ def row(
     }
 
 
-def theory(study: Study, *, seeds: int = 3, rounds: int = 100) -> None:
+def theory(study: Study, *, repeats: int = 3, rounds: int = 100) -> None:
     """Every theorem of the papers beside runs on small problems: holds, tight, vacuous, or as printed it fails.
 
     The problems have a path, a ring and a complete graph of 4 or 5 agents. A verdict follows from the runs alone.
 
     Parameters
     ----------
-    seeds : int
+    repeats : int
         Number of seeds on each graph.
     rounds : int
         Rounds of a run.
     """
-    seeds, rounds = check.integer("seeds", seeds, low=1), check.integer("rounds", rounds, low=_DRAWN)
+    seeds, rounds = check.integer("repeats", repeats, low=1), check.integer("rounds", rounds, low=_DRAWN)
     rows: list[dict[str, Any]] = []
     left: list[str] = []
     drawn: dict[str, Curve] = {}

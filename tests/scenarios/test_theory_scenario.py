@@ -123,7 +123,7 @@ def test_a_theorem_that_joins_is_played(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(study, "theorems", lambda: iter([(DPSGD, New()), (DPSGD, Silent())]))
     monkeypatch.setattr(study, "CASES", ())
     monkeypatch.setattr(study, "GRAPHS", {"path": GRAPHS["path"]})
-    done = catalogue.find_study("theory").execute(seeds=1, rounds=20)
+    done = catalogue.find_study("theory").execute(repeats=1, rounds=20)
     table = done.tables["theorems"]
     assert table[["theorem", "source", "runs", "condition"]].to_numpy().tolist() == [
         ["theorem 0: bound_copy", "nobody, theorem 0", 1, "plain"]
