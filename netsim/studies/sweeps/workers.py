@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -92,8 +93,10 @@ def _end_with(parent: int) -> None:
 def _begin(parent: int, *where: str | None) -> None:
     """Begin a worker, which looks for files where its parent does: in this folder, with this folder of data.
 
-    joblib keeps workers for the next call, unless these arguments differ.
+    joblib keeps workers for the next call, unless these arguments differ. A Ctrl-C in a terminal comes to workers, too:
+    their parent ends them, and they say nothing.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 
