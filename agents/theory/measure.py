@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.agents.costs.local import LeastSquares
+from netsim.agents.theory.admm import optimum_of
 from netsim.agents.theory.choice import bounds, lines, probe
 from netsim.agents.theory.inputs import Agents
 from netsim.agents.theory.links import not_ideal
-from netsim.agents.theory.recursions import Quadratics
-from netsim.util.typing import Vector
 
 if TYPE_CHECKING:
     from netsim import Network
@@ -43,10 +41,10 @@ class Theory:
         """Return the probe of a run whose agents have not begun, or None if no theorem has a column."""
         if not_ideal(network):
             return None
-        known, running, best = bounds(agents, network.graph, rounds), probe(agents, network.graph), _best(agents)
+        known, running = bounds(agents, network.graph, rounds), probe(agents, network.graph)
         if not known and running is None:
             return None
-        about_models = any(MEASURED[name] == MODEL_ERROR for name in known)
+        best = optimum_of(agents) if any(MEASURED[name] == MODEL_ERROR for name in known) else None
         number = -1
 
         def columns(agents: Agents) -> dict[str, float]:
@@ -54,7 +52,7 @@ class Theory:
             number = min(number + 1, rounds - 1)
             row = {name: float(values[number]) for name, values in known.items()}
             row |= {} if running is None else running(agents)
-            if best is not None and about_models:
+            if best is not None:
                 row[MODEL_ERROR] = float(np.linalg.norm(_models(agents) - best))
             if "bound_copy" in known:
                 copies = np.stack([agent.sharing.own for agent in agents.values()])
@@ -69,13 +67,6 @@ class Theory:
         """Return why theorems do not apply, and what the others say without a column."""
         reason = not_ideal(network)
         return [f"theorems: {reason}"] if reason else lines(agents, network.graph)
-
-
-def _best(agents: Agents) -> Vector | None:
-    """Return the minimiser of the sum of least squares, for all agents, shape (N, D); None for other costs."""
-    if not all(isinstance(getattr(agent, "cost", None), LeastSquares) for agent in agents.values()):
-        return None
-    return Quadratics.of(agents).optimum.reshape(len(agents), -1)
 
 
 def _models(agents: Mapping[Any, Any]) -> Any:

@@ -88,7 +88,8 @@ Case = tuple[str, str, str]
 
 def experiment(*, entered: Entered = Entered()) -> Experiment:
     """Every method in each case of the suite that it is made for."""
-    return _experiment(entered, methods := entered.methods(), _left_out(entered, methods))
+    methods = entered.methods()
+    return _experiment(entered, methods, _left_out(entered, methods))
 
 
 def _experiment(entered: Entered, methods: Mapping[str, Method], left_out: Mapping[Case, str]) -> Experiment:

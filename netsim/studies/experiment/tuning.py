@@ -200,7 +200,7 @@ def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], giv
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TunedFile:
     """What a file that `Tuned.save` wrote holds.
 
     Attributes
@@ -221,7 +221,7 @@ class Chosen:
     tuning: dict[str, Any]
 
     @classmethod
-    def read(cls, file: str | Path) -> "Chosen":
+    def read(cls, file: str | Path) -> "TunedFile":
         """Return what a file holds; raises BadInput if `Tuned.save` did not write it."""
         try:
             kept = json.loads(used(Path(file)).read_text(encoding="utf-8"))
@@ -266,7 +266,7 @@ def settled(
         If a file is none, has an object that no choice has or a path that a method has not, or if none has the
         condition of a method that was tuned.
     """
-    several = [Chosen.read(file) for file in files]
+    several = [TunedFile.read(file) for file in files]
     clear = dataclasses.replace(experiment, settings={})
     names = {name for each in several for condition, _ in each.best for name in condition}
     settings: dict[Key, Mapping[str, Any]] = {}
