@@ -8,6 +8,7 @@ import pytest
 
 from netsim import BadInput, Network
 from netsim.agents import Ensemble, network_graph, projectors
+from netsim.agents.projections.divergences import Entropy
 from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of, together
 from netsim.agents.theory import sweeps
 from netsim.agents.theory.features import degrees_of_freedom, feature_error, features_needed
@@ -83,6 +84,11 @@ def test_a_network_has_the_predicted_distances() -> None:
 def test_large_ensembles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "LARGEST", 10)
     assert "at most 10 numbers" in message_of(lambda: Sweep.of(ensemble(SETS["chain"])), BadInput)
+
+
+def test_a_rate_is_refused_for_other_losses_than_the_square() -> None:
+    of = Ensemble(np.eye(2), np.ones(2), [[0, 1]], regularizers=1.0, gram=linear, divergence=Entropy())
+    assert "must have squares" in message_of(lambda: Sweep.of(of), BadInput)
 
 
 def polynomial(x: Matrix, z: Matrix) -> Matrix:
