@@ -226,11 +226,12 @@ def gaussian(x: Matrix, z: Matrix) -> Matrix:
     return result
 
 
-def _features(graph: "nx.Graph[int]", seed: int, rounds: int, *, regularizer: float = 0.05) -> Curve:
+def _features(graph: "nx.Graph[int]", seed: int, rounds: int, *, few: int | None = None) -> Curve:
+    regularizer = 0.05
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (10 * len(graph), 2))
     gram = gaussian(x, x)
-    needed = features_needed(gram, regularizer)
+    needed = features_needed(gram, regularizer) if few is None else few
     angles = math.sqrt(2.0) * x @ rng.normal(size=(2, needed)) + rng.uniform(0.0, 2.0 * np.pi, needed)
     error = feature_error(gram, math.sqrt(2.0 / needed) * np.cos(angles), regularizer)
     return Curve("features", np.array([2.0 * regularizer]), np.array([error]))
@@ -401,6 +402,14 @@ CASES = (
         "COKE, theorem 3; dissertation, theorem 11",
         "Gaussian kernel, λ = 0.05, ε = ½",
         _features,
+    ),
+    Case(
+        "(2.42), 2λ for any ε",
+        "random features",
+        f"{_XU}, (2.42)",
+        "Gaussian kernel, λ = 0.05, 3 features, so ε > ½",
+        partial(_features, few=3),
+        printed=True,
     ),
     Case("theorem 2, gossip", "CHOCO", "Koloskova et al. 2019, not re-read", "2 of 6 largest elements", _gossip),
     Case("(23), disagreement", "GossipOMKL", f"{_GOSSIP}, (23)", "QSGD of 8 bits", partial(_omkl, regret=False)),

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
-from netsim import Network, topology
+from netsim import Network
 from netsim.agents import ConstantPenalty, Dictionary, GreedyPenalty, Squared
 from netsim.agents.theory.penalty import (
     dictionary_separation,
@@ -50,39 +51,61 @@ def test_radius_with_samples_drawn_at_random(graph: str, seed: int) -> None:
     assert bound() < bound(printed=True) < pools.nearest(late, pools.zero(C, both=True))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_points_of_a_dictionary_are_separated(seed: int) -> None:
-    eta, parsimony = 0.1, 0.2
+class Recorded(Dictionary):
+    """A dictionary that keeps how far each pruning moved the function, squared."""
 
-    def samples(of: int) -> Iterator[tuple[Array, Array]]:
-        draws = np.random.default_rng((seed, of))
+    moved: float = 0.0
+
+    def prune(self, epsilon: float, lost: float = 0.0) -> float:
+        self.moved = super().prune(epsilon, lost)
+        return self.moved
+
+
+@each_graph
+def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str, seed: int) -> None:
+    parsimony, rounds, of = 0.2, 60, GRAPHS[graph]()
+
+    def samples(i: int) -> Iterator[tuple[Array, Array]]:
+        draws = np.random.default_rng((seed, i))
         while True:
             x = draws.uniform(-1, 1, (1, 2))
             yield x, np.sin(2 * x.sum(axis=1))
 
-    agent = GreedyPenalty(
-        Dictionary(2, sigma=SIGMA),
-        samples(0),
-        100,
-        loss=Squared(),
-        eta=eta,
-        regularizer=LAMBDA,
-        parsimony=parsimony,
-        penalty=ConstantPenalty(0.0),
-    )
-    largest = 0.0
+    agents = {
+        i: GreedyPenalty(
+            Recorded(2, sigma=SIGMA),
+            samples(i),
+            rounds,
+            loss=Squared(),
+            eta=ETA,
+            regularizer=LAMBDA,
+            parsimony=parsimony,
+            penalty=ConstantPenalty(C),
+        )
+        for i in of
+    }
+    moves, slopes = [], []
 
-    def watch(those: Mapping[int, GreedyPenalty]) -> dict[str, float]:
-        nonlocal largest
-        # The loss of the sample before it was learned from: its slope is 2√loss.
-        largest = max(largest, 2 * those[0].risk ** 0.5)
+    def watch(those: Mapping[int, Any]) -> dict[str, float]:
+        moves.append(sum(agent.model.moved for agent in those.values()) ** 0.5 / ETA)
+        # Of the sample before it was learned from: |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| at most √(d_i Σ_j (f_i − f_j)²).
+        slopes.extend(
+            2 * agent.risk**0.5 + C * (len(of.adj[i]) * agent.disagreement) ** 0.5 for i, agent in those.items()
+        )
         return {}
 
-    Network(topology.path(1), seed=1).run({0: agent}, [watch])
-    points = agent.model.points
-    assert len(points) > 2
-    distances = np.sqrt(2 - 2 * kernel(points, points)[np.triu_indices(len(points), 1)])
-    assert distances.min() >= dictionary_separation(agent.epsilon, eta, largest)
+    Network(of, seed=1).run(agents, [watch])
+    epsilon = agents[0].epsilon
+    # Proposition 1, with √V for V.
+    bound = projection_error_bound(epsilon, ETA, len(of))
+    assert bound / 5 < max(moves) <= bound
+    assert projection_error_bound(epsilon, ETA, len(of), printed=True) == pytest.approx(bound * len(of) ** 0.5)
+    # Corollary 2, which was 12 to 2,400 times too small.
+    apart = dictionary_separation(epsilon, ETA, max(slopes))
+    for agent in agents.values():
+        gram = kernel(agent.model.points, agent.model.points)
+        distances = np.sqrt(2 - 2 * gram[np.triu_indices(len(gram), 1)])
+        assert apart <= distances.min() <= 2 * 2_400 * apart
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -95,10 +118,3 @@ def test_disagreement_of_the_minimum(graph: str, seed: int) -> None:
     assert 1 < tight / measured < 10
     # The algorithm ends elsewhere, within the second only.
     assert pools.disagreement(pools.zero(C, both=False)) < loose < 30 * measured
-
-
-def test_projection_error() -> None:
-    # V vectors of norm at most ε/η, stacked.
-    stacked = np.linalg.norm(np.full((4, 1), 0.1 / 0.5))
-    assert stacked == pytest.approx(projection_error_bound(0.1, 0.5, 4))
-    assert projection_error_bound(0.1, 0.5, 4, printed=True) == pytest.approx(2 * stacked)
