@@ -76,6 +76,9 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
     promised = (1 - choco_rate(mixing, delta)) ** np.arange(61)
     errors = gossip_errors(of, weights, TopK(2), gamma, 60, seed)
     assert np.all(errors.sum(axis=1) <= promised * errors[0].sum())
+    # Runs on graphs of up to 12 agents had 5 to 15 times the rate c.
+    rate = 1 - (errors[-1].sum() / errors[20].sum()) ** (1 / 40)
+    assert 1 < rate / choco_rate(mixing, delta) < 2 * 15
     # Each round of the coder that never errs by more than q‖x‖ is bounded by the matrix, in both errors.
     errors = np.sqrt(gossip_errors(of, weights, TopK(2), 0.9 * edge, 60, seed))
     step = choco_contraction(mixing, delta, 0.9 * edge)
