@@ -171,8 +171,6 @@ class Sweeps:
             found = {} if bound is None else {"bound_distance": float(bound[min(taken.values())])}
             return {**found, "predicted_distance": float(np.linalg.norm(error))}
 
-        # Each turn counts from where those before have led.
-        columns.may_skip = False  # type: ignore[attr-defined]
         return columns
 
     def lines(self, agents: Agents, network: "Network") -> list[str]:
