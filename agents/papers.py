@@ -1,11 +1,13 @@
 """Where the algorithms come from: what to cite for each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from netsim.errors import BadInput
 
 if TYPE_CHECKING:
     from netsim import Network
-    from netsim.agents.theory.theorem import Theorem
+    from netsim.agents.theory.theorem import Range, Theorem
 
 ADPSGD = (
     "X. Lian, W. Zhang, C. Zhang and J. Liu. Asynchronous decentralized parallel stochastic gradient descent. "
@@ -197,3 +199,14 @@ class Cited:
         from netsim.agents import theory
 
         return [] if theory.not_ideal(network) else theory.warnings(agents, network.graph)
+
+    @staticmethod
+    def admissible(
+        agents: Mapping[Any, Any], network: "Network", parameters: Iterable[str]
+    ) -> "dict[str, tuple[Range, float | None]]":
+        """Return `netsim.agents.theory.admissible`; raises BadInput where no theorem speaks of the network."""
+        from netsim.agents import theory
+
+        if reason := theory.not_ideal(network):
+            raise BadInput(f"network: must be one of which theorems speak; they are {reason}")
+        return theory.admissible(agents, network.graph, parameters)

@@ -1,5 +1,5 @@
 """The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
-the papers' report in short.
+the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
 ``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
@@ -82,6 +82,22 @@ def reproduction() -> str:
     report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
     short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
     return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
+
+
+def theorems() -> str:
+    """A row for each statement that the study theory plays, for all algorithms of one verdict together."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    with (ROOT / "docs" / "theory.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            found.setdefault((row["theorem"], row["condition"], row["verdict"]), []).append(row)
+    rows = []
+    for (theorem, condition, verdict), several in found.items():
+        tight = [float(row[name]) for row in several for name in ("tight_min", "tight_max") if row[name]]
+        ends = dict.fromkeys(f"{end:.2g}" for end in (min(tight), max(tight))) if tight else ("–",)
+        failed, runs = (sum(int(row[name]) for row in several) for name in ("failed", "runs"))
+        names = ", ".join(row["algorithm"] for row in several)
+        rows.append((theorem, names, condition, verdict, " to ".join(ends), f"{failed} of {runs}"))
+    return _table(("statement", "of", "setting", "verdict", "bound over measured", "runs that fail"), rows)
 
 
 def algorithms() -> str:
@@ -237,6 +253,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "studies": studies,
     "shared_flags": shared_flags,
     "reproduction": reproduction,
+    "theorems": theorems,
     "algorithms": algorithms,
     "asked": asked,
     "ns3_saturated": partial(ns3, ("received_kbps", "acknowledged_kbps")),

@@ -23,6 +23,7 @@ from netsim.agents import papers
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
+from netsim.agents.theory.penalty import PenaltyBounds
 from netsim.errors import BadInput, NetsimError
 from netsim.util import check
 from netsim.util.typing import Array
@@ -150,6 +151,7 @@ class GreedyPenalty(Cited, netsim.Agent):
     """
 
     paper = papers.KOPPEL
+    theorems = (PenaltyBounds(),)
     # It asks neighbours, who answer.
     needs_links_both_ways = True
     model: Dictionary

@@ -7,7 +7,17 @@ Nothing here depends on a run: the theorems take agents, which have costs, weigh
 All theorems are about links that lose no frames: `not_ideal` says whether a network's do.
 """
 
-from netsim.agents.theory.choice import bounds, choose, exact_rate, lines, probe, ranges, theorems_of, warnings
+from netsim.agents.theory.choice import (
+    admissible,
+    bounds,
+    choose,
+    exact_rate,
+    lines,
+    probe,
+    ranges,
+    theorems_of,
+    warnings,
+)
 from netsim.agents.theory.chosen import Chosen
 from netsim.agents.theory.inputs import Contraction, Curvature, Graph, Mixing, contraction, weights_of
 from netsim.agents.theory.links import not_ideal
@@ -24,6 +34,7 @@ __all__ = [
     "Range",
     "Theorem",
     "Theory",
+    "admissible",
     "bounds",
     "choose",
     "contraction",

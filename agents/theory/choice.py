@@ -1,5 +1,7 @@
 """What the theorems say of a network's agents: ranges, bounds, predictions, and parameters to choose."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import networkx as nx
@@ -53,13 +55,16 @@ def ranges(agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
     return [found for theorem in _applying(agents, graph, "ranges") for found in theorem.ranges(agents, graph)]
 
 
+def _by_parameter(found: Iterable[Range]) -> dict[str, Range]:
+    """Return the exact range of each parameter, or where there is none the guaranteed one."""
+    return {each.parameter: each for each in sorted(found, key=lambda each: each.exact)}
+
+
 def warnings(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
     """Return a line for each parameter outside its range. Where there is an exact range, only that one counts."""
     found = ranges(agents, graph)
     guaranteed = {each.parameter: each for each in found if not each.exact}
-    exact = {each.parameter: each for each in found if each.exact}
-    lines = [each.line(guaranteed.get(each.parameter)) for each in exact.values() if not each.contains]
-    return lines + [each.line() for each in guaranteed.values() if each.parameter not in exact and not each.contains]
+    return [each.line(guaranteed.get(name)) for name, each in _by_parameter(found).items() if not each.contains]
 
 
 def lines(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
@@ -145,6 +150,33 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
         why = "; ".join(lines(agents, graph)) or "no theorem of this algorithm is known"
         raise BadInput(f"agents: must be ones whose parameters a theorem chooses ({why})")
     return chosen
+
+
+def admissible(
+    agents: Agents, graph: "nx.Graph[Any]", parameters: Iterable[str]
+) -> dict[str, tuple[Range, float | None]]:
+    """Return for some parameters the range in which they may be searched, and what `choose` has in it, if anything.
+
+    The range is exact on these costs where that is known, else the guaranteed one. As the range of a parameter may move
+    with another, the agents get what is chosen for all of them.
+
+    Raises
+    ------
+    BadInput
+        If no theorem has a range of a parameter; the message says why.
+    """
+    chosen: dict[str, float] = {}
+    with suppress(BadInput):
+        chosen = choose(agents, graph)
+    for agent in agents.values():
+        for name in chosen.keys() & set(parameters):
+            setattr(agent, name, chosen[name])
+    found = _by_parameter(ranges(agents, graph))
+    for name in parameters:
+        if name not in found or found[name].low > found[name].high:
+            why = "; ".join(lines(agents, graph)) or "no theorem has one"
+            raise BadInput(f"{name}: must be one of which a theorem has a range ({why})")
+    return {name: (found[name], chosen.get(name)) for name in parameters}
 
 
 def _best(rate: ExactRate, agents: Agents, graph: "nx.Graph[Any]", start: float) -> float:

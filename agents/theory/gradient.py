@@ -52,7 +52,10 @@ def cta_edge(curvature: Curvature) -> float:
 
 
 def extra_edge(mixing: Mixing, curvature: Curvature) -> float:
-    """Return the largest step (1 + λ_N)/M of EXTRA with W̃ = (I + W)/2 (Shi, Ling, Wu and Yin 2015; not re-read)."""
+    """Return the largest step 2λmin(W̃)/M of EXTRA with W̃ = (I + W)/2, for any convex costs.
+
+    That is (1 + λ_N)/M (Shi, Ling, Wu and Yin 2015, theorem 3.3; read in a public restatement of it).
+    """
     return (1.0 + mixing.last) / curvature.M
 
 
@@ -176,10 +179,10 @@ class DPSGDStep(StepRange):
 
 
 class EXTRAStep(StepRange):
-    """EXTRA's step: η < (1 + λ_N)/M (`extra_edge`, not re-read), and `extra_exact_edge` on least squares."""
+    """EXTRA's step: η < (1 + λ_N)/M (`extra_edge`), and `extra_exact_edge` on least squares."""
 
     name = method = "EXTRA"
-    source = "EXTRA for curvatures up to M; Shi et al. 2015, not re-read"
+    source = "theorem 3.3 of EXTRA for curvatures up to M"
 
     def edge(self, agents: Agents, curvature: Curvature) -> float:
         """Return (1 + λ_N)/M."""

@@ -22,6 +22,8 @@ MEASURED: Mapping[str, str] = {
     "bound_copy": COPY_ERROR,
     "bound_regret": "static_regret",
     "predicted_payload_bits": "payload_bits",
+    "bound_distance": "limit_distance",
+    "predicted_distance": "limit_distance",
 }
 """The column of what is measured, by that of what is promised."""
 

@@ -7,6 +7,14 @@ the point where the mean vanishes.
 """
 
 import math
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim.agents.costs.losses import Squared
+from netsim.agents.theory.inputs import Agents
+from netsim.agents.theory.theorem import Theorem, not_constant, not_two_way, value_of
 
 
 def projection_error_bound(epsilon: float, eta: float, agents: int, *, printed: bool = False) -> float:
@@ -55,3 +63,50 @@ def dictionary_separation(epsilon: float, eta: float, slope: float) -> float:
     into a bounded set of inputs; it is 10⁴ and more where a run keeps 12.
     """
     return epsilon / (eta * slope)
+
+
+class PenaltyBounds(Theorem):
+    """What Koppel et al. promise (propositions 1 and 2, theorem 1): lines.
+
+    R(f*) of proposition 2 is at most R(0), so that the distance ‖f*‖ of the zero model from the limit is at most
+    √(2R(0)/λ). Theorem 1 promises nothing where its radius, even without noise, is more than that.
+    """
+
+    name = "Koppel et al."
+
+    def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
+        """Return why the bounds say nothing."""
+        reason = not_two_way(agents, graph) or not_constant(agents, "eta", "regularizer", "parsimony")
+        if not reason and value_of(agents, "regularizer") == 0.0:
+            return "not without a regularizer"
+        numbers = any(isinstance(agent.loss, Squared) for agent in agents.values())
+        return reason or ("not for the squared loss of numbers" if numbers else "")
+
+    def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
+        """Return the radius, how far pruning moves the gradient, and the largest disagreement of the minimum."""
+        eta, regularizer, parsimony = (value_of(agents, name) for name in ("eta", "regularizer", "parsimony"))
+        each = [(agent, len(graph.adj[name])) for name, agent in agents.items()]
+        zero = sum(_zero_loss(agent.loss) for agent, _ in each)
+        apart = math.sqrt(2.0 * zero / regularizer)
+        radius = penalty_radius(eta, regularizer, parsimony, len(each), 0.0)
+        vacuous = "vacuous here, " if radius >= apart else ""
+        moved = projection_error_bound(parsimony * eta**1.5, eta, len(each))
+        found = [
+            f"theorem 1 of {self.name}: {vacuous}the radius is at least {radius:.2g} (zero model: at most {apart:.2g})",
+            f"proposition 1 of {self.name}: pruning moves all gradients together by at most {moved:.2g}",
+        ]
+        c = min(agent.penalty.at(agent.samples, agent.eta, degree) for agent, degree in each)
+        if c > 0.0:
+            most = disagreement_bound(zero, c)
+            found.append(
+                f"proposition 2 of {self.name}: with c = {c:.3g} the minimum's ½ΣΣE|f_i − f_j|² is at most {most:.2g} "
+                "(zero model: 0)"
+            )
+        return found
+
+
+def _zero_loss(loss: Any) -> float:
+    """Return the loss of the model 0 at any sample: of classes it is the same for each."""
+    classes = getattr(loss, "classes", None)
+    scores, target = (np.zeros(1), np.ones(1)) if classes is None else (np.zeros((1, classes)), np.zeros(1, dtype=int))
+    return float(loss.value(scores, target)[0])

@@ -7,14 +7,22 @@ basis of the span of the agent's own examples, so that norms are those of `netsi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
+from netsim.agents.projections.divergences import HalfSquare
 from netsim.agents.projections.estimate import Ensemble
+from netsim.agents.projections.orders import InOrder
+from netsim.agents.theory.inputs import Agents
+from netsim.agents.theory.theorem import Probe
 from netsim.errors import BadInput
 from netsim.util.typing import Array, Matrix, Vector
+
+if TYPE_CHECKING:
+    from netsim import Network
 
 LARGEST = 2000
 """Largest length of a state for which a rate is computed."""
@@ -45,8 +53,10 @@ class Sweep:
         Raises
         ------
         BadInput
-            If a state has more than 2,000 numbers.
+            If a state has more than 2,000 numbers, or the loss is not the square.
         """
+        if not isinstance(ensemble.divergence, HalfSquare):
+            raise BadInput(f"ensemble: must have squares as its loss for a rate, not {ensemble.divergence!r}")
         constraints = _constraints(ensemble)
         size = constraints[0].shape[1]
         if size > LARGEST:
@@ -130,3 +140,60 @@ def is_connected(ensemble: Ensemble, tolerance: float = 1e-9) -> bool:
                 reached.add(other)
                 waiting.append(other)
     return len(reached) == len(ensemble)
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """A measure of successive projections on an ensemble, as `netsim.agents.theory.Theory` is of other algorithms.
+
+    In a fixed order of turns the column ``predicted_distance`` is the distance to the limit after the turns that were
+    taken, and ``bound_distance`` is `Sweep.bound` of the sweeps that all agents have ended. The links do not matter:
+    such agents wait for the turns of their sharers before theirs, and turns of others commute.
+    """
+
+    ensemble: Ensemble
+
+    def of(self, agents: Agents, network: "Network", rounds: int) -> Probe | None:
+        """Return the probe of a run, or None for an order that is drawn."""
+        if not _fixed(agents):
+            return None
+        sweep, constraints = self._sweep(agents), _constraints(self.ensemble)
+        error, taken = sweep.start, dict.fromkeys(agents, 0)
+        bound = None if _vacuous(sweep, agents) else [np.linalg.norm(sweep.start), *sweep.bound(agents[0].sweeps)]
+
+        def columns(agents: Agents) -> dict[str, float]:
+            nonlocal error
+            turns = [(k, agent.rank, i) for i, agent in agents.items() for k in range(taken[i], agent.taken)]
+            for _, _, i in sorted(turns):
+                own = constraints[i]
+                error = error - own.T @ np.linalg.solve(own @ own.T, own @ error)
+                taken[i] += 1
+            found = {} if bound is None else {"bound_distance": float(bound[min(taken.values())])}
+            return {**found, "predicted_distance": float(np.linalg.norm(error))}
+
+        return columns
+
+    def lines(self, agents: Agents, network: "Network") -> list[str]:
+        """Return the rate a sweep, and what has no column."""
+        connected = is_connected(self.ensemble)
+        end = "all agents reach the centralised solution" if connected else "not for an ensemble that is not connected"
+        found = [f"theorem 5 of Predd et al.: {end}"]
+        if not _fixed(agents):
+            return ["the rate a sweep: not for an order that is drawn", *found]
+        sweep = self._sweep(agents)
+        if _vacuous(sweep, agents):
+            lost = 1.0 - sweep.norm ** agents[0].sweeps
+            found.append(f"the bound on a sweep: vacuous here, by the end the distance shrinks by {lost:.2g} of itself")
+        return [f"the rate a sweep: 1 − {max(1.0 - sweep.rate, 0.0):.2g} (exact)", *found]
+
+    def _sweep(self, agents: Agents) -> Sweep:
+        return Sweep.of(self.ensemble, sorted(agents, key=lambda agent: agents[agent].rank))
+
+
+def _fixed(agents: Agents) -> bool:
+    return all(isinstance(agent, InOrder) for agent in agents.values())
+
+
+def _vacuous(sweep: Sweep, agents: Agents) -> bool:
+    """Return whether the bound after the last sweep is hardly less than the distance at the start."""
+    return bool(sweep.norm ** agents[0].sweeps > 0.99)

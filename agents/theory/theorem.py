@@ -61,23 +61,24 @@ class Range:
         ends = "[]" if self.closed else "()"
         return f"{ends[0]}{self.low:.3g}, {self.high:.3g}{ends[1]}"
 
-    def line(self, guaranteed: "Range | None" = None) -> str:
-        """Return the range as a line of a run's notes.
+    def promise(self, guaranteed: "Range | None" = None) -> str:
+        """Return in words what holds within the range.
 
         Parameters
         ----------
         guaranteed : Range, optional
             For an exact range: the range that holds for all costs of the same curvature.
         """
-        where = "within" if self.contains else "outside"
         if not self.exact:
             promised = "that allows convergence" if self.low > self.high else "for which convergence is guaranteed"
-            return f"{self.parameter} = {self.value:g}: {where} the range {promised} {self.interval} ({self.theorem})"
+            return f"the range {promised} {self.interval} ({self.theorem})"
         also = "" if guaranteed is None else f"; {guaranteed.interval} is guaranteed"
-        return (
-            f"{self.parameter} = {self.value:g}: {where} the range in which {self.theorem} converges on these costs "
-            f"{self.interval} (exact{also})"
-        )
+        return f"the range in which {self.theorem} converges on these costs {self.interval} (exact{also})"
+
+    def line(self, guaranteed: "Range | None" = None) -> str:
+        """Return the range as a line of a run's notes; ``guaranteed`` is as of `promise`."""
+        where = "within" if self.contains else "outside"
+        return f"{self.parameter} = {self.value:g}: {where} {self.promise(guaranteed)}"
 
 
 Probe = Callable[[Agents], dict[str, float]]

@@ -375,7 +375,8 @@ def _asked(*names: str) -> list[str]:
 @click.option(
     "--over",
     multiple=True,
-    help="[METHOD.]PARAMETER=LOW:HIGH or …:log, or PATH=…; several times. Default: what a file has as `over`.",
+    help="[METHOD.]PARAMETER=LOW:HIGH or …:log, or PATH=…; several times. Without a range: that of the algorithm's "
+    "theorems. Default: what a file has as `over`.",
 )
 @click.option("--out", type=str, required=True, help="The folder: new, or that of a tuning to go on with.")
 @click.option("--seeds", default="100:103", show_default=True, help="Of the search; later runs must have others.")

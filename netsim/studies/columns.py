@@ -19,6 +19,7 @@ LABELS: Mapping[str, str] = {
     "dual_residual": "max |Σγ|",
     "model_error": "‖Θ − Θ*‖ of all models",
     "model_copy_error": "‖Θ − its copies‖",
+    "limit_distance": "distance to the limit",
 }
 """Axis labels by column; other columns are called by their names in words (`label`)."""
 

@@ -30,6 +30,7 @@ from netsim.scenarios.omkl.task import (
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.settings import Channel
+from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
 from netsim.studies.results import confidence, interval_text
 from netsim.studies.seeds import DataSeeds
@@ -89,6 +90,7 @@ def omkl(
     method: MethodSetting = MethodSetting(),  # noqa: B008 (frozen)
     length: Length = Length(),
     channel: Channel = Channel(),
+    promises: Promises = Promises(),
     seeds: DataSeeds = DataSeeds(),
 ) -> None:
     """Online multi-kernel learning by gossip, on a path, a ring, all links (Ortega and Jafarkhani 2023).
@@ -124,9 +126,10 @@ def omkl(
             tell_streams(study, [(table.target[each] > 0).astype(float) for each in dealt], rounds, problem, _NAMES)
         label = f"repetition {repetition + 1} of {length.repeats}" if repetition else None
         streams = model.streams(table, rounds, own, partition)
-        found = _repetition(study, label, cases, model, streams, channel, own)
+        found = _repetition(study, label, cases, model, streams, channel, promises, own)
         parts += [each.assign(repetition=repetition) for each in found]
     _report(study, f"{data} data", tried, pd.concat(parts, ignore_index=True), model, problem.partition_title)
+    promises.show(study)
 
 
 def _repetition(
@@ -136,6 +139,7 @@ def _repetition(
     model: ModelSetting,
     streams: Streams,
     channel: Channel,
+    promises: Promises,
     seeds: DataSeeds,
 ) -> list[pd.DataFrame]:
     """Run every case on the same streams; return `COLUMNS` of each, with eta and method.
@@ -155,7 +159,9 @@ def _repetition(
             agents = method.agents(model, streams, rounds, eta, gamma)
             if progress is None:
                 name = f"{method.name}, eta {eta:g}"
-                keep(eta, method, study.run(name, network, agents, [KernelMeasure(network.graph)], rounds))
+                study.note(*(f"{name}: {each}." for each in agents[0].doubts(agents, network)))
+                probes = [KernelMeasure(network.graph), *promises.probes(study, name, agents, network, rounds)]
+                keep(eta, method, study.run(name, network, agents, probes, rounds))
             else:
                 keep(eta, method, network.run(agents, [KernelMeasure(network.graph)]))
                 progress(done)

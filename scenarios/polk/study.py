@@ -20,6 +20,7 @@ from netsim.scenarios.tasks.classes import largest_share, signs
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
+from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
 from netsim.studies.seeds import Seeds
 from netsim.util import check
@@ -61,6 +62,7 @@ def polk(
     learning: Learning = Learning(),  # noqa: B008 (frozen)
     trials: Trials = Trials(),
     channel: Channel = Channel(),
+    promises: Promises = Promises(),
     seeds: Seeds = Seeds(),
 ) -> None:
     """Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).
@@ -90,7 +92,7 @@ def polk(
     rows = []
     for number in range(seeds.seed, seeds.seed + trials.repeats):
         own = dataclasses.replace(seeds, seed=number)
-        trial = Trial(study, draw_problem(source, problem, own), rule, channel, trials.checks)
+        trial = Trial(study, draw_problem(source, problem, own), rule, channel, trials.checks, promises)
         rows.append(trial.row(trial.run(f"draw {number}", rule.schedule())))
         if number == seeds.seed:
             _tell_owners(trial, problem, rule)

@@ -22,6 +22,7 @@ from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Source, Split
 from netsim.scenarios.tasks.classes import CRITERIA
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
+from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
 from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
@@ -243,9 +244,11 @@ def batches(
 class Trial:
     """Runs the method on a problem, once for each penalty that is asked for; accuracy is measured ``checks`` times."""
 
-    def __init__(self, study: Study, problem: ClassProblem, rule: Rule, channel: Channel, checks: int) -> None:
+    def __init__(
+        self, study: Study, problem: ClassProblem, rule: Rule, channel: Channel, checks: int, promises: Promises
+    ) -> None:
         self.study, self.problem, self.rule = study, problem, rule
-        self._channel, self._checks = channel, checks
+        self._channel, self._checks, self._promises = channel, checks, promises
         # A remainder goes to the other batches: a batch of its own would be noisy.
         self._parts = max(len(problem.split.labels) // rule.batch, 1)
         self.rounds = rule.epochs * self._parts
@@ -269,7 +272,8 @@ class Trial:
         }
         measure = DictionaryMeasure(problem.graph, problem.split, self.rounds, self._checks)
         network = self._channel.over(problem.graph, problem.seeds.network)
-        return self.study.run(name, network, learners, [measure], self.rounds)
+        promised = self._promises.probes(self.study, name, learners, network, self.rounds)
+        return self.study.run(name, network, learners, [measure, *promised], self.rounds)
 
     def row(self, run: Run) -> dict[str, Any]:
         """Return a run's row of the table of draws."""

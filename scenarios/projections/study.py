@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from netsim.agents.projections.estimate import Ensemble, Estimate, State, alone, distance, limit, state_of, together
 from netsim.agents.projections.orders import ORDERS, network_graph, projectors
 from netsim.agents.projections.projector import Projector, largest_message, sure_timeout
+from netsim.agents.theory.sweeps import Sweeps
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
@@ -22,6 +23,7 @@ from netsim.scenarios.projections.figures import Picture, draw_field
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Channel, names_in
+from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import DataSeeds
@@ -73,6 +75,7 @@ def projections(
     plane: Plane = Plane(),  # noqa: B008 (frozen)
     turns: Turns = Turns(),
     channel: Channel = Channel(),
+    promises: Promises = Promises(),
     seeds: DataSeeds = DataSeeds(),
 ) -> None:
     """Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).
@@ -112,9 +115,11 @@ def projections(
             reliable=not channel.ideal,
             timeout=timing.timeout,
         )
-        study.run(order, network, learners, [task.measure], timing.rounds(order))
+        promised = promises.probes(study, order, learners, network, timing.rounds(order), Sweeps(task.ensemble))
+        study.run(order, network, learners, [task.measure, *promised], timing.rounds(order))
     study.centralised, study.constant = {"test_mse": task.together}, {"test_mse": float(np.var(task.truth))}
     _report(study, task)
+    promises.show(study)
 
 
 class FieldView:
@@ -279,10 +284,9 @@ def _draw(study: Study, task: ProjectionTask) -> None:
     rounds, ensemble = study.rounds, task.ensemble
     axes = [Axis("transmissions", log=True), Axis("wire_bits", log=True), Axis("time_s", log=True)]
     title = f"Successive projections, {len(ensemble)} agents, {len(ensemble.targets)} examples"
-    named = rounds.rename(columns={"limit_distance": "distance to the limit"})
     study.figure(
         "distance",
-        partial(curves, named, Axis("distance to the limit", log=True), axes, title),
+        partial(curves, rounds, Axis("limit_distance", log=True), axes, title),
         "How far the agents' estimates are from their limit, by transmissions, bits on the wire and simulated time.",
     )
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}

@@ -1,9 +1,11 @@
 """What theorems promise of a study's runs, by the switch ``theory``: columns, notes and a figure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from netsim import Network
 from netsim.agents.theory import MEASURED, Theory
 from netsim.studies import Study
 from netsim.studies.columns import label
@@ -31,13 +33,42 @@ class _Shown(Theory):
 
 _TEXT = "Columns of what the papers' theorems promise of each run, a figure, and notes on those that promise nothing."
 
-THEORY: Mapping[str, tuple[Any, str]] = {"theory": (_Shown(), _TEXT)}
+_SHOWN = _Shown()
+THEORY: Mapping[str, tuple[Any, str]] = {"theory": (_SHOWN, _TEXT)}
 """The measure of studies that take ``--theory``, by the switch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promises:
+    """What is shown of what was proved, in a study that is no experiment.
+
+    Parameters
+    ----------
+    theory : bool
+        Columns of what the papers' theorems promise of each run, a figure, and notes on those that promise nothing.
+    """
+
+    theory: bool = False
+
+    def probes(
+        self, study: Study, name: str, agents: Mapping[Any, Any], network: Network, rounds: int, of: Any = _SHOWN
+    ) -> list[Any]:
+        """Note what the theorems say of a run without a column, and return the probes that have columns, if asked."""
+        if not self.theory:
+            return []
+        study.note(*(f"{name}: {line}." for line in of.lines(agents, network)))
+        return [probe for probe in (of.of(agents, network, rounds),) if probe is not None]
+
+    def show(self, study: Study) -> None:
+        """Give the study the figure, if asked."""
+        if self.theory:
+            _SHOWN.show(study)
 
 
 def _draw(rounds: "pd.DataFrame", drawn: Mapping[str, str]) -> "Figure":
     quantities = list(dict.fromkeys(drawn.values()))
     figure, panels = drawing(max(4.2 * len(quantities), 6.5), 4.2, len(quantities))
+    rounds = rounds.dropna(subset=list(drawn), how="all")
     colours = {str(name): f"C{number % 10}" for number, name in enumerate(rounds["algorithm"].unique())}
     entries: dict[str, Any] = {}
     for panel, measured in zip(panels, quantities, strict=True):

@@ -19,8 +19,10 @@ from netsim.agents.theory.censored import Constants
 from netsim.agents.theory.features import feature_error, features_needed
 from netsim.agents.theory.gossip import choco_rate, omkl_consensus_bound, omkl_regret_bound
 from netsim.agents.theory.online import RegretProbe, copy_error_bound
+from netsim.agents.theory.penalty import disagreement_bound, penalty_radius
 from netsim.agents.theory.sweeps import Sweep
 from netsim.coders import QSGD, TopK, Uniform
+from netsim.scenarios.theory.pools import ETA, LAMBDA, C, Pools
 from netsim.scenarios.theory.problems import GRAPHS, KERNELS, Problem
 from netsim.util.typing import Array, Matrix
 
@@ -224,11 +226,12 @@ def gaussian(x: Matrix, z: Matrix) -> Matrix:
     return result
 
 
-def _features(graph: "nx.Graph[int]", seed: int, rounds: int, *, regularizer: float = 0.05) -> Curve:
+def _features(graph: "nx.Graph[int]", seed: int, rounds: int, *, few: int | None = None) -> Curve:
+    regularizer = 0.05
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (10 * len(graph), 2))
     gram = gaussian(x, x)
-    needed = features_needed(gram, regularizer)
+    needed = features_needed(gram, regularizer) if few is None else few
     angles = math.sqrt(2.0) * x @ rng.normal(size=(2, needed)) + rng.uniform(0.0, 2.0 * np.pi, needed)
     error = feature_error(gram, math.sqrt(2.0 / needed) * np.cos(angles), regularizer)
     return Curve("features", np.array([2.0 * regularizer]), np.array([error]))
@@ -276,9 +279,59 @@ def _dynamic_regret(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
     return Curve("dynamic regret", found[0] * np.sqrt(np.array(_LONGER) / _LONGER[0]), np.array(found))
 
 
+def _curvature(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
+    found, printed = [], []
+    for i in graph:
+        cost = Problem("ridge", graph, seed, rounds, whole=0.1).cost(i)
+        _, vectors = np.linalg.eigh(cost.hessian)
+        found.append(float(np.linalg.norm(cost.gradient(vectors[:, -1]) - cost.gradient(0.0 * vectors[:, -1]))))
+        mean = cost.features.T @ cost.features / len(cost.targets)
+        printed.append(float(np.linalg.eigvalsh(mean)[-1] + 2.0 * cost.regularizer) ** 2)
+    return Curve("M", np.array([max(printed)]), np.array([max(found)]))
+
+
+def _norm_of_a(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
+    A, x, y = np.diag([1.0, 0.0]), np.array([1.0, -1.0]), np.array([1.0, 1.0])
+    return Curve("⟨Ax, y⟩", np.array([np.linalg.norm(A, 2) * (x @ y)]), np.array([A @ x @ y]))
+
+
+def _gap(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
+    return Curve("gap", np.ones(1), np.array([Mixing.of(1.0 - np.eye(2)).gap]))
+
+
+def _levels(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
+    v, levels = -np.abs(np.random.default_rng(seed).normal(size=len(graph))), 3
+    length, n = float(np.linalg.norm(v)), len(v)
+    low = np.floor(levels * v / length)
+    up = levels * v / length - low
+    # E‖Q(v) − v‖², as sign(v_i) multiplies ξ_i.
+    error = [
+        (1.0 - p) * (-length * k / levels - e) ** 2 + p * (-length * (k + 1.0) / levels - e) ** 2
+        for p, k, e in zip(up, low, v, strict=True)
+    ]
+    return Curve("Q", np.array([min(n / levels**2, math.sqrt(n) / levels) * length**2]), np.array([sum(error)]))
+
+
+def _radius(graph: "nx.Graph[int]", seed: int, rounds: int, *, printed: bool, parsimony: float = 0.01) -> Curve:
+    pools = Pools(graph, seed, drawn=True)
+    late = pools.run(parsimony, rounds=200)[100:]
+    moment, point = pools.second_moment(late), pools.zero(C, both=printed)
+    radius = penalty_radius(ETA, LAMBDA, parsimony, len(graph), moment, printed=printed)
+    return Curve("radius", np.array([radius]), np.array([pools.nearest(late, point)]))
+
+
+def _disagreement(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
+    pools = Pools(graph, seed)
+    minimum = pools.zero(C, both=True)
+    bound = disagreement_bound(pools.risk(pools.common()), C, pools.risk(minimum))
+    return Curve("disagreement", np.array([bound]), np.array([pools.disagreement(minimum)]))
+
+
 _SWEEPS, _LONGER = 40, (100, 400, 1600)
 _PATH: Mapping[str, Callable[[], "nx.Graph[int]"]] = {"path of 10": lambda: topology.path(10)}
+_TWO: Mapping[str, Callable[[], "nx.Graph[int]"]] = {"two": lambda: topology.path(2)}
 _XU, _GOSSIP, _PREDD = "dissertation", "Ortega and Jafarkhani 2023", "Predd et al. 2006"
+_KOPPEL = "Koppel et al. 2018"
 
 CASES = (
     Case(
@@ -297,6 +350,7 @@ CASES = (
         printed=True,
         graphs=_PATH,
     ),
+    Case("remark 3, M as printed", "DKLA", "COKE, remark 3", "λ = 0.1", _curvature, printed=True),
     Case("(34), without root", "DKLA", "COKE, eq. 34", "targets × 10⁻³", _norm_without_root, printed=True),
     Case(
         "lemma 6, G in a round",
@@ -334,15 +388,52 @@ CASES = (
         printed=True,
     ),
     Case(
+        "(3.40), ⟨Ax, y⟩ ≤ σmax(A)⟨x, y⟩",
+        "ODKLA",
+        f"{_XU}, (3.40)",
+        "A = diag(1, 0), x = (1, −1), y = (1, 1)",
+        _norm_of_a,
+        printed=True,
+        graphs=_TWO,
+    ),
+    Case(
         "(2.42), features of theorem 3",
         "random features",
         "COKE, theorem 3; dissertation, theorem 11",
         "Gaussian kernel, λ = 0.05, ε = ½",
         _features,
     ),
+    Case(
+        "(2.42), 2λ for any ε",
+        "random features",
+        f"{_XU}, (2.42)",
+        "Gaussian kernel, λ = 0.05, 3 features, so ε > ½",
+        partial(_features, few=3),
+        printed=True,
+    ),
     Case("theorem 2, gossip", "CHOCO", "Koloskova et al. 2019, not re-read", "2 of 6 largest elements", _gossip),
     Case("(23), disagreement", "GossipOMKL", f"{_GOSSIP}, (23)", "QSGD of 8 bits", partial(_omkl, regret=False)),
     Case("theorem 1, regret", "GossipOMKL", f"{_GOSSIP}, theorem 1", "QSGD of 8 bits", partial(_omkl, regret=True)),
+    Case("gap 1 − λ₂ ≤ 1", "GossipOMKL", _GOSSIP, "W = [[0, 1], [1, 0]]", _gap, printed=True, graphs=_TWO),
+    Case(
+        "(12), error of the levels as printed", "GossipOMKL", f"{_GOSSIP}, (12)", "all v_i < 0", _levels, printed=True
+    ),
+    Case(
+        "theorem 1, radius about where (14) vanishes",
+        "GreedyPenalty",
+        f"{_KOPPEL}, theorem 1",
+        "P = 0.01, c = 2",
+        partial(_radius, printed=False),
+    ),
+    Case(
+        "theorem 1, radius about the minimum of ψ_c, (27)",
+        "GreedyPenalty",
+        f"{_KOPPEL}, theorem 1",
+        "P = 0.01, c = 2",
+        partial(_radius, printed=True),
+        printed=True,
+    ),
+    Case("proposition 2, disagreement of the minimum", "GreedyPenalty", _KOPPEL, "c = 2", _disagreement),
     Case("theorem 2, distance", "projections", _PREDD, "Gaussian kernel", partial(_projections, exact=False)),
     Case("distance predicted", "projections", "derived", "Gaussian kernel", partial(_projections, exact=True)),
 )

@@ -45,10 +45,10 @@ _BELOW, _ABOVE = 0.95, 1.05
 
 
 def theorems() -> Iterator[tuple[type, Theorem]]:
-    """Yield each algorithm with each of its theorems, by the classes' own ``theorems``."""
+    """Yield each algorithm of costs with each of its theorems, by the classes' own ``theorems``."""
     for name in sorted(algorithms.__all__):
         kind = getattr(algorithms, name)
-        if isinstance(kind, type):
+        if "cost" in getattr(kind, "__dataclass_fields__", ()):
             for theorem in vars(kind).get("theorems", ()):
                 yield kind, theorem
 

@@ -1,9 +1,11 @@
 """The study of the theorems: verdicts follow from runs, and a theorem that promises too much is found out."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import agents
@@ -17,6 +19,7 @@ from netsim.scenarios.theory.cases import CASES, Curve
 from netsim.scenarios.theory.problems import GRAPHS
 from netsim.studies import catalogue
 from netsim.util.typing import Array
+from tests.command import ROOT
 
 
 def curve(bound: list[float], measured: list[float], **more: Any) -> Curve:
@@ -95,10 +98,11 @@ def test_what_no_algorithm_has(case: Any) -> None:
 def test_all_algorithms_and_theorems_are_found() -> None:
     found = list(study.theorems())
     assert {kind for kind, _ in found} >= {agents.DKLA, agents.LEAD, agents.GossipOMKL}
+    # The greedy penalty method, which has no costs, is among the cases.
     assert len(found) == sum(
         len(vars(each).get("theorems", ()))
         for name in agents.__all__
-        if isinstance(each := getattr(agents, name), type)
+        if isinstance(each := getattr(agents, name), type) and each is not agents.GreedyPenalty
     )
 
 
@@ -132,14 +136,25 @@ def test_a_theorem_that_joins_is_played(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(done.figures["bounds"].axes) >= 1
 
 
+def test_the_page_has_a_row_for_each_printed_form_that_fails() -> None:
+    page = (ROOT / "docs" / "theory.md").read_text().partition("## What the printed forms have wrong")[2]
+    rows = re.findall(r"^\| \d \|.*\|$", page, re.MULTILINE)
+    assert len(rows) == 7
+    named = [re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", row)[5]) for row in rows]
+    assert all(named)
+    assert sorted(name for each in named for name in each) == sorted(case.theorem for case in CASES if case.printed)
+
+
 @pytest.mark.slow
-def test_the_whole_table() -> None:
+def test_the_whole_table_is_that_of_the_page() -> None:
     done = catalogue.find_study("theory").execute()
     table = done.tables["theorems"]
+    stored = pd.read_csv(ROOT / "docs" / "theory.csv")
+    pd.testing.assert_frame_equal(table, stored, rtol=0.02, check_dtype=False)
     assert set(table["verdict"]) == {"holds", "tight", "vacuous", "printed form fails"}
     printed = {case.theorem for case in CASES if case.printed}
     assert set(table.loc[table["verdict"] == "printed form fails", "theorem"]) == printed
     assert set(table.loc[table["failed"] > 0, "theorem"]) == printed
     exact = table["theorem"].str.contains("predicted")
     assert (table.loc[exact, ["tight_min", "tight_max"]].sub(1).abs() < 1e-5).all(axis=None)
-    assert set(MEASURED) >= {name.partition(": ")[2] for name in table["theorem"] if "_" in name}
+    assert set(MEASURED) >= {column for name in table["theorem"] if "_" in (column := name.partition(": ")[2])}

@@ -509,7 +509,7 @@ class Experiment:
 
     def tune(
         self,
-        over: "Mapping[str, Between | Choice]",
+        over: "Mapping[str, Between | Choice | None]",
         *,
         out: str | Path | None = None,
         seeds: Sequence[int] = range(100, 103),
@@ -527,7 +527,8 @@ class Experiment:
         ----------
         over : mapping
             Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
-            each a `Between` or a `Choice`.
+            each a `Between`, a `Choice`, or None: the range that the algorithm's theorems have on the search's problems
+            (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
         out : str or Path, optional
             The folder of the runs: what is there is not run again.
         seeds : sequence of int
@@ -552,8 +553,8 @@ class Experiment:
         Raises
         ------
         BadInput
-            For a path that no method has, a range that is none, or seeds that are also the experiment's, or both search
-            and validation.
+            For a path that no method has, a range that is none or that no theorem has, or seeds that are also the
+            experiment's, or both search and validation.
         """
         from netsim.studies.experiment.tuning import Search
 

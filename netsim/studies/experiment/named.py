@@ -93,8 +93,8 @@ def with_names(experiment: Experiment, place: str) -> Experiment:
     )
 
 
-def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between]:
-    """Return the ranges that texts ``[METHOD.]PARAMETER=LOW:HIGH[:log]`` give, by path.
+def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between | None]:
+    """Return the ranges that texts ``[METHOD.]PARAMETER[=LOW:HIGH[:log]]`` give, by path.
 
     One without a method is of every method that has the parameter; one of a method goes before it.
 
@@ -103,13 +103,13 @@ def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between]
     BadInput
         For an unknown method, parameter or path, one that holds no number, two ranges of one, or text of another form.
     """
-    known, given = _families(experiment), dict[str, Between]()
+    known, given = _families(experiment), dict[str, Between | None]()
     for text in over:
         place, between = range_of(text, "[METHOD.]PARAMETER")
         if place in given:
             raise check.refuse("over", f"{place}={between}", f"the only range of {place}; another is {given[place]}")
         given[place] = between
-    found: dict[str, Between] = {}
+    found: dict[str, Between | None] = {}
     for place, between in sorted(given.items(), key=lambda each: bool(_placed(each[0])[0])):
         at = _paths_of(experiment, known, "over", place)
         for path in at:

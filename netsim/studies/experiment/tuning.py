@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.engine.process import limited_blas
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment import paths
@@ -49,6 +50,8 @@ Key = tuple[str, ...]
 
 # What chooses methods, seeds and values; a run may differ from the tuning in these.
 _MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed")
+
+_FORM = "LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0"
 
 SEARCH, VALIDATION = "search", "validation"
 NEAREST = "nearest that died"
@@ -109,15 +112,17 @@ class Between:
         return "" if math.isnan(at := self.place(value)) or 0 < at < 1 else f"the method's own, outside of {self}"
 
 
-def range_of(text: str, place: str = "PATH") -> tuple[str, Between]:
-    """Return the path and the range that ``PATH=LOW:HIGH[:log]`` gives; raises BadInput for another form."""
-    path, _, given = (part.strip() for part in text.partition("="))
+def range_of(text: str, place: str = "PATH") -> tuple[str, Between | None]:
+    """Return the path and the range that ``PATH[=LOW:HIGH[:log]]`` gives; raises BadInput for another form."""
+    path, equals, given = (part.strip() for part in text.partition("="))
+    if path and not equals and not path.endswith("."):
+        return path, None
     with suppress(ValueError):
         low, high, *log = given.split(":")
         if path and not path.endswith(".") and log in ([], ["log"]):
             ends = [int(each) if re.fullmatch(r"\s*[+-]?\d+\s*", each) else float(each) for each in (low, high)]
             return path, Between(ends[0], ends[1], log=bool(log))
-    raise check.refuse("over", text, f"{place}=LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0")
+    raise check.refuse("over", text, f"{place}={_FORM}")
 
 
 @dataclass(frozen=True)
@@ -340,7 +345,7 @@ class Search:
     """The search of `netsim.Experiment.tune`, with the scores so far."""
 
     experiment: "Experiment"
-    over: Mapping[str, Between | Choice]
+    over: Mapping[str, Between | Choice | None]
     metric: str | None
     statistic: str
     out: str | Path | None
@@ -366,15 +371,18 @@ class Search:
         # The least value that an error can have is known of the one by which runs are judged.
         error = self.target.column if self.target else self.experiment.error
         plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset(), error=error)
-        ranges = _ranges(plain, self.over)
+        ranges, starts, notes = _admitted(list(plain.cells(seeds)), _ranges(plain, self.over))
         self.paths = list(dict.fromkeys(path for own in ranges.values() for path in own))
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
             key = cell.condition
             names[key], self.methods[key] = cell.method_name, cell.method
             check_apart(self.paths, cell.columns)
+        first = {key: [{}, *filter(None, [starts.get(key)])] for key in names}
         tries = {
-            key: [{}, *_candidates(name, ranges[name], candidates - 1)] for key, name in names.items() if ranges[name]
+            key: [*first[key], *_candidates(name, ranges[name], candidates - len(first[key]))]
+            for key, name in names.items()
+            if ranges[name]
         }
         left = {key: list(range(len(each))) for key, each in tries.items()}
         for number, step in enumerate(rungs(candidates, seeds)):
@@ -385,7 +393,7 @@ class Search:
         last = {key: self._ranked(key, each, SEARCH)[:finalists] for key, each in left.items()}
         if validation:
             self._run(plain, tries, last, validation, VALIDATION)
-        notes = [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
+        notes += [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
         chosen, best = [], {}
         if self.failed:
             notes.append(f"{len(self.failed)} runs failed, and count as diverged; the first: {self.failed[0]}")
@@ -587,13 +595,15 @@ def _object_of(
     )
 
 
-def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> dict[str, dict[str, Between | Choice]]:
+def _ranges(
+    experiment: "Experiment", over: Mapping[str, Between | Choice | None]
+) -> dict[str, dict[str, Between | Choice | None]]:
     """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
-    found: dict[str, dict[str, Between | Choice]] = {name: {} for name in experiment.methods}
+    found: dict[str, dict[str, Between | Choice | None]] = {name: {} for name in experiment.methods}
     longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
     for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
         range_ = over[written]
-        if not isinstance(range_, Between | Choice):
+        if not isinstance(range_, Between | Choice | None):
             raise check.refuse(f"over: {written}", range_, "a Between or a Choice")
         first, _, rest = long.partition(".")
         if first != "methods":
@@ -606,6 +616,48 @@ def _ranges(experiment: "Experiment", over: Mapping[str, Between | Choice]) -> d
             if own is not None and list(paths._values(method, own)):
                 found[name][own] = range_
     return found
+
+
+def _admitted(
+    cells: Sequence[Cell], ranges: Mapping[str, Mapping[str, Between | Choice | None]]
+) -> tuple[dict[str, dict[str, Between | Choice]], dict[Key, dict[str, Any]], list[str]]:
+    """Return the ranges with those that theorems have on all cells in place of None, what they choose, and notes.
+
+    A class of agents may have ``admissible(agents, network, parameters)``: for each a range and a value, or None.
+    """
+    found: dict[tuple[str, str], list[Any]] = {}
+    starts: dict[Key, dict[str, Any]] = {}
+    for cell in cells:
+        name = cell.method_name
+        if open_ones := [path for path, range_ in ranges[name].items() if range_ is None]:
+            with limited_blas(1):
+                setup = cell.setup()
+                agents = cell.method.agents(setup)
+                asked = getattr(type(next(iter(agents.values()))), "admissible", None)
+                try:
+                    given = {} if asked is None else asked(agents, setup.network, open_ones)
+                except BadInput as error:
+                    raise check.refuse("over", f"{name}.{open_ones[0]}", f"PATH={_FORM}; {error}") from None
+            if not given:
+                raise check.refuse("over", f"{name}.{open_ones[0]}", f"PATH={_FORM}; no theorem has a range of it")
+            for path, (range_, value) in given.items():
+                found.setdefault((name, path), []).append(range_)
+                if value is not None:
+                    starts.setdefault(cell.condition, {}).setdefault(path, value)
+    filled: dict[str, dict[str, Any]] = {name: dict(own) for name, own in ranges.items()}
+    notes = []
+    for (name, path), several in found.items():
+        low, high = max(each.low for each in several), min(each.high for each in several)
+        if low >= high:
+            raise check.refuse(
+                "over", f"{name}.{path}", f"PATH={_FORM}; the ranges of the seeds have nothing in common"
+            )
+        # An open end does not belong to the range, and from 0 on one cannot search by factors.
+        searched = Between(low, high) if several[0].closed else Between(max(low, high / 100), 0.99 * high, log=True)
+        filled[name][path] = searched
+        promise = dataclasses.replace(several[0], low=low, high=high).promise()
+        notes.append(f"{name}: {path} is searched in {searched}, within {promise}.")
+    return filled, starts, notes
 
 
 def _candidates(method: str, ranges: Mapping[str, Between | Choice], count: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netsim import BadInput, Between, Experiment, Link, Links, Method, Setup, topology
-from netsim.agents import CTA, EXTRA, LEAD, Geometric, theory
+from netsim.agents import CTA, DKLA, EXTRA, LEAD, Geometric, theory
 from netsim.agents.theory import Chosen
 from netsim.coders import RandomK
 from netsim.studies import catalogue
@@ -172,6 +172,58 @@ def test_tuning_begins_with_what_is_chosen() -> None:
     tuned = experiment.tune({"method.eta": Between(1e-6, 1e6)}, candidates=2, seeds=[100], validation=[])
     assert tuned.chosen["candidate"][0] == 0
     assert math.isnan(Between(0.1, 0.2).place(Chosen()))
+
+
+def test_tuning_searches_the_range_of_the_theorems_where_none_is_given() -> None:
+    experiment = gradient(methods={"EXTRA": Method(EXTRA, eta=0.01)}, networks=Links())
+    assert ranges_of(experiment, ["EXTRA.eta"]) == {"methods.EXTRA.eta": None}
+    seeds = [100, 101]
+    tuned = experiment.tune({"method.eta": None}, candidates=4, seeds=seeds, validation=[])
+    problems = [Ridge("ring", seed, size=6) for seed in seeds]
+    every = [theory.ranges(of.agents(EXTRA, 15, eta=0.01), of.graph) for of in problems]
+    # Exact on these costs, and so of the costs of both seeds the least.
+    edge = min(each.high for found in every for each in found if each.exact)
+    tried = tuned.table[tuned.table["seed"] == 100]["eta"].to_list()
+    chosen = theory.choose(problems[0].agents(EXTRA, 15, eta=0.01), problems[0].graph)["eta"]
+    assert [float(each) for each in tried[1:]] == pytest.approx([chosen, edge / 100, 0.99 * edge], rel=1e-4)
+    searched = (
+        f"EXTRA: eta is searched in {Between(edge / 100, 0.99 * edge, log=True)}, within the range in which EXTRA"
+    )
+    assert tuned.notes[0] == f"{searched} converges on these costs (0, {edge:.3g}) (exact)."
+    assert set(tuned.table["outcome"]) <= {"converged", "unfinished"}
+
+
+def test_parameters_of_one_theorem_are_searched_about_what_it_chooses() -> None:
+    tuned = of_lead(alpha=0.5).tune(
+        {"method.alpha": None, "method.gamma": None}, candidates=4, seeds=[5], validation=[]
+    )
+    of = Ridge(topology.complete(6), 5, size=6, regularizer=3.0)
+    coder = RandomK(2, unbiased=True)
+    chosen = theory.choose(of.agents(LEAD, 120, eta=0.1, gamma=0.1, alpha=0.1, coder=coder), of.graph)
+    (first,) = tuned.table[tuned.table["candidate"] == 1].to_dict("records")
+    assert [float(first[name]) for name in ("alpha", "gamma")] == pytest.approx(
+        [chosen["alpha"], chosen["gamma"]], rel=1e-3
+    )
+    ranges = theory.ranges(of.agents(LEAD, 120, coder=coder, **chosen), of.graph)
+    promised = {each.parameter: each.promise() for each in ranges}
+    for name in ("alpha", "gamma"):
+        assert [note for note in tuned.notes if f"{name} is searched" in note and promised[name] in note]
+
+
+@pytest.mark.parametrize(
+    ("method", "link", "why"),
+    [
+        (Method(DKLA, rho=0.1), Link(), "rho: must be one of which a theorem has a range"),
+        (Method(CTA, eta=0.1), Link(loss=0.1), "they are not for links that lose frames"),
+        (Method(Mine, eta=0.1), Link(), "no theorem has one"),
+    ],
+)
+def test_a_range_is_asked_for_where_no_theorem_has_one(method: Any, link: Link, why: str) -> None:
+    parameter = next(iter(method.given))
+    with pytest.raises(BadInput) as raised:
+        gradient(methods={"m": method}, networks=link).tune({f"method.{parameter}": None}, seeds=[100])
+    assert str(raised.value).startswith(f"over = 'm.{parameter}': must be PATH=LOW:HIGH or LOW:HIGH:log")
+    assert why in str(raised.value)
 
 
 def test_a_study_tells_the_value_that_was_used() -> None:

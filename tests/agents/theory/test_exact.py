@@ -77,7 +77,8 @@ def test_a_step_beyond_the_exact_edge_diverges(graph: str, seed: int, make: Any)
     guaranteed, exact = theory.ranges(agents, ridge.graph)
     assert exact.exact
     assert not guaranteed.exact
-    assert guaranteed.high <= exact.high * (1 + 1e-9)
+    # The edges were 1.05 to 1.78 times the guaranteed ends.
+    assert guaranteed.high <= exact.high * (1 + 1e-9) <= 2 * 1.78 * guaranteed.high
     rates = [theory.exact_rate(ridge.agents(make, 10, eta=share * exact.high), ridge.graph) for share in (0.999, 1.001)]
     assert rates[0] is not None
     assert rates[1] is not None

@@ -76,6 +76,9 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
     promised = (1 - choco_rate(mixing, delta)) ** np.arange(61)
     errors = gossip_errors(of, weights, TopK(2), gamma, 60, seed)
     assert np.all(errors.sum(axis=1) <= promised * errors[0].sum())
+    # Runs on graphs of up to 12 agents had 5 to 15 times the rate c.
+    rate = 1 - (errors[-1].sum() / errors[20].sum()) ** (1 / 40)
+    assert 1 < rate / choco_rate(mixing, delta) < 2 * 15
     # Each round of the coder that never errs by more than q‖x‖ is bounded by the matrix, in both errors.
     errors = np.sqrt(gossip_errors(of, weights, TopK(2), 0.9 * edge, 60, seed))
     step = choco_contraction(mixing, delta, 0.9 * edge)
@@ -175,6 +178,8 @@ def test_no_alpha_is_left_for_large_gamma() -> None:
 # --- gossip OMKL ------------------------------------------------------------------------------------------------------
 
 KERNELS, FEATURES = 3, 8
+# The largest ratios of bound to measurement on graphs of up to 12 agents.
+LOOSEST_CONSENSUS, LOOSEST_REGRET = 2e10, 2e6
 
 
 def omkl(
@@ -234,12 +239,13 @@ def test_omkl_bounds_hold_and_are_vacuous(graph_name: str, seed: int) -> None:
     apart = np.sum((both[:, :, 0] - both[:, :, 0].mean(axis=1, keepdims=True)) ** 2, axis=(1, 3)).max()
     lipschitz = np.linalg.norm(both[:, :, 0] - both[:, :, 1], axis=-1).max() / eta
     rate = choco_rate(mixing, found.delta)
-    assert apart <= omkl_consensus_bound(len(graph), eta, lipschitz, rate)
+    consensus = omkl_consensus_bound(len(graph), eta, lipschitz, rate)
+    assert apart <= consensus <= 2 * LOOSEST_CONSENSUS * apart
     loss = sum(agent.cost.combined.loss_sum for agent in agents.values())
     bound = omkl_regret_bound(len(graph), rounds, KERNELS, eta=eta, lipschitz=lipschitz, rate=rate, theta_norm=0.0)
     zero = len(graph) * rounds * np.log(2.0)
     # Against the zero model as θ*: the bound holds, and exceeds all that the zero model loses.
-    assert loss - zero <= bound
+    assert loss - zero <= bound <= 2 * LOOSEST_REGRET * loss
     assert bound > zero
     # (15) prints L for L², which is too small a term for L > 1.
     printed, right = (
@@ -258,6 +264,30 @@ def test_omkl_line() -> None:
     rate = choco_rate(Mixing.of(theory.weights_of(agents)), theory.contraction(QSGD(3), FEATURES).delta)  # type: ignore[union-attr]
     sample = omkl_regret_bound(1, 10**6, 1, eta=0.1, lipschitz=longest, rate=rate, theta_norm=0.0) / 10**6
     assert sample == pytest.approx(np.log(2), rel=0.05)
+
+
+class Recorded(MultiKernelCost):
+    """A cost that keeps the kernels' costs and weights of each sample."""
+
+    def draw(self, models: Array, weights: Array) -> Array:
+        costs = super().draw(models, weights)
+        vars(self).setdefault("drawn", []).append((weights, costs))
+        return costs
+
+
+@pytest.mark.parametrize(("graph_name", "seed"), CASES)
+def test_kernels_are_weighed_within_the_hedge_bound(
+    graph_name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "MultiKernelCost", Recorded)
+    eta = 0.5
+    graph, agents = omkl(QSGD(3, by_row=True), 60, eta=eta, graph_name=graph_name, seed=seed)
+    Network(graph, seed=1).run(agents)
+    for agent in agents.values():
+        weights, costs = (np.array(each) for each in zip(*agent.cost.drawn, strict=True))
+        regret = np.cumsum((weights * costs).sum(axis=1)) - np.cumsum(costs, axis=0).min(axis=1)
+        squares = np.cumsum((weights * costs**2).sum(axis=1))
+        assert all(one <= hedge_bound(KERNELS, eta, square) for one, square in zip(regret, squares, strict=True))
 
 
 def test_weights_of_kernels_are_within_the_hedge_bound() -> None:

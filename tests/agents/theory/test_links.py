@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from netsim import Link, Network, latency, loss, topology
+from netsim import Link, Network, Radio, latency, loss, topology
 from netsim.agents import theory
 from netsim.faults import Crash
 
@@ -23,6 +23,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"link": Link(latency=1.0)}, "not for latencies that may reach a round"),
     ({"link": Link(latency=latency.exponential(0.2))}, "not for latencies that may reach a round"),
     ({"inbox_limit": 3}, "not for a limited inbox"),
+    ({"link": Link(rate=250e3), "medium": Radio()}, "not for a radio"),
     ({"faults": [Crash(0, at=1.0)]}, "not for faults"),
 ]
 

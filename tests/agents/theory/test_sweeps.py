@@ -8,6 +8,7 @@ import pytest
 
 from netsim import BadInput, Network
 from netsim.agents import Ensemble, network_graph, projectors
+from netsim.agents.projections.divergences import Entropy
 from netsim.agents.projections.estimate import Estimate, State, distance, limit, linear, state_of, together
 from netsim.agents.theory import sweeps
 from netsim.agents.theory.features import degrees_of_freedom, feature_error, features_needed
@@ -85,6 +86,11 @@ def test_large_ensembles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at most 10 numbers" in message_of(lambda: Sweep.of(ensemble(SETS["chain"])), BadInput)
 
 
+def test_a_rate_is_refused_for_other_losses_than_the_square() -> None:
+    of = Ensemble(np.eye(2), np.ones(2), [[0, 1]], regularizers=1.0, gram=linear, divergence=Entropy())
+    assert "must have squares" in message_of(lambda: Sweep.of(of), BadInput)
+
+
 def polynomial(x: Matrix, z: Matrix) -> Matrix:
     return (1.0 + linear(x, z)) ** 2
 
@@ -131,3 +137,22 @@ def test_features_of_theorem_3() -> None:
     assert max(error(needed, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(needed // 40, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(3, seed) for seed in range(3)) > 2 * regularizer
+
+
+def test_the_error_of_features_needs_one_half_for_twice_the_regularizer() -> None:
+    rng, regularizer, printed = np.random.default_rng(1), 0.05, []
+    x = rng.uniform(-1, 1, (40, 2))
+    gram = np.exp(-np.sum((x[:, None] - x[None]) ** 2, axis=-1) / 2)
+    values, vectors = np.linalg.eigh(gram + 40 * regularizer * np.eye(40))
+    root = vectors / np.sqrt(values) @ vectors.T
+    for count in (3, 10, 100):
+        angles = x @ rng.normal(size=(2, count)) + rng.uniform(0, 2 * np.pi, count)
+        features = np.sqrt(2 / count) * np.cos(angles)
+        # The least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), of which the proof makes λ/(1 − ε).
+        epsilon = 1 - np.linalg.eigvalsh(root @ (features @ features.T + 40 * regularizer * np.eye(40)) @ root)[0]
+        error = feature_error(gram, features, regularizer)
+        assert 0.5 * regularizer / (1 - epsilon) < error <= regularizer / (1 - epsilon)
+        # Theorem 3 has 2λ for any ε.
+        printed.append(error <= 2 * regularizer)
+        assert printed[-1] or epsilon > 0.5
+    assert not all(printed)

@@ -1,0 +1,22 @@
+"""``python docs/_theory.py`` plays the study theory (a minute) and writes what docs/theory.md shows of it.
+
+These are its table, theory.csv, from which `_lists.py` makes the list "theorems" of the page, and its figure.
+"""
+
+import io
+import runpy
+from pathlib import Path
+
+from PIL import Image
+
+from netsim.studies import catalogue
+
+DOCS = Path(__file__).parent
+
+if __name__ == "__main__":
+    study = catalogue.find_study("theory").execute()
+    study.tables["theorems"].to_csv(DOCS / "theory.csv", index=False, float_format="%.3g")
+    drawn = io.BytesIO()
+    study.figures["bounds"].savefig(drawn, dpi=80)
+    Image.open(drawn).convert("RGB").quantize(64).save(DOCS / "theory_bounds.png", optimize=True)
+    runpy.run_path(str(DOCS / "_lists.py"))["main"]()
