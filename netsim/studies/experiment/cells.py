@@ -2,8 +2,6 @@
 
 import copy
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,13 +130,12 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The SHA-256 of the content and of netsim's source, cut: the name of the cell's results."""
-        made_of = [self.content, dict(source_of("netsim"))]
-        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+        return digest([self.content, dict(source_of("netsim"))])
 
     @property
     def name(self) -> str:
-        """The cell in words, for messages."""
-        return ", ".join(f"{name} = {value}" for name, value in self.columns.items())
+        """The key: the name of a job, and of its files."""
+        return self.key
 
     @property
     def condition(self) -> tuple[str, ...]:
@@ -215,9 +212,8 @@ class Cell:
                 after = {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
                 run = getattr(error, "run", run)
-                found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
-                    FAILED, why=_line(error)
-                )
+                diverged = outgrown(error) if isinstance(error, AgentError) else None
+                found = diverged or Outcome(FAILED, why=line_of(error))
             rounds = pd.DataFrame() if run is None else run.rounds
             if taken := _TAKEN.intersection([*rounds, *after]):
                 rounds = rounds.drop(columns=taken.intersection(rounds))
@@ -226,8 +222,7 @@ class Cell:
             error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                least = {} if task is None else _optimum(task)
-                optimum = float(least.get(error_column, math.nan))
+                optimum = math.nan if task is None else float(_optimum(task).get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
         last = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
@@ -253,14 +248,14 @@ class Cell:
         if rounds.empty:
             return Outcome(DIVERGED)
         try:
-            check.one_of("error", column, map(str, rounds))
+            errors = rounds[check.one_of("error", column, map(str, rounds))]
         except BadInput as error:
             return Outcome(FAILED, why=str(error))
-        least = None if math.isnan(optimum) else optimum
-        return self.ending.judge(rounds[column], rounds["round"].tolist(), optimum=least)
+        return self.ending.judge(errors, rounds["round"].tolist(), optimum=None if math.isnan(optimum) else optimum)
 
 
-def _line(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
+    """Return why a part failed: an error's text, of one that netsim did not raise with its class."""
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
@@ -318,15 +313,11 @@ def _known_of(part: Any) -> tuple[Any, Any, str]:
     if found is None or found[0] is not part:
         if len(_contents) > 10_000:
             _contents.clear()
-        what = content(_without_label(part) if isinstance(part, AnyMethod) else part)
+        # A method's columns in tables change no result.
+        what = content({**vars(part), "label": type(part)} if isinstance(part, AnyMethod) else part)
         # The part is kept, because another object could get its number.
-        found = _contents[id(part)] = part, what, digest(json.dumps(what, sort_keys=True).encode())
+        found = _contents[id(part)] = part, what, digest(what)
     return found
-
-
-def _without_label(method: Any) -> Any:
-    """Return what a method is: its columns in tables change no result."""
-    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
 
 
 def forget_contents() -> None:
@@ -386,6 +377,6 @@ def _misfit(cell: Cell) -> BadInput | None:
         if set(agents) != set(setup.network.graph):
             raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
     except Exception as error:
-        why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
+        why = line_of(error)
         return BadInput(why if not where or why.startswith(where) else f"{where}: {why}")
     return None

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from netsim.errors import BadInput, one_line
-from netsim.studies.experiment.cells import Cell, Measured
-from netsim.studies.experiment.folder import CellRun, Job, write
+from netsim.studies.experiment.cells import Cell
+from netsim.studies.experiment.folder import CellRun, write
 from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
 from netsim.studies.sweeps.cluster import connected
 from netsim.studies.sweeps.point import KILLED
 
 
-def run_there(work: CellRun, jobs: Sequence[Job], address: str) -> Iterator[tuple[str, str | None]]:
+def run_there(work: CellRun, cells: Sequence[Cell], address: str) -> Iterator[tuple[str, str | None]]:
     """Run cells on the workers of a scheduler, write their results here, and yield how each ended.
 
     Raises BadInput if the scheduler cannot be used, or a worker has another netsim.
@@ -20,8 +20,8 @@ def run_there(work: CellRun, jobs: Sequence[Job], address: str) -> Iterator[tupl
 
     with connected(address, work.limits) as client:
         _must_be_alike(client.run(source_of, "netsim", on_error="return"))
-        cells = {job.name: job.cell for job in jobs}
-        futures = client.map(_measured, list(cells.values()), key=list(cells), pure=False)
+        by_key = {cell.key: cell for cell in cells}
+        futures = client.map(Cell.measured, cells, key=list(by_key), pure=False)
         for future in as_completed(futures):
             name = future.key
             try:
@@ -29,12 +29,8 @@ def run_there(work: CellRun, jobs: Sequence[Job], address: str) -> Iterator[tupl
             except KilledWorker:
                 yield name, KILLED
                 continue
-            write(work.folder, work.running, cells[name], found)
+            write(work.folder, work.running, by_key[name], found)
             yield name, str(found.row["why"]) if found.row["outcome"] == FAILED else None
-
-
-def _measured(cell: Cell) -> Measured:
-    return cell.measured()
 
 
 def _must_be_alike(reports: dict[str, object]) -> None:

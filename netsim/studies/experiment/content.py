@@ -11,6 +11,7 @@ import dis
 import hashlib
 import importlib.util
 import inspect
+import json
 import linecache
 import sys
 import sysconfig
@@ -79,7 +80,7 @@ class _Content:
             edges = [[self.of(a), self.of(b), self.of(data)] for a, b, data in part.edges(data=True)]
             # Agents add up what they hear in the order of their neighbours.
             near = [[self.of(each) for each in part[node]] for node in part]
-            return {"graph": [type(part).__name__, self.of(part.graph), _digest_of([nodes, edges, near])]}
+            return {"graph": [type(part).__name__, self.of(part.graph), digest([nodes, edges, near])]}
         if isinstance(part, Mapping):
             names = sorted(part) if all(isinstance(name, str) for name in part) else list(part)
             return {"mapping": [[self.of(name), self.of(part[name])] for name in names]}
@@ -119,7 +120,7 @@ class _Content:
         if hasattr(part, "to_csv"):
             # A table of pandas, in which 1 and "1" look alike.
             kinds = getattr(part, "dtypes", None)
-            return digest(f"{part.to_csv()}{kinds}".encode())
+            return digest(f"{part.to_csv()}{kinds}")
         try:
             reduced = part.__reduce_ex__(2)
         except Exception as error:
@@ -170,7 +171,7 @@ class _Content:
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
         """Return the digests of a user's file, and of the user's other files that it uses; and the file's values."""
-        files = [digest(_lines(str(file)).encode()) for file in _files(module, set())]
+        files = [digest(_lines(str(file))) for file in _files(module, set())]
         # Another file may have set values of the module, which its text does not have.
         held = {
             key: each
@@ -374,10 +375,7 @@ def _lines(file: str) -> str:
     return "".join(entry[2])
 
 
-def digest(data: bytes) -> str:
-    """Return a short digest of bytes."""
+def digest(given: Any) -> str:
+    """Return a short digest of bytes, of a text, or of what JSON can hold."""
+    data = given if isinstance(given, bytes) else json.dumps(given, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:20]
-
-
-def _digest_of(value: Any) -> str:
-    return digest(repr(value).encode())

@@ -32,7 +32,6 @@ from netsim.studies.experiment.folder import (
     EXPERIMENT,
     RUNS,
     CellRun,
-    Job,
     columns_of,
     held,
     keep_inputs,
@@ -52,7 +51,7 @@ from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.point import KILLED, Limits
-from netsim.studies.sweeps.workers import run_here
+from netsim.studies.sweeps.workers import Ended, run_here, run_named
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import changed_files
@@ -383,42 +382,41 @@ class Experiment:
             held(Path(name)) as running,
         ):
             folder = Path(name)
-            done = {cell.key: read(folder, cell.key) for cell in cells}
-            notes = []
-            for key, found in done.items():
-                if found is not None and (changed := changed_files(found.read)):
-                    notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
-                    done[key] = None
-                elif found is not None and found.row["outcome"] == FAILED:
-                    # It may have failed because a file or a package was missing, which is there now.
-                    done[key] = None
-            missing = {cell.key: cell for cell in cells if done[cell.key] is None}
+            there = {cell.key: found for cell in cells if (found := read(folder, cell.key)) is not None}
+            changed = {key: names for key, found in there.items() if (names := changed_files(found.read))}
+            notes = [
+                f"{', '.join(each)} changed: what ran with the former data ran again." for each in changed.values()
+            ]
+            # A run may have failed because a file or a package was missing, which is there now.
+            again = {key for key, found in there.items() if key in changed or found.row["outcome"] == FAILED}
+            missing = {cell.key: cell for cell in cells if cell.key not in there or cell.key in again}
             check_fits(cells, missing)
-            work = CellRun(folder.absolute(), running.absolute(), limits)
-            lost: dict[str, str] = {}
             ended: dict[Any, tuple[Cell, Measured]] = {}
             for cell in cells:
-                self._check_metric(metric, ended, cell, done[cell.key])
-            with show.tally("cells", len(done)) as tally:
-                count, failed = len(done) - len(missing), 0
-                tally(count, failed)
-                for key, why in _played(work, _jobs_of(missing), jobs, dask):
+                if cell.key not in missing:
+                    self._check_metric(metric, ended, cell, folder)
+            whys: dict[str, str] = {}
+            with show.tally("cells", len(there.keys() | missing)) as tally:
+                done = len(there) - len(again)
+                tally(done, 0)
+                work = CellRun(folder.absolute(), running.absolute(), limits)
+                for number, (key, why) in enumerate(_played(work, _ordered(missing.values()), jobs, dask), 1):
                     if why is not None:
-                        show.line(f"{missing[key].name}: failed: {why}")
-                    count, failed = count + (why is None), failed + (why is not None)
-                    tally(count, failed)
-                    lost |= {key: why} if why == KILLED else {}
-                    if metric is not None and len(ended) < len(self.problem):
-                        self._check_metric(metric, ended, missing[key], read(folder, key))
+                        whys[key] = why
+                        show.line(f"{paths.listed(missing[key].columns)}: failed: {why}")
+                    tally(done + number - len(whys), len(whys))
+                    self._check_metric(metric, ended, missing[key], folder)
             for key, cell in missing.items():
-                found = None if key in lost else read(folder, key)
-                found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
+                kept = None if whys.get(key) == KILLED else read(folder, key)
+                found = kept or Measured.failed(
+                    whys.get(key, f"{paths.listed(cell.columns)}: its results are not there")
+                )
                 # Without a folder of its own, an experiment's temporary folder is removed when this block ends.
-                done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
-            ran = [found for key in missing if (found := done[key]) is not None]
-            if late := sorted({name for found in ran for name in changed_files(found.read)}):
+                there[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
+            if late := sorted({name for key in missing for name in changed_files(there[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
-            results = self._results(cells, done, None if out is None else folder, len(missing))
+            ran = [(cell, there[cell.key]) for cell in cells]
+            results = self._results(ran, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             self._about(results, flags, file)
             if out is not None:
@@ -429,19 +427,19 @@ class Experiment:
         return results
 
     def _check_metric(
-        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, found: Measured | None
+        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, folder: Path
     ) -> None:
         """Raise BadInput for a metric that is no column; runs of each problem that have ``ended`` have all columns."""
         problem = cell.columns.get(PROBLEM)
-        if metric is not None and problem not in ended and found is not None and found.row["outcome"] not in DEAD:
+        if metric is None or problem in ended:
+            return
+        found = read(folder, cell.key)
+        if found is not None and found.row["outcome"] not in DEAD:
             ended[problem] = cell, found
             if len(ended) == len(self.problem):
                 Results([*ended.values()])._metric(metric)
 
-    def _results(
-        self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int
-    ) -> Results:
-        found = [(cell, each) for cell in cells if (each := done[cell.key]) is not None]
+    def _results(self, found: list[tuple[Cell, Measured]], folder: Path | None, ran: int) -> Results:
         doubted: dict[tuple[str, str], list[str]] = {}
         for cell, each in found:
             for line in each.doubts:
@@ -566,25 +564,24 @@ class Experiment:
         )
 
 
-def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None) -> Iterator[tuple[str, str | None]]:
+def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | None) -> Iterator[Ended]:
     if dask is not None:
         from netsim.studies.experiment.cluster import run_there
 
         send_caches()
-        yield from run_there(work, jobs, dask)
-    elif processes > 1 and len(jobs) > 1:
+        yield from run_there(work, cells, dask)
+    elif processes > 1 and len(cells) > 1:
         send_caches()
-        yield from run_here(work, jobs, processes)
+        yield from run_here(work, cells, processes)
     else:
-        for job in jobs:
-            yield job.name, work.run(job)
+        yield from (run_named(work, cell) for cell in cells)
 
 
-def _jobs_of(missing: Mapping[str, Cell]) -> list[Job]:
-    """Return jobs in an order in which cells that learn the same, whatever the setting, share a task."""
-    alike: dict[Any, list[Job]] = {}
-    for key, cell in missing.items():
-        alike.setdefault((id(cell.problem), cell.seeds), []).append(Job(key, cell))
+def _ordered(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells in an order in which those that learn the same, whatever the setting, share a task."""
+    alike: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault((id(cell.problem), cell.seeds), []).append(cell)
     return [*itertools.chain(*alike.values())]
 
 

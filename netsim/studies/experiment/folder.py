@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from netsim.errors import BadInput, one_line
+from netsim.errors import BadInput
 from netsim.studies import reserve
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest, is_users
-from netsim.studies.folder import Unsaved, json_value
+from netsim.studies.folder import json_value
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
-from netsim.studies.sweeps.point import KILLED, Limits, reason_of
+from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
 
@@ -68,18 +68,14 @@ def read(folder: Path, key: str) -> Measured | None:
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
         data = (place / "rounds.csv").read_bytes()
         if kept.pop("sha256") == _sum(key, kept, data):
-            row = {name: _number(value) for name, value in kept["row"].items()}
+            row = {name: float(v["number"]) if isinstance(v, dict) else v for name, v in kept["row"].items()}
             return Measured(place / "rounds.csv", row, kept["read"], kept["about"], kept["doubts"])
     return None
 
 
 def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
     """Return the digest of a cell's results, which stand under its key."""
-    return digest(json.dumps([key, kept]).encode() + data)
-
-
-def _number(value: Any) -> Any:
-    return float(value["number"]) if isinstance(value, Mapping) else value
+    return digest([key, kept, digest(data)])
 
 
 def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
@@ -118,14 +114,7 @@ def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
             target.unlink(missing_ok=True)
         os.rename(place, target)
     except OSError as error:
-        raise _unsaved(folder, error) from None
-
-
-def _unsaved(folder: Path, error: OSError) -> Unsaved:
-    reason = error.strerror or one_line(error)
-    return Unsaved(
-        f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
-    )
+        raise unwritten(folder, error, "run") from None
 
 
 def _plain(value: Any) -> Any:
@@ -176,14 +165,6 @@ def _cached(function: Any, how: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A cell by its key."""
-
-    name: str
-    cell: Cell
-
-
-@dataclass(frozen=True)
 class CellRun:
     """What all cells of an experiment have in common, as a worker has it.
 
@@ -199,22 +180,22 @@ class CellRun:
     running: Path
     limits: Limits
 
-    def run(self, job: Job) -> str | None:
+    def run(self, cell: Cell) -> str | None:
         """Run a cell and write its results; return why it failed, or None."""
-        mark = self.running / f"{job.name}~"
+        mark = self.running / f"{cell.key}~"
         try:
             mark.touch()
         except OSError as error:
-            raise _unsaved(self.folder, error) from None
+            raise unwritten(self.folder, error, "run") from None
         try:
             with self.limits.kept():
-                found = job.cell.measured()
+                found = cell.measured()
         except KeyboardInterrupt as error:
             why = reason_of(error, self.limits)
             if not why.startswith("took"):
                 raise
             found = Measured.failed(why)
-        write(self.folder, self.running, job.cell, found)
+        write(self.folder, self.running, cell, found)
         mark.unlink(missing_ok=True)
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 

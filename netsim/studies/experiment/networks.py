@@ -1,6 +1,5 @@
 """The networks of an experiment: links on a graph, a site of motes, or a function that makes a network."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -135,21 +134,13 @@ class Site:
 
 
 @dataclass(frozen=True)
-class MadeNetwork:
+class MadeNetwork(paths.FromFunction):
     """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
 
     It may return a `Deployment` in place of the network.
     """
 
     function: Callable[..., Network | Deployment]
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the function's keyword arguments with their values."""
-        return paths.parameters(self.function)
-
-    def with_parameter(self, name: str, value: Any) -> "MadeNetwork":
-        """Return the network with another value of a keyword argument."""
-        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
     def topology(self, setup: Setup) -> "nx.Graph[Any]":
         """Return the graph of the network that the function makes."""

@@ -14,6 +14,7 @@ from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
 from netsim.links.link import Link
 from netsim.studies import script
+from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, sweep
 from netsim.studies.experiment.methods import Method
@@ -209,10 +210,7 @@ def _called(kind: Any, given: Mapping[str, Any]) -> Any:
     """Return what a class or function returns; a function that needs more, as a seed or a link's ends, waits for it."""
     if inspect.isclass(kind) and issubclass(kind, Agent):
         return Method(kind, **given)
-    known = inspect.signature(kind).parameters
-    if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
-        for name in given:
-            check.one_of(f"argument of {kind.__name__}", name, known)
+    paths.check_arguments(f"argument of {kind.__name__}", kind, given)
     if inspect.isclass(kind) or _is_complete(kind, given):
         return kind(**given)
     return Given(kind, **given) if given else kind
