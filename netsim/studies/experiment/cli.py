@@ -11,7 +11,7 @@ import click
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
-from netsim.studies.experiment.command import SET, SETTINGS, ExperimentFile
+from netsim.studies.experiment.command import SET, SETTINGS, ExperimentFile, Texts
 from netsim.studies.experiment.folder import EXPERIMENT
 from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
@@ -35,10 +35,12 @@ def run_command(found: ExperimentFile) -> click.Command:
     """Return the command that runs an experiment; several values of a flag are all run."""
 
     def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
-        run(found, _pairs(texts), out=out, jobs=jobs, metric=metric, dask=dask)
+        run(
+            found, {name: given for name, given in texts.items() if given}, out=out, jobs=jobs, metric=metric, dask=dask
+        )
 
     with found.known():
-        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags()]
+        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags.values()]
     options: list[click.Parameter] = [
         click.Option(["--out"], type=str, help=f"The folder. Default: {_folder_of(found)}; what is there is kept."),
         _JOBS,
@@ -51,7 +53,7 @@ def run_command(found: ExperimentFile) -> click.Command:
 
 def run(
     found: ExperimentFile,
-    given: Sequence[tuple[str, str]],
+    given: Texts,
     *,
     out: str | None,
     jobs: int,
@@ -71,7 +73,7 @@ def run(
             limits=limits,
             reporter=reporter,
             metric=metric,
-            flags=given,
+            flags=[(name, text) for name, several in given.items() for text in several],
             file=Path(found.file),
         )
     show(results, metric, reporter)
@@ -121,10 +123,11 @@ def tune(
 
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
-    texts = pairs_of(found, flags)
-    for _, text in (each for each in texts if each[0] == SETTINGS):
-        raise check.refuse(SETTINGS, text, "left out, as --over searches values of its own")
-    asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
+    texts = texts_in(found, flags)
+    if SETTINGS in texts:
+        raise check.refuse(SETTINGS, texts[SETTINGS][0], "left out, as --over searches values of its own")
+    asks = ASK in texts.get(SET, ())
+    texts[SET] = [each for each in texts.get(SET, ()) if each != ASK]
     parts = []
     with found.known(), _resumable(out):
         for when, here in found.apart(texts):
@@ -176,17 +179,13 @@ def show_folder(folder: Path) -> None:
 def show_paths(found: ExperimentFile) -> None:
     """Print every path of an experiment and its present value."""
     with found.known():
-        Reporter().table(found.title or found.file, found.make().paths())
+        Reporter().table(found.title or found.file, found.usual.paths())
 
 
-def pairs_of(found: ExperimentFile, flags: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line and their values; raises BadInput for an unknown one."""
+def texts_in(found: ExperimentFile, flags: Sequence[str]) -> dict[str, list[str]]:
+    """Return the texts that a command line gives flags, by flag; raises BadInput for an unknown one."""
     with found.known():
-        return _pairs(texts_of(found.flags(), flags))
-
-
-def _pairs(texts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    return [(name, text) for name, several in texts.items() for text in several]
+        return texts_of(found.flags.values(), flags)
 
 
 def _folder_of(found: ExperimentFile) -> str:

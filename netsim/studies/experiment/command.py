@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import Grid, plain, sweep
-from netsim.studies.experiment.named import PLAIN, with_names, without_tuned
-from netsim.studies.experiment.toml import read_toml
+from netsim.studies.experiment.named import PLAIN, assigned, with_names, without_tuned
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
 
 SEEDS, ROUNDS, SET, SETTINGS = "seeds", "rounds", "set", "settings"
+
+Texts = Mapping[str, Sequence[str]]
+"""The texts of the values that a command line gives flags, by flag."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,31 @@ class ExperimentFile:
                 entered.callback(pickler.unregister_pickle_by_value, module)
             yield
 
-    def flags(self) -> list[Parameter]:
-        """Return the flags: the function's arguments, the short names, the rounds, the seeds and any path."""
-        made = self.make()
-        own, _ = flags_of(self.file, self.make)
-        seeds = listing([each.seed for each in made._all_seeds])
+    @cached_property
+    def usual(self) -> Experiment:
+        """The experiment with the defaults of all arguments."""
+        return self.make()
+
+    @cached_property
+    def _arguments(self) -> tuple[dict[str, Parameter], Mapping[str, type]]:
+        """The flags of the function's arguments, and those arguments that are dataclasses of several flags."""
+        flags, groups = flags_of(self.file, self.make)
+        return {each.name: each for each in flags}, dict(groups)
+
+    @cached_property
+    def flags(self) -> dict[str, Parameter]:
+        """The flags by name: the function's arguments, the short names, the rounds, the seeds and any path."""
+        own, seeds = self._arguments[0], listing([each.seed for each in self.usual._all_seeds])
         others = [
-            *(flag_of(made, name) for name in made.names),
-            Parameter(ROUNDS, int, False, made.rounds, "Length of a run in rounds."),
+            *(flag_of(self.usual, name) for name in self.usual.names),
+            Parameter(ROUNDS, int, False, self.usual.rounds, "Length of a run in rounds."),
             Parameter(SEEDS, int, False, seeds, "The runs of each combination: 0,1,2 or 0:10."),
             Parameter(SET, str, True, None, "PATH=VALUE, or METHOD.PARAMETER=VALUE, of netsim show; several times."),
             Parameter(SETTINGS, str, True, None, "The tuned.json of netsim tune, whose values the methods take."),
         ]
-        names = {each.name for each in own}
-        return [*own, *(each for each in others if each.name not in names)]
+        return {**own, **{each.name: own.get(each.name, each) for each in others}}
 
-    def with_flags(self, given: Sequence[tuple[str, str]]) -> Experiment:
+    def with_flags(self, given: Texts) -> Experiment:
         """Return the experiment that flags ask for; one with several values is swept.
 
         Raises
@@ -90,19 +102,15 @@ class ExperimentFile:
         BadInput
             For an unknown flag or path, or a value of another type.
         """
-        flags = {each.name: each for each in self.flags()}
-        texts: dict[str, list[str]] = {}
-        for name, text in given:
-            texts.setdefault(check.one_of("flag", name, flags), []).append(text)
-        mine, groups = flags_of(self.file, self.make)
-        own = {each.name for each in mine}
+        flags, own = dict(self.flags), self._arguments[0]
+        texts = {check.one_of("flag", name, flags): list(several) for name, several in given.items()}
         sets, settings = texts.pop(SET, []), None if SETTINGS in own else texts.pop(SETTINGS, None)
-        single = {name: _single(flags[name], texts.pop(name)) for name in (own | {ROUNDS}) & texts.keys()}
-        more = {name: single.pop(name) for name in {ROUNDS} - own if name in single}
+        single = {name: _single(flags[name], texts.pop(name)) for name in {*own, ROUNDS} & texts.keys()}
+        more = {name: single.pop(name) for name in {ROUNDS} - own.keys() if name in single}
         if SEEDS in texts and SEEDS not in own:
             more[SEEDS] = values_of(flags[SEEDS], texts.pop(SEEDS))
-        made = dataclasses.replace(self._made(groups, single), **more)
-        for place, values in _assigned(sets):
+        made = dataclasses.replace(self._made(single), **more)
+        for place, values in assigned(sets, "PATH=VALUE").items():
             made = with_names(made, place)
             flags[place] = _flag(place, made.values(place)[0])
             texts.setdefault(place, []).extend(values)
@@ -120,37 +128,31 @@ class ExperimentFile:
         tuned = settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
         return without_tuned(tuned, chosen)
 
-    def apart(self, given: Sequence[tuple[str, str]]) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
+    def apart(self, given: Texts) -> Iterator[tuple[dict[str, Any], Texts]]:
         """Yield each combination of the values of arguments that have several: these, and flags with one value each.
 
         Short names and paths keep all their values: the experiment itself tries them.
         """
-        own = {each.name: each for each in flags_of(self.file, self.make)[0]}
-        texts: dict[str, list[str]] = {}
-        for name, text in given:
-            texts.setdefault(name, []).append(text)
-        several = {n: values for n, each in texts.items() if n in own and len(values := values_of(own[n], each)) > 1}
-        rest = [(name, text) for name, text in given if name not in several]
+        own = self._arguments[0]
+        several = {n: values for n, each in given.items() if n in own and len(values := values_of(own[n], each)) > 1}
         for chosen in itertools.product(*several.values()):
             here = dict(zip(several, chosen, strict=True))
-            yield here, [*rest, *((name, str(value)) for name, value in here.items())]
+            yield here, {**given, **{name: [str(value)] for name, value in here.items()}}
 
-    def _made(self, groups: Sequence[tuple[str, type]], single: Mapping[str, Any]) -> Experiment:
+    def _made(self, single: Mapping[str, Any]) -> Experiment:
         """Return the experiment that the function makes of some arguments; others have their defaults."""
-        usual = {name: inspect.signature(self.make).parameters[name].default for name, _ in groups}
         given = dict(single)
-        for name, group in usual.items():
+        for name in self._arguments[1]:
+            group = inspect.signature(self.make).parameters[name].default
             fields = {each.name for each in dataclasses.fields(group)} & given.keys()
             given[name] = dataclasses.replace(group, **{each: given.pop(each) for each in fields})
         return self.make(**given)
 
-    def present(self, made: Experiment, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    def present(self, made: Experiment, given: Texts) -> dict[str, Any]:
         """Return the values of the function's arguments, of the short names and of the rounds, by flag."""
-        known = {each.name: each for each in self.flags()}
-        texts = {name: text for name, text in given if name in known}
-        own, _ = flags_of(self.file, self.make)
         found = {ROUNDS: made.rounds} | {
-            each.name: values_of(each, [texts[each.name]])[0] if each.name in texts else each.default for each in own
+            name: values_of(each, given[name][-1:])[0] if name in given else each.default
+            for name, each in self._arguments[0].items()
         }
         tried = {path for each in made.grid for path in each}
         found |= {name: plain(made.values(name)[0]) for name in made.names if name not in tried}
@@ -165,20 +167,6 @@ def study_in(name: str) -> ExperimentFile:
     return ExperimentFile(name, make, study.title, None, [])
 
 
-def _assigned(texts: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the place and values of each PLACE=VALUE,…; several stand with commas between, too."""
-    found: list[tuple[str, list[str]]] = []
-    for text in split(texts):
-        place, equals, value = (part.strip() for part in text.partition("="))
-        if equals and "(" not in place:
-            found.append((place, [value]))
-        elif found:
-            found[-1][1].append(text)
-        else:
-            raise check.refuse(SET, text, "PATH=VALUE")
-    yield from found
-
-
 def experiment_in(file: str) -> ExperimentFile | None:
     """Return the experiment that a file of Python or TOML defines; None if one of Python defines none.
 
@@ -189,9 +177,10 @@ def experiment_in(file: str) -> ExperimentFile | None:
     """
     path = Path(file)
     if path.suffix == ".toml":
+        from netsim.studies.experiment.toml import read_toml
+
         with beside(file):
-            read = read_toml(file)
-        return ExperimentFile(file, lambda: read.experiment, read.title, read.over, read.modules)
+            return read_toml(file)
     # A file is executed once only: a script may print.
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None

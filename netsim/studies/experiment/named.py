@@ -17,6 +17,7 @@ from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.grid import plain
 from netsim.studies.experiment.methods import Derived
 from netsim.studies.experiment.tuning import Between, range_of
+from netsim.studies.sweeps.grid import split
 from netsim.util import check
 
 ASK = "list"
@@ -66,9 +67,14 @@ def with_set_values(experiment: Experiment, text: str) -> Experiment:
         now = {each: {name: _present(experiment, at) for name, at in own.items()} for each, own in known.items()}
         raise _asked(now)
     values: dict[str, Any] = {}
-    for place, given in _parsed(text).items():
+    form = "METHOD.PARAMETER=VALUE, several with commas between"
+    for place, several in assigned([text], form).items():
+        if not all(_placed(place)) or not several[0]:
+            raise check.refuse("set", f"{place}={several[0]}", form)
+        if len(several) > 1:
+            raise BadInput(f"set = {place!r}: must have one value, not several")
         at = _paths_of(experiment, known, "set", place)
-        values |= dict.fromkeys(at, typed(f"set {place}", given, _present(experiment, at)))
+        values |= dict.fromkeys(at, typed(f"set {place}", several[0], _present(experiment, at)))
     return without_tuned(experiment.with_values(values), values)
 
 
@@ -166,16 +172,20 @@ def _present(experiment: Experiment, at: Sequence[str]) -> Any:
     return plain(experiment.values(at[0])[0])
 
 
-def _parsed(text: str) -> dict[str, str]:
-    """Return the texts of ``PLACE=VALUE,…`` by place; raises BadInput for another form."""
-    found: dict[str, str] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        place, equals, value = (each.strip() for each in part.partition("="))
-        if not (equals and all(_placed(place)) and value):
-            raise check.refuse("set", part, "METHOD.PARAMETER=VALUE, several with commas between")
-        if place in found:
-            raise BadInput(f"set = {place!r}: must have one value, not several")
-        found[place] = value
+def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
+    """Return the texts of values by place, of texts ``PLACE=VALUE,VALUE,PLACE=…``.
+
+    Raises BadInput, which names the ``form``, if no place stands first.
+    """
+    found: dict[str, list[str]] = {}
+    place = ""
+    for text in filter(None, split(texts)):
+        first, equals, value = (part.strip() for part in text.partition("="))
+        if equals and "(" not in first:
+            place, text = first, value
+        elif not found:
+            raise check.refuse("set", text, form)
+        found.setdefault(place, []).append(text)
     return found
 
 

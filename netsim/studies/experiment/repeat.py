@@ -142,9 +142,10 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"
                 )
             with found.known(), _data_in(copy):
-                flags = [(str(name), str(text)) for name, text in about.get("flags", [])]
-                made = found.with_flags([(a, Path(b).name if a == SETTINGS else b) for a, b in flags])
-                return _compared(made, folder, show)
+                texts: dict[str, list[str]] = {}
+                for flag, text in about.get("flags", []):
+                    texts.setdefault(str(flag), []).append(Path(text).name if flag == SETTINGS else str(text))
+                return _compared(found.with_flags(texts), folder, show)
 
 
 @contextmanager
