@@ -67,20 +67,17 @@ class _Content:
         if isinstance(part, np.generic):
             return self.of(part.item())
         if isinstance(part, np.ndarray):
-            return self._of_array(part)
+            values = part.ravel().tolist() if part.dtype.hasobject else digest(np.ascontiguousarray(part).tobytes())
+            return {"array": [str(part.dtype), list(part.shape), self.of(values)]}
         if isinstance(part, Path):
             # A folder is a place: what is read there is recorded where it is read.
-            return (
-                {"folder": []}
-                if part.is_dir()
-                else {"file": [part.name, digest(part.read_bytes()) if part.is_file() else None]}
-            )
+            found = [part.name, digest(part.read_bytes()) if part.is_file() else None]
+            return {"folder": []} if part.is_dir() else {"file": found}
         if isinstance(part, nx.Graph):
-            nodes = [[self.of(node), self.of(data)] for node, data in part.nodes(data=True)]
-            edges = [[self.of(a), self.of(b), self.of(data)] for a, b, data in part.edges(data=True)]
             # Agents add up what they hear in the order of their neighbours.
-            near = [[self.of(each) for each in part[node]] for node in part]
-            return {"graph": [type(part).__name__, self.of(part.graph), digest([nodes, edges, near])]}
+            near = [list(part[node]) for node in part]
+            held = self.of([list(part.nodes(data=True)), list(part.edges(data=True)), near])
+            return {"graph": [type(part).__name__, self.of(part.graph), digest(held)]}
         if isinstance(part, Mapping):
             names = sorted(part) if all(isinstance(name, str) for name in part) else list(part)
             return {"mapping": [[self.of(name), self.of(part[name])] for name in names]}
@@ -98,14 +95,7 @@ class _Content:
             return {"code": self._of_code(part)}
         if hasattr(part, "cache_info") and hasattr(part, "__wrapped__"):
             return {"cached": self.of(part.__wrapped__)}
-        if isinstance(part, partial):
-            return {"partial": [self.of(part.func), self.of(part.args), self.of(part.keywords)]}
         return {"part": [self.of(type(part)), self._of_object(part)]}
-
-    def _of_array(self, part: Any) -> Any:
-        if part.dtype.hasobject:
-            return {"array": [list(part.shape), *map(self.of, part.ravel().tolist())]}
-        return {"array": [str(part.dtype), list(part.shape), digest(np.ascontiguousarray(part).tobytes())]}
 
     def _of_object(self, part: Any) -> Any:
         if isinstance(part, Coder):
@@ -119,8 +109,7 @@ class _Content:
             return self.of({name: getattr(part, name) for name in names})
         if hasattr(part, "to_csv"):
             # A table of pandas, in which 1 and "1" look alike.
-            kinds = getattr(part, "dtypes", None)
-            return digest(f"{part.to_csv()}{kinds}")
+            return digest(f"{part.to_csv()}{getattr(part, 'dtypes', None)}")
         try:
             reduced = part.__reduce_ex__(2)
         except Exception as error:
@@ -135,8 +124,8 @@ class _Content:
         name = getattr(what, "__qualname__", what.__name__)
         if isinstance(what, types.BuiltinFunctionType) or not is_users(what):
             return [what.__module__, name]
-        if (known := next((number for number, each in enumerate(self._code) if each is what), None)) is not None:
-            return {"again": known}
+        if what in self._code:
+            return {"again": self._code.index(what)}
         self._code.append(what)
         functions, text = _functions_of(what), _text_of(what)
         if isinstance(what, type):
@@ -149,7 +138,7 @@ class _Content:
             name,  # without the module's name: a file that is run as a script has another one
             text,
             # Two lambdas may stand in one line, and two classes of one name in one file.
-            [[each.__name__, _own_text(each) or _bytes_of(each.__code__)] for each in functions],
+            [[each.__name__, _text_of(each) or _bytes_of(each.__code__)] for each in functions],
             [self._around(each) for each in functions],
             more,
             [[each, self._of_used(value, what)] for each, value in sorted(_names_of(what, functions, text).items())],
@@ -181,18 +170,10 @@ class _Content:
         return [*files, self.of(held)] if files else []
 
 
-def _bytes_of(code: types.CodeType) -> list[Any]:
-    return [
-        digest(code.co_code),
-        list(code.co_names),
-        list(code.co_varnames),
-        [_of_const(each) for each in code.co_consts],
-    ]
-
-
-def _of_const(value: Any) -> Any:
+def _bytes_of(value: Any) -> Any:
+    """Return what code, or a constant in it, does, without the place where it stands."""
     if isinstance(value, types.CodeType):
-        return _bytes_of(value)
+        return [digest(value.co_code), value.co_names, value.co_varnames, [*map(_bytes_of, value.co_consts)]]
     # The order of a set of texts differs from process to process.
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
@@ -230,29 +211,24 @@ def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict
         # The text has decorators, bases and defaults besides; that of a lambda is a part of a line.
         codes.append(compile(text, "", "exec"))
     closed = {name for each in functions for name in each.__code__.co_freevars}
-    names = {name for code in codes for name in _globals_in(code)} - closed
+    names = {name for code in codes for name in _operands(code, "LOAD_GLOBAL", "LOAD_NAME")} - closed
     found = {name: known[name] for name in names if name in known and name[:2] != "__"}
     # `experiment` itself, and what else holds the part that is asked for, is no part of it.
     return {name: value for name, value in found.items() if not hasattr(value, "with_values")}
 
 
 @cache
-def _globals_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names that code looks for in its module: none of attributes and local variables."""
-    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return frozenset(own.union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
-
-
-@cache
-def _imports_in(code: types.CodeType) -> frozenset[str]:
-    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
-    return frozenset(own.union(*(_imports_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
+def _operands(code: types.CodeType, *instructions: str) -> frozenset[str]:
+    """Return the names that some instructions of code have, and those of the functions in it."""
+    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in instructions}
+    inside = [_operands(each, *instructions) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return frozenset(own.union(*inside))
 
 
 def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
     """Return the user's modules that functions import when they are called."""
     found = []
-    for name in sorted({name for each in functions for name in _imports_in(each.__code__)}):
+    for name in sorted({name for each in functions for name in _operands(each.__code__, "IMPORT_NAME")}):
         with suppress(ImportError, ValueError, AttributeError):
             spec = importlib.util.find_spec(name)
             if spec is not None and _is_users_file(spec.origin):
@@ -260,12 +236,10 @@ def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
     return found
 
 
-def _own_text(function: types.FunctionType) -> str:
-    return "" if function.__name__ == "<lambda>" else _text_of(function)
-
-
 def _text_of(what: Any) -> str:
-    """Return the text of a class or function; empty if it has none, as in a REPL."""
+    """Return the text of a class or function; empty if it has none of its own, as a lambda, or in a REPL."""
+    if what.__name__ == "<lambda>":
+        return ""
     with suppress(OSError, TypeError):
         code = getattr(what, "__code__", None)
         if code is None:
