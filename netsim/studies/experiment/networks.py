@@ -25,7 +25,7 @@ class AnyNetwork(Protocol):
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the network's graph, or None if it takes the problem's."""
-        ...
+        return self.network(setup).graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -104,14 +104,10 @@ class Links:
 
 
 @dataclass(frozen=True)
-class FromMeasured:
+class FromMeasured(AnyNetwork):
     """A network of measured links."""
 
     measured: Measured
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the linked pairs."""
-        return self.measured.graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -119,14 +115,10 @@ class FromMeasured:
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(AnyNetwork):
     """A network of motes at their places."""
 
     deployment: Deployment
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the neighbours."""
-        return self.deployment.graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -134,17 +126,13 @@ class Site:
 
 
 @dataclass(frozen=True)
-class MadeNetwork(paths.FromFunction):
+class MadeNetwork(paths.FromFunction, AnyNetwork):
     """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
 
     It may return a `Deployment` in place of the network.
     """
 
     function: Callable[..., Network | Deployment]
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the network that the function makes."""
-        return self.network(setup).graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function returns something else."""
