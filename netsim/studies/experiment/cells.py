@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METHOD, SEED = "method", "seed"
-_OF_CELLS = (METHOD, SEED, "problem", "network")
-_TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
+PROBLEM, NETWORK = "problem", "network"
+_TAKEN = {METHOD, SEED, PROBLEM, NETWORK, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"}
 RESERVED = _TAKEN | {"round", "time_s"}
 """Columns of every table of results; no short name, no label and no measure may be one of them."""
 
@@ -198,7 +198,7 @@ class Cell:
         import pandas as pd
 
         run: Run | None = None
-        task, found, after, doubted, derived = None, None, {}, list[str](), dict[str, float]()
+        task, found, more, doubted = None, None, dict[str, Any](), list[str]()
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
@@ -207,15 +207,15 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
-                doubted, derived = doubts(setup, run.agents, self.measure), _derived(setup)
+                doubted, more = doubts(setup, run.agents, self.measure), _derived(setup)
                 measures = (*getattr(task, "after", ()), *self.after)
-                after = {key: value for each in measures for key, value in each(run).items()}
+                more |= {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
                 run = getattr(error, "run", run)
                 diverged = outgrown(error) if isinstance(error, AgentError) else None
                 found = diverged or Outcome(FAILED, why=line_of(error))
             rounds = pd.DataFrame() if run is None else run.rounds
-            if taken := _TAKEN.intersection([*rounds, *after]):
+            if taken := _TAKEN.intersection([*rounds, *more]):
                 rounds = rounds.drop(columns=taken.intersection(rounds))
                 refused = check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
                 found = found or Outcome(FAILED, why=str(refused))
@@ -232,7 +232,7 @@ class Cell:
             "why": found.why,
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
-        row |= {str(name): value for name, value in {**last, **after, **derived}.items() if name not in _TAKEN}
+        row |= {str(name): value for name, value in {**last, **more}.items() if name not in _TAKEN}
         versions = {**about(), **environment(), "source": dict(source_of("netsim"))}
         return Measured(rounds, row, self._read(), versions, doubted)
 
@@ -259,7 +259,7 @@ def line_of(error: BaseException) -> str:
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
-def _derived(setup: Setup) -> dict[str, float]:
+def _derived(setup: Setup) -> dict[str, Any]:
     """Return the numbers that were derived for a run in place of a method's parameters, by column."""
     return {
         f"chosen_{name}": value
@@ -368,7 +368,7 @@ def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
 def _misfit(cell: Cell) -> BadInput | None:
     """Return an error that names the method, or the problem and the network, if these cannot be made."""
     columns = cell.columns
-    where = ", ".join(f"{name} {columns[name]}" for name in ("problem", "network") if name in columns)
+    where = ", ".join(f"{name} {columns[name]}" for name in (PROBLEM, NETWORK) if name in columns)
     try:
         setup = cell.setup()
         where = f"methods: {columns['method']}"

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
@@ -22,10 +23,7 @@ from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.files import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
+from netsim.util.files import write_pieces
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
 _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. Default: the problem's error.")
@@ -119,8 +117,6 @@ def tune(
     **more: Any,
 ) -> None:
     """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
-    import pandas as pd
-
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = texts_in(found, flags)
@@ -144,8 +140,7 @@ def tune(
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
         given = {n: v for n, v in found.present(made, here).items() if n not in when and v is not None}
         save(Path(out) / "tuned.json", parts, given)
-        with write_whole(Path(out) / "tuning.csv") as written:
-            written.write(table.to_csv(index=False).encode())
+        write_pieces(Path(out) / "tuning.csv", [table.to_csv(index=False).encode()])
     how = tuned.experiment.tuning
     chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
     reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)
@@ -154,7 +149,7 @@ def tune(
     reporter.line(f"{out}: tuning.csv ({len(table)} trials), tuned.json, runs/")
 
 
-def _with(when: Mapping[str, Any], table: "pd.DataFrame") -> "pd.DataFrame":
+def _with(when: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**when)[[*when, *table.columns]]
 
 
@@ -164,8 +159,6 @@ def _told(when: Mapping[str, Any]) -> str:
 
 def show_folder(folder: Path) -> None:
     """Print what the folder of an experiment holds: its runs, and how they ended."""
-    import pandas as pd
-
     reporter = Reporter()
     about = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
     table = pd.read_csv(folder / "runs.csv")

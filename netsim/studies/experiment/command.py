@@ -22,8 +22,8 @@ from netsim.studies import script
 from netsim.studies.catalogue import Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import Grid, plain, sweep
 from netsim.studies.experiment.named import PLAIN, assigned, with_names, without_tuned
+from netsim.studies.experiment.paths import Grid, plain, sweep
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check

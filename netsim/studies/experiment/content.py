@@ -241,14 +241,8 @@ def _text_of(what: Any) -> str:
     if what.__name__ == "<lambda>":
         return ""
     with suppress(OSError, TypeError):
-        code = getattr(what, "__code__", None)
-        if code is None:
-            return textwrap.dedent(inspect.getsource(what))
         # Of a function that a decorator made, its own text, not that of the function within.
-        linecache.checkcache(code.co_filename)
-        return textwrap.dedent(
-            "".join(inspect.getblock(linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]))
-        )
+        return textwrap.dedent(inspect.getsource(getattr(what, "__code__", what)))
     return ""
 
 

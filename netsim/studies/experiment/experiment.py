@@ -18,6 +18,8 @@ from netsim.run import Run
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import (
     METHOD,
+    NETWORK,
+    PROBLEM,
     RESERVED,
     SEED,
     Cell,
@@ -37,11 +39,12 @@ from netsim.studies.experiment.folder import (
     keep_inputs,
     keys_in,
     read,
+    run_there,
     send_caches,
 )
-from netsim.studies.experiment.grid import Grid, shown, value_of
 from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
+from netsim.studies.experiment.paths import Grid, shown, value_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.record import of_file, record
 from netsim.studies.experiment.results import Results
@@ -61,8 +64,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
-
-PROBLEM, NETWORK = "problem", "network"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +201,12 @@ class Experiment:
         """Return every path of the parts with its present value, and its short name if it has one."""
         import pandas as pd
 
-        short = {path: name for name, several in self.names.items() for path in _paths(several)}
-        rows = []
-        for path, value in paths.places(self._tree()):
-            if isinstance(value, Mapping):
-                continue
-            known = [name for given, name in short.items() if _matches(self._long(given), path)]
-            rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
+        short = {self._long(path): name for name, several in self.names.items() for path in _paths(several)}
+        rows = [
+            (", ".join(name for given, name in short.items() if _matches(given, path)), path, paths.brief(value))
+            for path, value in paths.places(self._tree())
+            if not isinstance(value, Mapping)
+        ]
         return pd.DataFrame(rows, columns=["name", "path", "value"])
 
     def _long(self, path: str) -> str:
@@ -243,7 +243,7 @@ class Experiment:
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
-        measure, after = tuple(self.measure), tuple(self.after)
+        how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
         for values in self.grid:
@@ -258,21 +258,7 @@ class Experiment:
                         continue
                     if name not in tuned:
                         tuned[name] = self._tuned(name, method, columns)
-                    yield Cell(
-                        columns,
-                        task,
-                        links,
-                        tuned[name],
-                        seed,
-                        here.rounds,
-                        self.until,
-                        self.sample,
-                        measure,
-                        after,
-                        self.ending,
-                        self.error,
-                        name,
-                    )
+                    yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
         """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
@@ -441,15 +427,14 @@ class Experiment:
 
     def _results(self, found: list[tuple[Cell, Measured]], folder: Path | None, ran: int) -> Results:
         doubted: dict[tuple[str, str], list[str]] = {}
+        versions: dict[str, set[str]] = {}
         for cell, each in found:
             for line in each.doubts:
                 doubted.setdefault((cell.method_name, line.partition(":")[0].partition(" = ")[0]), []).append(line)
-        labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
-        notes = list(self.notes)
-        versions: dict[str, set[str]] = {}
-        for _, each in found:
             for what, value in each.about.items():
                 versions.setdefault(what, set()).add(json.dumps(value, sort_keys=True))
+        labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
+        notes = list(self.notes)
         if mixed := sorted(what for what, several in versions.items() if len(several) > 1):
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         for (name, _), lines in doubted.items():
@@ -566,8 +551,6 @@ class Experiment:
 
 def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | None) -> Iterator[Ended]:
     if dask is not None:
-        from netsim.studies.experiment.cluster import run_there
-
         send_caches()
         yield from run_there(work, cells, dask)
     elif processes > 1 and len(cells) > 1:

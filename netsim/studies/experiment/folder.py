@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 from netsim.studies import reserve
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest, is_users
 from netsim.studies.folder import json_value
+from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
+from netsim.studies.sweeps.cluster import connected
 from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
@@ -129,20 +131,16 @@ def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, st
     """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
     left_out: list[str] = []
     kept: dict[str, Path] = {}
-    for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
-        name = path.name
-        if not path.is_file():
-            continue
-        if kept.setdefault(name, path) != path:
+    for path in filter(Path.is_file, dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)])):
+        if kept.setdefault(path.name, path) != path:
             left_out.append(f"{path} is not among the inputs, where another file has its name.")
-            continue
-        if path.stat().st_size > MOST_BYTES:
-            left_out.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
-            continue
-        with refusals(folder):
-            (folder / INPUTS).mkdir(exist_ok=True)
-            with write_whole(folder / INPUTS / name) as file:
-                file.write(path.read_bytes())
+        elif path.stat().st_size > MOST_BYTES:
+            left_out.append(f"{path.name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
+        else:
+            with refusals(folder):
+                (folder / INPUTS).mkdir(exist_ok=True)
+                with write_whole(folder / INPUTS / path.name) as file:
+                    file.write(path.read_bytes())
     return left_out
 
 
@@ -210,3 +208,33 @@ class CellRun:
     def forget(self, name: str) -> None:
         """Forget that a cell had begun."""
         (self.running / f"{name}~").unlink(missing_ok=True)
+
+
+def run_there(work: CellRun, cells: Sequence[Cell], address: str) -> Iterator[tuple[str, str | None]]:
+    """Run cells on the workers of a scheduler, write their results here, and yield how each ended.
+
+    Raises BadInput if the scheduler cannot be used, or a worker has another netsim.
+    """
+    from distributed import KilledWorker, as_completed
+
+    with connected(address, work.limits) as client:
+        _must_be_alike(client.run(source_of, "netsim", on_error="return"))
+        by_key = {cell.key: cell for cell in cells}
+        futures = client.map(Cell.measured, cells, key=list(by_key), pure=False)
+        for future in as_completed(futures):
+            name = future.key
+            try:
+                found = future.result()
+            except KilledWorker:
+                yield name, KILLED
+                continue
+            write(work.folder, work.running, by_key[name], found)
+            yield name, str(found.row["why"]) if found.row["outcome"] == FAILED else None
+
+
+def _must_be_alike(reports: dict[str, object]) -> None:
+    for worker, report in sorted(reports.items()):
+        if isinstance(report, BaseException):
+            raise BadInput(f"dask: worker {worker} must have the netsim that is here ({one_line(report)})")
+        if report != source_of("netsim"):
+            raise BadInput(f"dask: worker {worker} must have the netsim that is here; its source differs")

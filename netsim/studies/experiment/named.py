@@ -14,8 +14,8 @@ from netsim.studies.catalogue import Asked
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import plain
 from netsim.studies.experiment.methods import Derived
+from netsim.studies.experiment.paths import plain
 from netsim.studies.experiment.tuning import Between, range_of
 from netsim.studies.sweeps.grid import split
 from netsim.util import check

@@ -19,9 +19,9 @@ from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import line_of
 from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import Grid, sweep
 from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
+from netsim.studies.experiment.paths import Grid, sweep
 from netsim.studies.experiment.record import title_of_toml
 from netsim.studies.experiment.tuning import Between, Choice
 from netsim.studies.outcome import Ending

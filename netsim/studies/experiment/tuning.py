@@ -26,8 +26,8 @@ from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
-from netsim.studies.experiment.grid import plain, shown, value_of
 from netsim.studies.experiment.methods import AnyMethod
+from netsim.studies.experiment.paths import plain, shown, value_of
 from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
 from netsim.studies.outcome import DEAD, FAILED
@@ -37,7 +37,7 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import used
 from netsim.util.draws import name_key
-from netsim.util.files import write_whole
+from netsim.util.files import write_pieces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,8 +195,7 @@ def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], giv
     kept = {"best": best, "spent": sorted(parts[0][1].experiment.spent), **every[0], "given": dict(given)}
     kept["notes"] = list(dict.fromkeys(note for each in every for note in each["notes"]))
     kept["runs"], kept["per"] = sum(each["runs"] for each in every), [*parts[0][0], *every[0]["per"]]
-    with write_whole(file) as out:
-        out.write(json.dumps(kept, indent=1).encode())
+    write_pieces(file, [json.dumps(kept, indent=1).encode()])
 
 
 @dataclass(frozen=True)
