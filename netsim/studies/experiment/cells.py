@@ -17,10 +17,9 @@ from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
 from netsim.studies import tasks
-from netsim.studies.experiment.content import content, digest
+from netsim.studies.experiment.content import content, digest, known, recorded
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
-from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.formats import read_table

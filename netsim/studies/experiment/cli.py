@@ -12,9 +12,8 @@ import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
-from netsim.studies.experiment.command import SET, SETTINGS, ExperimentFile, Texts
+from netsim.studies.experiment.command import ASK, SET, SETTINGS, ExperimentFile, Texts, ranges_of, with_set_values
 from netsim.studies.experiment.folder import EXPERIMENT
-from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import check_apart, save
@@ -144,17 +143,14 @@ def tune(
     how = tuned.experiment.tuning
     chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
     reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)
-    for note in dict.fromkeys(f"{_told(when)}{note}" for when, tuned in parts for note in tuned.notes):
+    told = [("".join(f"{name}={value}, " for name, value in when.items()), tuned.notes) for when, tuned in parts]
+    for note in dict.fromkeys(f"{where}{note}" for where, notes in told for note in notes):
         reporter.line(note)
     reporter.line(f"{out}: tuning.csv ({len(table)} trials), tuned.json, runs/")
 
 
 def _with(when: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**when)[[*when, *table.columns]]
-
-
-def _told(when: Mapping[str, Any]) -> str:
-    return "".join(f"{name}={value}, " for name, value in when.items())
 
 
 def show_folder(folder: Path) -> None:

@@ -4,6 +4,8 @@ Content is not parameters: two functions with equal parameters are two contents.
 is its text, with the text of all that it uses of its own file, and the whole of the user's other files that it uses.
 The code of netsim and of installed packages has only its name here: a cell's key has netsim's source besides, and a
 cell records the versions of the packages.
+
+Results of other data are not taken for those of a cell either: the files that are read are recorded, too.
 """
 
 import dataclasses
@@ -13,12 +15,14 @@ import importlib.util
 import inspect
 import json
 import linecache
+import os
 import sys
 import sysconfig
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.paths import brief
+from netsim.util.datafiles import recording, used
 from netsim.wire.coded import Coder
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
@@ -128,27 +133,26 @@ class _Content:
             return {"again": self._code.index(what)}
         self._code.append(what)
         functions, text = _functions_of(what), _text_of(what)
-        if isinstance(what, type):
-            # A class made in a function, or by `type`, may have bases and values that its text does not have.
-            held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, _HELD)}
-            more = [[self.of(each) for each in what.__bases__], self.of(held)]
-        else:
-            more = [self.of({key: each for key, each in vars(what).items() if key != "__wrapped__"})]
+        # A class made in a function, or by `type`, may have bases and values that its text does not have.
+        bases, kinds = getattr(what, "__bases__", ()), _HELD if isinstance(what, type) else object
+        held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, kinds)}
         return [
             name,  # without the module's name: a file that is run as a script has another one
             text,
             # Two lambdas may stand in one line, and two classes of one name in one file.
             [[each.__name__, _text_of(each) or _bytes_of(each.__code__)] for each in functions],
             [self._around(each) for each in functions],
-            more,
+            [self.of(each) for each in (*bases, held)],
             [[each, self._of_used(value, what)] for each, value in sorted(_names_of(what, functions, text).items())],
             [self.of(module) for module in _imported_in(functions)],
         ]
 
     def _around(self, function: Any) -> Any:
         """Return the values that a function closes over, and its defaults."""
-        cells = [each for each in function.__closure__ or () if _is_filled(each)]
-        closed = [each.cell_contents for each in cells]
+        closed = []
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # one that is not filled yet
+                closed.append(cell.cell_contents)
         return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
@@ -178,13 +182,6 @@ def _bytes_of(value: Any) -> Any:
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
 def _functions_of(what: Any) -> list[types.FunctionType]:
     """Return a function, or the functions of a class, without those that `dataclass` made."""
     if isinstance(what, types.FunctionType):
@@ -202,10 +199,7 @@ def _functions_of(what: Any) -> list[types.FunctionType]:
 
 def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict[str, Any]:
     """Return the global names that a class or function uses, with their values."""
-    if isinstance(what, type):
-        known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
-    else:
-        known = what.__globals__
+    known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
     codes = [each.__code__ for each in functions]
     with suppress(SyntaxError):
         # The text has decorators, bases and defaults besides; that of a lambda is a part of a line.
@@ -347,3 +341,61 @@ def digest(given: Any) -> str:
     """Return a short digest of bytes, of a text, or of what JSON can hold."""
     data = given if isinstance(given, bytes) else json.dumps(given, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:20]
+
+
+# --- the data files that a cell opens, whoever opens them -------------------------------------------------------------
+
+_CODE = {".py", ".pyc", ".pyi", ".so", ".pyd", ".dll", ".pth", ".ttf", ".mplstyle"}
+_WRITES = os.O_WRONLY | os.O_RDWR
+_opened: ContextVar[dict[str, str] | None] = ContextVar("opened", default=None)
+_known: dict[str, dict[str, str]] = {}
+
+
+@contextmanager
+def recorded(reader: str) -> Iterator[None]:
+    """Record the files opened for reading inside the context, under the name of their reader: SHA-256 by name.
+
+    A problem, or a function with a cache, reads a file once for many cells: `known` has the files of all contexts of a
+    reader in this process, as they were when they were opened.
+    """
+    _listen()
+    found = _known.setdefault(reader, {})
+    token = _opened.set(found)
+    try:
+        with recording() as named:
+            yield
+    finally:
+        _opened.reset(token)
+        found |= named
+
+
+def known(reader: str) -> dict[str, str]:
+    """Return the files that this process has recorded for a reader."""
+    return dict(_known.get(reader, {}))
+
+
+@cache
+def _listen() -> None:
+    # Python has no other way to learn of all files: pandas, numpy and a user's `open` have nothing else in common.
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or (found := _opened.get()) is None:
+        return
+    name, mode, flags = arguments
+    if not isinstance(name, str | bytes | os.PathLike):
+        return
+    if {*"wax+"} & {*str(mode)} if mode is not None else isinstance(flags, int) and flags & _WRITES:
+        return
+    path = Path(os.fsdecode(name))
+    if path.suffix in _CODE or not path.is_file() or is_library(path):
+        return
+    # Its digest is taken now, before it can change, and that opens it once more.
+    token = _opened.set(None)
+    try:
+        with recording() as now:
+            used(path, by_name=True)
+        found |= now
+    finally:
+        _opened.reset(token)

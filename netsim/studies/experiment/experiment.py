@@ -153,24 +153,18 @@ class Experiment:
             networks=_named("networks", networks, network_of),
             rounds=None if self.rounds is None else check.integer("rounds", self.rounds, low=1),
             grid=Grid(self.grid),
+            names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
             seeds=[_seeds_of(each) for each in _listed(self.seeds)],
         )
-        self._check_names()
-        for each in self.grid:
-            for path in each:
-                self.values(path)
-        self._check_seeds()
-        snapshot(files_of(self._parts()))
-
-    def _check_names(self) -> None:
         labels = {name for method in self.methods.values() for name in method.label} - {METHOD}
         for what, taken in (("names", self.names), ("label", labels)):
             for name in taken:
                 if name in RESERVED:
                     raise check.refuse(what, name, f"another name; every table has a column {name}")
-        for several in self.names.values():
-            for path in _paths(several):
-                self.values(path)
+        for name in itertools.chain(self.names, *self.grid):
+            self.values(name)
+        self._check_seeds()
+        snapshot(files_of(self._parts()))
 
     def _check_seeds(self) -> None:
         seeds = self._all_seeds
@@ -201,7 +195,7 @@ class Experiment:
         """Return every path of the parts with its present value, and its short name if it has one."""
         import pandas as pd
 
-        short = {self._long(path): name for name, several in self.names.items() for path in _paths(several)}
+        short = {self._long(path): name for name in self.names for path in self._of(name)}
         rows = [
             (", ".join(name for given, name in short.items() if _matches(given, path)), path, paths.brief(value))
             for path, value in paths.places(self._tree())
@@ -217,7 +211,7 @@ class Experiment:
 
     def _of(self, name: str) -> list[str]:
         """Return the paths that a short name or a path stands for."""
-        return list(_paths(self.names.get(name, name)))
+        return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:
         """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
@@ -235,9 +229,7 @@ class Experiment:
         for name, given in values.items():
             for path in self._of(name):
                 tree = paths.changed(tree, self._long(path), value_of(given), path)
-        return dataclasses.replace(
-            self, methods=tree["methods"], networks=tree["networks"], problem=tree[PROBLEM], rounds=tree["rounds"]
-        )
+        return dataclasses.replace(self, **tree)
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
@@ -246,8 +238,10 @@ class Experiment:
         how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
+        # Without its grid it is made anew at once.
+        single = dataclasses.replace(self, grid=Grid([{}]))
         for values in self.grid:
-            here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
+            here = single.with_values(values) if values else self
             tried = {name: shown(value) for name, value in values.items()}
             for (problem, task), (network, links) in itertools.product(here.problem.items(), here.networks.items()):
                 before = ({PROBLEM: problem} if problem else {}) | ({NETWORK: network} if network else {}) | tried
@@ -596,10 +590,6 @@ def _seeds_of(given: Any) -> Seeds:
 
 def _listed(seeds: Any) -> list[Any]:
     return [seeds] if isinstance(seeds, Seeds) or not isinstance(seeds, Iterable) else list(seeds)
-
-
-def _paths(several: str | Sequence[str]) -> Sequence[str]:
-    return [several] if isinstance(several, str) else list(several)
 
 
 def _matches(pattern: str, path: str) -> bool:

@@ -13,12 +13,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from netsim.errors import BadInput, one_line
 from netsim.studies import reserve
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest, is_users
+from netsim.studies.experiment.paths import plain
 from netsim.studies.folder import json_value
 from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
@@ -88,43 +87,10 @@ def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
     return {}, None
 
 
-def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
-    """Write a cell's results into ``running``, and give them their place by one rename.
-
-    Raises Unsaved if that cannot be done.
-    """
-    try:
-        place = Path(tempfile.mkdtemp(dir=running))
-        data = found.rounds.to_csv(index=False).encode() if len(found.rounds.columns) else b"\n"
-        (place / "rounds.csv").write_bytes(data)
-        row = {name: _plain(value) for name, value in found.row.items()}
-        kept: dict[str, Any] = {
-            "columns": {name: _plain(value) for name, value in cell.columns.items()},
-            "row": row,
-            "read": found.read,
-            "about": found.about,
-            "doubts": found.doubts,
-            "content": cell.content,
-        }
-        kept["sha256"] = _sum(cell.key, kept, data)
-        (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        target = folder / RUNS / cell.key
-        # A folder there is damaged, or another process wrote it, which ran the same cell.
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            target.unlink(missing_ok=True)
-        os.rename(place, target)
-    except OSError as error:
-        raise unwritten(folder, error, "run") from None
-
-
-def _plain(value: Any) -> Any:
+def _json(value: Any) -> Any:
     """Return a value as JSON has it; a number that JSON lacks (NaN, ∞) as its text."""
-    number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, float) and not math.isfinite(number):
-        return {"number": repr(number)}
-    return json_value(number)
+    number = plain(value)
+    return {"number": repr(number)} if isinstance(number, float) and not math.isfinite(number) else json_value(number)
 
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
@@ -189,12 +155,42 @@ class CellRun:
             with self.limits.kept():
                 found = cell.measured()
         except KeyboardInterrupt as error:
-            why = reason_of(error, self.limits)
-            if not why.startswith("took"):
+            reason = reason_of(error, self.limits)
+            if not reason.startswith("took"):
                 raise
-            found = Measured.failed(why)
-        write(self.folder, self.running, cell, found)
+            found = Measured.failed(reason)
+        why = self.keep(cell, found)
         mark.unlink(missing_ok=True)
+        return why
+
+    def keep(self, cell: Cell, found: Measured) -> str | None:
+        """Write a cell's results into ``running``, and give them their place by one rename; return why it failed.
+
+        Raises Unsaved if that cannot be done.
+        """
+        try:
+            place = Path(tempfile.mkdtemp(dir=self.running))
+            data = found.rounds.to_csv(index=False).encode()
+            (place / "rounds.csv").write_bytes(data)
+            kept: dict[str, Any] = {
+                "columns": {name: _json(value) for name, value in cell.columns.items()},
+                "row": {name: _json(value) for name, value in found.row.items()},
+                "read": found.read,
+                "about": found.about,
+                "doubts": found.doubts,
+                "content": cell.content,
+            }
+            kept["sha256"] = _sum(cell.key, kept, data)
+            (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+            target = self.folder / RUNS / cell.key
+            # A folder there is damaged, or another process wrote it, which ran the same cell.
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target, ignore_errors=True)
+            else:
+                target.unlink(missing_ok=True)
+            os.rename(place, target)
+        except OSError as error:
+            raise unwritten(self.folder, error, "run") from None
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 
     def lose(self, name: str) -> str:
@@ -222,14 +218,11 @@ def run_there(work: CellRun, cells: Sequence[Cell], address: str) -> Iterator[tu
         by_key = {cell.key: cell for cell in cells}
         futures = client.map(Cell.measured, cells, key=list(by_key), pure=False)
         for future in as_completed(futures):
-            name = future.key
             try:
-                found = future.result()
+                why = work.keep(by_key[future.key], future.result())
             except KilledWorker:
-                yield name, KILLED
-                continue
-            write(work.folder, work.running, by_key[name], found)
-            yield name, str(found.row["why"]) if found.row["outcome"] == FAILED else None
+                why = KILLED
+            yield future.key, why
 
 
 def _must_be_alike(reports: dict[str, object]) -> None:

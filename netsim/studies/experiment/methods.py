@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -181,7 +181,6 @@ class Made(paths.FromFunction):
         As of `Method`.
     """
 
-    function: Callable[..., Mapping[Any, Agent]]
     label: Mapping[str, str] = field(default_factory=dict)
 
     def with_label(self, **label: str) -> "Made":

@@ -77,13 +77,15 @@ class Links:
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function of ends returns no link."""
         assert setup.graph is not None
-        graph, own = setup.graph, {}
-        link = self.link if isinstance(self.link, Link) else Link()
-        if not isinstance(self.link, Link):
+        graph, link, own = setup.graph, self.link, {}
+        if not isinstance(link, Link):
             arcs = graph.edges if graph.is_directed() else graph.to_directed().edges
-            own = {(sender, receiver): self._of(Ends(sender, receiver, setup)) for sender, receiver in arcs}
+            own = {(sender, receiver): link(Ends(sender, receiver, setup)) for sender, receiver in arcs}
+            for (sender, receiver), each in own.items():
+                if not isinstance(each, Link):
+                    raise BadInput(f"{brief(link)}: must return a netsim.Link for {sender!r} → {receiver!r}")
             # The transmitter's settings (rate, queue) must be those of the network's link on a shared medium.
-            link = next(iter(own.values()), link)
+            link = next(iter(own.values()), Link())
         return Network(
             graph,
             link,
@@ -94,13 +96,6 @@ class Links:
             faults=self.faults,
             compute=self.compute,
         )
-
-    def _of(self, ends: Ends) -> Link:
-        assert not isinstance(self.link, Link)
-        found = self.link(ends)
-        if not isinstance(found, Link):
-            raise BadInput(f"{brief(self.link)}: must return a netsim.Link for {ends.sender!r} → {ends.receiver!r}")
-        return found
 
 
 @dataclass(frozen=True)
@@ -131,8 +126,6 @@ class MadeNetwork(paths.FromFunction, AnyNetwork):
 
     It may return a `Deployment` in place of the network.
     """
-
-    function: Callable[..., Network | Deployment]
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function returns something else."""

@@ -39,6 +39,7 @@ class Given(partial[Any]):
         return brief(self)
 
 
+@dataclass(frozen=True)
 class FromFunction:
     """Base class of parts that a function makes; its keyword arguments are their parameters."""
 
@@ -50,8 +51,7 @@ class FromFunction:
 
     def with_parameter(self, name: str, value: Any) -> Self:
         """Return the part with another value of a keyword argument."""
-        changed: Any = dataclasses.replace(self, function=with_parameter(self.function, name, value))  # type: ignore[type-var]
-        return changed
+        return dataclasses.replace(self, function=with_parameter(self.function, name, value))
 
 
 def parameters(part: Any) -> dict[str, Any]:

@@ -120,7 +120,6 @@ class Drawn(paths.FromFunction, Problem):
         agent.
     """
 
-    function: Callable[..., Any]
     edges: int | None = None
 
     def parameters(self) -> dict[str, Any]:

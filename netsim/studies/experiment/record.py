@@ -3,14 +3,14 @@
 import ast
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, SEED, Cell
-from netsim.studies.experiment.content import is_users
+from netsim.studies.experiment.content import digest, is_users
 from netsim.studies.experiment.networks import Links
 from netsim.studies.experiment.paths import value_of
 from netsim.studies.experiment.results import Results
@@ -38,7 +38,7 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
         "tuning": experiment.tuning,
         "papers": {name: [cited] for name, kind in kinds.items() if (cited := getattr(kind, "citation", str)())},
         "own": [name for name, kind in kinds.items() if kind is not None and is_users(kind)],
-        "versions": _different(found.about for _, found in results.cells if found.about),
+        "versions": list({digest(found.about): found.about for _, found in results.cells if found.about}.values()),
         "files": {name: sha for _, found in results.cells for name, sha in found.read.items()},
     }
 
@@ -103,11 +103,3 @@ def _parameters(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, 
         else:
             # A paper has no use for the folders of a machine.
             yield f"{prefix}{name}", value.name if isinstance(value, Path) else paths.brief(value)
-
-
-def _different(several: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for each in several:
-        if each not in found:
-            found.append(dict(each))
-    return found

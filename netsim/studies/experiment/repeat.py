@@ -32,8 +32,6 @@ def pack(folder: str | Path, out: str | Path) -> Path:
     Raises BadInput if the folder is none of an experiment.
     """
     place = Path(folder)
-    if not (place / EXPERIMENT).is_file():
-        raise check.refuse("folder", str(folder), "the folder of an experiment, with experiment.json")
     if not _about(place).get("file"):
         raise BadInput(
             f"folder = {str(folder)!r}: must be of an experiment whose file is known, to be repeated from it"
@@ -160,7 +158,7 @@ def _about(folder: Path) -> Mapping[str, Any]:
     try:
         return dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        raise BadInput(f"folder = {str(folder)!r}: must have a whole {EXPERIMENT}") from None
+        raise check.refuse("folder", str(folder), f"the folder of an experiment, with a whole {EXPERIMENT}") from None
 
 
 def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:

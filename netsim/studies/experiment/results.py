@@ -91,11 +91,8 @@ class Results:
     @property
     def by(self) -> list[str]:
         """The columns of a summary by default: the method, and those with several values, without seeds and labels."""
-        several = [name for name in self.keys if name not in (SEED, METHOD, *self.labels) and self._varies(name)]
-        return [*several, METHOD]
-
-    def _varies(self, name: str) -> bool:
-        return int(self.runs[name].nunique(dropna=False)) > 1
+        settings = [name for name in self.keys if name not in (SEED, METHOD, *self.labels)]
+        return [*(name for name in settings if self.runs[name].nunique(dropna=False) > 1), METHOD]
 
     @property
     def metric(self) -> str:
@@ -142,7 +139,7 @@ class Results:
         for key, part in _groups(self.runs, by):
             alive = int((~part["outcome"].isin(DEAD)).sum())
             found = {name: statistic(worst_of_dead(part, name)[0][name], of="median") for name in measures}
-            rows.append(dict(zip(by, key, strict=True)) | {"survived": f"{alive}/{len(part)}"} | found)
+            rows.append({**key, "survived": f"{alive}/{len(part)}", **found})
         return pd.DataFrame(rows)
 
     def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> "pd.DataFrame":
@@ -178,15 +175,13 @@ class Results:
 
         metric = self._metric(metric)
         by = self._checked(by)
-        rows = [dict(zip(by, key, strict=True)) | _summary(part, metric) for key, part in _groups(self.runs, by)]
-        table = pd.DataFrame(rows)
+        table = pd.DataFrame([key | _summary(part, metric) for key, part in _groups(self.runs, by)])
         if METHOD in by and len(table):
             others = [name for name in by if name != METHOD]
-            table["verdict"] = ""
-            runs = dict(_groups(self.runs, others))
-            for key, part in _groups(table, others):
-                for name, verdict in _verdicts(part, runs[key], metric).items():
-                    table.loc[part.index[part[METHOD] == name], "verdict"] = verdict
+            # Groups come in the order of their first rows, in both tables the same.
+            both = zip(_groups(table, others), _groups(self.runs, others), strict=True)
+            verdicts = [part[METHOD].map(_verdicts(part, runs, metric)) for (_, part), (_, runs) in both]
+            table["verdict"] = pd.concat(verdicts)
         table = table.drop(columns="_alive")
         table.attrs["note"] = self._too_few()
         return table
@@ -241,7 +236,7 @@ class Results:
             for name in wide.columns:
                 if name != reference and reference in wide:
                     found = _signs(wide[name], wide[reference], metric)
-                    rows.append(dict(zip(by, key, strict=True)) | {METHOD: name} | found)
+                    rows.append({**key, METHOD: name, **found})
         table = pd.DataFrame(rows, columns=[*by, METHOD, "better", "worse", "equal", "p"])
         table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
         rows_text = f" for the {len(table)} rows of this table" if len(table) > 1 else ""
@@ -383,10 +378,10 @@ def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float
     return low, high
 
 
-def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    if not by:
-        return [((), table)]
-    return list(table.groupby(list(by), sort=False, dropna=False))
+def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
+    """Yield the values of some columns and the rows that have them, in the order in which they first come."""
+    grouped = table.groupby(list(by), sort=False, dropna=False) if by else [((), table)]
+    yield from ((dict(zip(by, key, strict=True)), part) for key, part in grouped)
 
 
 def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
@@ -405,17 +400,18 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
 
 
 def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[str, str]:
-    """Return which method is the best, and which cannot be told from it."""
+    """Return of each method whether it is the best, cannot be told from it, or neither: ""."""
+    neither = dict.fromkeys(part[METHOD], "")
     able = part[part["_alive"] == part["_alive"].max()]
     sign = 1.0 if columns.worst(metric) > 0 else -1.0
     scores = sign * able[f"median_{metric}"]
     if not np.isfinite(scores.min()):
-        return {}
+        return neither
     best = str(able.loc[scores.idxmin(), METHOD])
     wide = _by_seed(runs, metric)
     others = [name for name in able[METHOD] if name != best and name in wide]
     p = holm([_signs(wide[name], wide[best], metric)["p"] for name in others])
-    return {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
+    return neither | {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
 
 
 def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":

@@ -23,13 +23,11 @@ from netsim.studies import tasks
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, NETWORK, PROBLEM, Cell, doubts, reader_of, task_of
-from netsim.studies.experiment.command import flag_of
-from netsim.studies.experiment.content import is_users
+from netsim.studies.experiment.command import PLAIN, flag_of, with_set_values
+from netsim.studies.experiment.content import is_users, known, recorded
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.folder import check_folder
 from netsim.studies.experiment.methods import Method
-from netsim.studies.experiment.named import PLAIN, with_set_values
-from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.paths import plain
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup

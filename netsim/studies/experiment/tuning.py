@@ -85,14 +85,13 @@ class Between:
     def __str__(self) -> str:
         return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
 
-    def levels(self, count: int, whole: bool | None = None) -> list[Any]:
-        """Return so many values, evenly spaced, both ends among them, to six digits; ``whole`` ones are the nearest."""
+    def levels(self, count: int) -> list[Any]:
+        """Return so many values, evenly spaced, both ends among them, to six digits."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
             found = (np.geomspace if self.log else np.linspace)(self.low, self.high, count).tolist()
-        if whole is None:
-            whole = isinstance(self.low, int) and isinstance(self.high, int)
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def place(self, value: Any) -> float:
