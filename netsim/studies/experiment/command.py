@@ -26,6 +26,7 @@ from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Derived
 from netsim.studies.experiment.paths import Grid, plain, sweep
+from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import Between, range_of, settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
@@ -194,10 +195,9 @@ def experiment_in(file: str) -> ExperimentFile | None:
     """
     path = Path(file)
     if path.suffix == ".toml":
-        from netsim.studies.experiment.toml import read_toml
-
         with beside(file):
-            return read_toml(file)
+            read, title, over, modules = read_toml(file)
+        return ExperimentFile(file, lambda: read, title, over, modules)
     # A file is executed once only: a script may print.
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None

@@ -17,7 +17,6 @@ from netsim.links.link import Link
 from netsim.studies import script
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import line_of
-from netsim.studies.experiment.command import ExperimentFile
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
@@ -49,8 +48,10 @@ _NAMED = 'a list of values, or a table of named ones; a path is one name, in quo
 _RANGE = 'a table of low, high and log, or a list to choose from; a path is one name, in quotes: "method.eta" = {…}'
 
 
-def read_toml(file: str) -> ExperimentFile:
-    """Return the experiment of a TOML file; files beside it are executed if a kind names them.
+def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
+    """Return the experiment of a TOML file, its title, its ranges of tuning, and the modules of files beside it.
+
+    A file beside it is executed if a kind names it.
 
     Raises
     ------
@@ -72,7 +73,7 @@ def read_toml(file: str) -> ExperimentFile:
             made = _placed("", Experiment, **given)
         except BadInput as error:
             raise BadInput(f"{file}: {error}") from None
-        return ExperimentFile(file, lambda: made, title_of_toml(text), over, list(reader.modules.values()))
+        return made, title_of_toml(text), over, list(reader.modules.values())
 
 
 class _Reader:
