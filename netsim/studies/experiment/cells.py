@@ -224,7 +224,7 @@ class Cell:
                 optimum = math.nan if task is None else float(_optimum(task).get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
-        last = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
+        last: dict[Any, Any] = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
         row: dict[str, Any] = {
             "outcome": found.state,
             "outcome_round": math.nan if found.round is None else found.round,

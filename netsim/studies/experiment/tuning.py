@@ -428,11 +428,12 @@ class Search:
         for key, order in last.items():
             winner = self._ranked(order, VALIDATION)[0] if validation else order[0]
             best[key], own = winner.changes, ranges[names[key]]
-            about = dict(each.split("=", 1) for each in key) | {"candidate": winner.number}
+            about: dict[str, Any] = {"candidate": winner.number}
             about |= {path: paths.brief(winner.values[path]) if path in own else None for path in searched}
             about |= {stage: self._score(scores) for stage, scores in winner.scores.items() if scores}
             about["survived"] = "{}/{}".format(*winner.survived(winner.stage))
-            chosen.append({**about, NEAREST: _nearest(winner, trials[key], own)})
+            about[NEAREST] = _nearest(winner, trials[key], own)
+            chosen.append(dict(each.split("=", 1) for each in key) | about)
             notes += _doubts(", ".join(key), winner, order[0], own)
         over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
         kept: dict[str, Any] = {
