@@ -358,7 +358,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
     for name in _asked("retry", "redo", "tables"):
         raise BadInput(f"{name} = {more[name]}: must be left out for an experiment, whose cells are kept by content")
     limits = Limits(more["timeout"], more["memory"])
-    cli.run(found, cli.pairs_of(found, flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
+    cli.run(found, cli.texts_in(found, flags), out=out, jobs=more["jobs"], dask=more["dask"], limits=limits)
 
 
 def _asked(*names: str) -> list[str]:

@@ -19,8 +19,8 @@ from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, RANGES, SEEDS, TU
 from netsim.scenarios.tasks.settings import chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Results
+from netsim.studies.experiment.command import ranges_of, settable
 from netsim.studies.experiment.folder import check_folder
-from netsim.studies.experiment.named import ranges_of, settable
 from netsim.util.check import one_of
 from netsim.util.datafiles import record
 

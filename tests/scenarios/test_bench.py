@@ -22,7 +22,7 @@ from netsim.scenarios.bench.suite import CANDIDATES, NETWORKS, SEEDS, TUNING_SEE
 from netsim.scenarios.tasks.method import agents_of, over_star
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Method as Part
-from netsim.studies.experiment.named import ranges_of, settable
+from netsim.studies.experiment.command import ranges_of, settable
 from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 

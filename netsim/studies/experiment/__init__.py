@@ -1,9 +1,9 @@
 """Experiments: problems × methods × networks × seeds as one object (`netsim.Experiment`)."""
 
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import Grid, Named, sweep
 from netsim.studies.experiment.methods import Method, product
 from netsim.studies.experiment.networks import Links
+from netsim.studies.experiment.paths import Grid, Named, sweep
 from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.setup import Ends, Setup

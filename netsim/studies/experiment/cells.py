@@ -2,8 +2,6 @@
 
 import copy
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +17,9 @@ from netsim.errors import AgentError, BadInput, one_line
 from netsim.network import Network
 from netsim.run import Run
 from netsim.studies import tasks
-from netsim.studies.experiment.content import content, digest
+from netsim.studies.experiment.content import content, digest, known, recorded
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.networks import AnyNetwork, Links
-from netsim.studies.experiment.opened import known, recorded
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.formats import read_table
@@ -36,8 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METHOD, SEED = "method", "seed"
-_OF_CELLS = (METHOD, SEED, "problem", "network")
-_TAKEN = frozenset((*_OF_CELLS, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"))
+PROBLEM, NETWORK = "problem", "network"
+_TAKEN = {METHOD, SEED, PROBLEM, NETWORK, "outcome", "outcome_round", "why", "judged_by", "optimum", "verdict"}
 RESERVED = _TAKEN | {"round", "time_s"}
 """Columns of every table of results; no short name, no label and no measure may be one of them."""
 
@@ -132,13 +129,12 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The SHA-256 of the content and of netsim's source, cut: the name of the cell's results."""
-        made_of = [self.content, dict(source_of("netsim"))]
-        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+        return digest([self.content, dict(source_of("netsim"))])
 
     @property
     def name(self) -> str:
-        """The cell in words, for messages."""
-        return ", ".join(f"{name} = {value}" for name, value in self.columns.items())
+        """The key: the name of a job, and of its files."""
+        return self.key
 
     @property
     def condition(self) -> tuple[str, ...]:
@@ -201,7 +197,7 @@ class Cell:
         import pandas as pd
 
         run: Run | None = None
-        task, found, after, doubted, derived = None, None, {}, list[str](), dict[str, float]()
+        task, found, more, doubted = None, None, dict[str, Any](), list[str]()
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
@@ -210,34 +206,32 @@ class Cell:
                 task = setup.task
                 with recorded(reader_of(self.method)):
                     run = self.play(setup)
-                doubted, derived = doubts(setup, run.agents, self.measure), _derived(setup)
+                doubted, more = doubts(setup, run.agents, self.measure), _derived(setup)
                 measures = (*getattr(task, "after", ()), *self.after)
-                after = {key: value for each in measures for key, value in each(run).items()}
+                more |= {key: value for each in measures for key, value in each(run).items()}
             except Exception as error:
                 run = getattr(error, "run", run)
-                found = (outgrown(error) if isinstance(error, AgentError) else None) or Outcome(
-                    FAILED, why=_line(error)
-                )
+                diverged = outgrown(error) if isinstance(error, AgentError) else None
+                found = diverged or Outcome(FAILED, why=line_of(error))
             rounds = pd.DataFrame() if run is None else run.rounds
-            if taken := _TAKEN.intersection([*rounds, *after]):
+            if taken := _TAKEN.intersection([*rounds, *more]):
                 rounds = rounds.drop(columns=taken.intersection(rounds))
                 refused = check.refuse("measure", min(taken), f"another name; every table has a column {min(taken)}")
                 found = found or Outcome(FAILED, why=str(refused))
             error_column = self.error or ("" if task is None else str(task.error))
             optimum = math.nan
             if error_column and found is None:
-                least = {} if task is None else _optimum(task)
-                optimum = float(least.get(error_column, math.nan))
+                optimum = math.nan if task is None else float(_optimum(task).get(error_column, math.nan))
                 found = self._judged(rounds, error_column, optimum)
         found = found or Outcome(ENDED)
-        last = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
+        last: dict[Any, Any] = {} if rounds.empty else {name: column.iat[-1] for name, column in rounds.items()}
         row: dict[str, Any] = {
             "outcome": found.state,
             "outcome_round": math.nan if found.round is None else found.round,
             "why": found.why,
         }
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
-        row |= {str(name): value for name, value in {**last, **after, **derived}.items() if name not in _TAKEN}
+        row |= {str(name): value for name, value in {**last, **more}.items() if name not in _TAKEN}
         versions = {**about(), **environment(), "source": dict(source_of("netsim"))}
         return Measured(rounds, row, self._read(), versions, doubted)
 
@@ -253,18 +247,18 @@ class Cell:
         if rounds.empty:
             return Outcome(DIVERGED)
         try:
-            check.one_of("error", column, map(str, rounds))
+            errors = rounds[check.one_of("error", column, map(str, rounds))]
         except BadInput as error:
             return Outcome(FAILED, why=str(error))
-        least = None if math.isnan(optimum) else optimum
-        return self.ending.judge(rounds[column], rounds["round"].tolist(), optimum=least)
+        return self.ending.judge(errors, rounds["round"].tolist(), optimum=None if math.isnan(optimum) else optimum)
 
 
-def _line(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
+    """Return why a part failed: an error's text, of one that netsim did not raise with its class."""
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
-def _derived(setup: Setup) -> dict[str, float]:
+def _derived(setup: Setup) -> dict[str, Any]:
     """Return the numbers that were derived for a run in place of a method's parameters, by column."""
     return {
         f"chosen_{name}": value
@@ -318,15 +312,11 @@ def _known_of(part: Any) -> tuple[Any, Any, str]:
     if found is None or found[0] is not part:
         if len(_contents) > 10_000:
             _contents.clear()
-        what = content(_without_label(part) if isinstance(part, AnyMethod) else part)
+        # A method's columns in tables change no result.
+        what = content({**vars(part), "label": type(part)} if isinstance(part, AnyMethod) else part)
         # The part is kept, because another object could get its number.
-        found = _contents[id(part)] = part, what, digest(json.dumps(what, sort_keys=True).encode())
+        found = _contents[id(part)] = part, what, digest(what)
     return found
-
-
-def _without_label(method: Any) -> Any:
-    """Return what a method is: its columns in tables change no result."""
-    return {name: value for name, value in vars(method).items() if name != "label"} | {"as": type(method)}
 
 
 def forget_contents() -> None:
@@ -377,7 +367,7 @@ def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
 def _misfit(cell: Cell) -> BadInput | None:
     """Return an error that names the method, or the problem and the network, if these cannot be made."""
     columns = cell.columns
-    where = ", ".join(f"{name} {columns[name]}" for name in ("problem", "network") if name in columns)
+    where = ", ".join(f"{name} {columns[name]}" for name in (PROBLEM, NETWORK) if name in columns)
     try:
         setup = cell.setup()
         where = f"methods: {columns['method']}"
@@ -386,6 +376,6 @@ def _misfit(cell: Cell) -> BadInput | None:
         if set(agents) != set(setup.network.graph):
             raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
     except Exception as error:
-        why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {one_line(error)}"
+        why = line_of(error)
         return BadInput(why if not where or why.startswith(where) else f"{where}: {why}")
     return None

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
-from netsim.studies.experiment.command import SET, SETTINGS, ExperimentFile
+from netsim.studies.experiment.command import ASK, SET, SETTINGS, ExperimentFile, Texts, ranges_of, with_set_values
 from netsim.studies.experiment.folder import EXPERIMENT
-from netsim.studies.experiment.named import ASK, ranges_of, with_set_values
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import check_apart, save
@@ -22,10 +22,7 @@ from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.files import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
+from netsim.util.files import write_pieces
 
 _JOBS = click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes.")
 _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. Default: the problem's error.")
@@ -35,10 +32,12 @@ def run_command(found: ExperimentFile) -> click.Command:
     """Return the command that runs an experiment; several values of a flag are all run."""
 
     def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
-        run(found, _pairs(texts), out=out, jobs=jobs, metric=metric, dask=dask)
+        run(
+            found, {name: given for name, given in texts.items() if given}, out=out, jobs=jobs, metric=metric, dask=dask
+        )
 
     with found.known():
-        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags()]
+        flags = [replace(each, default=each.default and brief(each.default)) for each in found.flags.values()]
     options: list[click.Parameter] = [
         click.Option(["--out"], type=str, help=f"The folder. Default: {_folder_of(found)}; what is there is kept."),
         _JOBS,
@@ -51,7 +50,7 @@ def run_command(found: ExperimentFile) -> click.Command:
 
 def run(
     found: ExperimentFile,
-    given: Sequence[tuple[str, str]],
+    given: Texts,
     *,
     out: str | None,
     jobs: int,
@@ -71,7 +70,7 @@ def run(
             limits=limits,
             reporter=reporter,
             metric=metric,
-            flags=given,
+            flags=[(name, text) for name, several in given.items() for text in several],
             file=Path(found.file),
         )
     show(results, metric, reporter)
@@ -117,14 +116,13 @@ def tune(
     **more: Any,
 ) -> None:
     """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
-    import pandas as pd
-
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
-    texts = pairs_of(found, flags)
-    for _, text in (each for each in texts if each[0] == SETTINGS):
-        raise check.refuse(SETTINGS, text, "left out, as --over searches values of its own")
-    asks, texts = (SET, ASK) in texts, [each for each in texts if each != (SET, ASK)]
+    texts = texts_in(found, flags)
+    if SETTINGS in texts:
+        raise check.refuse(SETTINGS, texts[SETTINGS][0], "left out, as --over searches values of its own")
+    asks = ASK in texts.get(SET, ())
+    texts[SET] = [each for each in texts.get(SET, ()) if each != ASK]
     parts = []
     with found.known(), _resumable(out):
         for when, here in found.apart(texts):
@@ -141,28 +139,22 @@ def tune(
         table = pd.concat([_with(when, tuned.table) for when, tuned in parts], ignore_index=True)
         given = {n: v for n, v in found.present(made, here).items() if n not in when and v is not None}
         save(Path(out) / "tuned.json", parts, given)
-        with write_whole(Path(out) / "tuning.csv") as written:
-            written.write(table.to_csv(index=False).encode())
+        write_pieces(Path(out) / "tuning.csv", [table.to_csv(index=False).encode()])
     how = tuned.experiment.tuning
     chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
     reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)
-    for note in dict.fromkeys(f"{_told(when)}{note}" for when, tuned in parts for note in tuned.notes):
+    told = [("".join(f"{name}={value}, " for name, value in when.items()), tuned.notes) for when, tuned in parts]
+    for note in dict.fromkeys(f"{where}{note}" for where, notes in told for note in notes):
         reporter.line(note)
     reporter.line(f"{out}: tuning.csv ({len(table)} trials), tuned.json, runs/")
 
 
-def _with(when: Mapping[str, Any], table: "pd.DataFrame") -> "pd.DataFrame":
+def _with(when: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**when)[[*when, *table.columns]]
-
-
-def _told(when: Mapping[str, Any]) -> str:
-    return "".join(f"{name}={value}, " for name, value in when.items())
 
 
 def show_folder(folder: Path) -> None:
     """Print what the folder of an experiment holds: its runs, and how they ended."""
-    import pandas as pd
-
     reporter = Reporter()
     about = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
     table = pd.read_csv(folder / "runs.csv")
@@ -176,17 +168,13 @@ def show_folder(folder: Path) -> None:
 def show_paths(found: ExperimentFile) -> None:
     """Print every path of an experiment and its present value."""
     with found.known():
-        Reporter().table(found.title or found.file, found.make().paths())
+        Reporter().table(found.title or found.file, found.usual.paths())
 
 
-def pairs_of(found: ExperimentFile, flags: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line and their values; raises BadInput for an unknown one."""
+def texts_in(found: ExperimentFile, flags: Sequence[str]) -> dict[str, list[str]]:
+    """Return the texts that a command line gives flags, by flag; raises BadInput for an unknown one."""
     with found.known():
-        return _pairs(texts_of(found.flags(), flags))
-
-
-def _pairs(texts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    return [(name, text) for name, several in texts.items() for text in several]
+        return texts_of(found.flags.values(), flags)
 
 
 def _folder_of(found: ExperimentFile) -> str:

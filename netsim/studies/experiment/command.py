@@ -7,28 +7,46 @@ are those of the present values; help comes from the docstrings of the parts.
 import dataclasses
 import inspect
 import itertools
+import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import BadInput
 from netsim.studies import plain as plain_studies
 from netsim.studies import script
-from netsim.studies.catalogue import Parameter, described, find_study, flags_of
+from netsim.studies.catalogue import Asked, Parameter, described, find_study, flags_of
 from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.grid import Grid, plain, sweep
-from netsim.studies.experiment.named import PLAIN, with_names, without_tuned
+from netsim.studies.experiment.methods import Derived
+from netsim.studies.experiment.paths import Grid, plain, sweep
 from netsim.studies.experiment.toml import read_toml
-from netsim.studies.experiment.tuning import settled
+from netsim.studies.experiment.tuning import Between, range_of, settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
 
 SEEDS, ROUNDS, SET, SETTINGS = "seeds", "rounds", "set", "settings"
+
+ASK = "list"
+"""The value of ``--set`` that asks for all methods and parameters; no run follows."""
+
+PLAIN = (bool, int, float, str)
+"""What a command line can give."""
+
+_CODER = "coder"
+"""The word before the parameters of a method's coder."""
+
+_PARTS = ("censor", "duals")
+_ROOTS = ("problem", "network", "networks", "method", "methods")
+
+Texts = Mapping[str, Sequence[str]]
+"""The texts of the values that a command line gives flags, by flag."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,10 @@ class ExperimentFile:
     @contextmanager
     def known(self) -> Iterator[None]:
         """Let Python, and workers, find the file's classes inside the context."""
-        pickler = _pickler()
+        from joblib.externals.loky.cloudpickle_wrapper import dumps
+
+        # joblib has a copy of cloudpickle of its own, in some versions.
+        pickler: Any = sys.modules[dumps.__module__]
         with ExitStack() as entered:
             entered.enter_context(beside(self.file))
             for module in self.modules:
@@ -67,22 +88,31 @@ class ExperimentFile:
                 entered.callback(pickler.unregister_pickle_by_value, module)
             yield
 
-    def flags(self) -> list[Parameter]:
-        """Return the flags: the function's arguments, the short names, the rounds, the seeds and any path."""
-        made = self.make()
-        own, _ = flags_of(self.file, self.make)
-        seeds = listing([each.seed for each in made._all_seeds])
+    @cached_property
+    def usual(self) -> Experiment:
+        """The experiment with the defaults of all arguments."""
+        return self.make()
+
+    @cached_property
+    def _arguments(self) -> tuple[dict[str, Parameter], Mapping[str, type]]:
+        """The flags of the function's arguments, and those arguments that are dataclasses of several flags."""
+        flags, groups = flags_of(self.file, self.make)
+        return {each.name: each for each in flags}, dict(groups)
+
+    @cached_property
+    def flags(self) -> dict[str, Parameter]:
+        """The flags by name: the function's arguments, the short names, the rounds, the seeds and any path."""
+        own, seeds = self._arguments[0], listing([each.seed for each in self.usual._all_seeds])
         others = [
-            *(flag_of(made, name) for name in made.names),
-            Parameter(ROUNDS, int, False, made.rounds, "Length of a run in rounds."),
+            *(flag_of(self.usual, name) for name in self.usual.names),
+            Parameter(ROUNDS, int, False, self.usual.rounds, "Length of a run in rounds."),
             Parameter(SEEDS, int, False, seeds, "The runs of each combination: 0,1,2 or 0:10."),
             Parameter(SET, str, True, None, "PATH=VALUE, or METHOD.PARAMETER=VALUE, of netsim show; several times."),
             Parameter(SETTINGS, str, True, None, "The tuned.json of netsim tune, whose values the methods take."),
         ]
-        names = {each.name for each in own}
-        return [*own, *(each for each in others if each.name not in names)]
+        return {**own, **{each.name: own.get(each.name, each) for each in others}}
 
-    def with_flags(self, given: Sequence[tuple[str, str]]) -> Experiment:
+    def with_flags(self, given: Texts) -> Experiment:
         """Return the experiment that flags ask for; one with several values is swept.
 
         Raises
@@ -90,19 +120,15 @@ class ExperimentFile:
         BadInput
             For an unknown flag or path, or a value of another type.
         """
-        flags = {each.name: each for each in self.flags()}
-        texts: dict[str, list[str]] = {}
-        for name, text in given:
-            texts.setdefault(check.one_of("flag", name, flags), []).append(text)
-        mine, groups = flags_of(self.file, self.make)
-        own = {each.name for each in mine}
+        flags, own = dict(self.flags), self._arguments[0]
+        texts = {check.one_of("flag", name, flags): list(several) for name, several in given.items()}
         sets, settings = texts.pop(SET, []), None if SETTINGS in own else texts.pop(SETTINGS, None)
-        single = {name: _single(flags[name], texts.pop(name)) for name in (own | {ROUNDS}) & texts.keys()}
-        more = {name: single.pop(name) for name in {ROUNDS} - own if name in single}
-        if SEEDS in texts and SEEDS not in own:
-            more[SEEDS] = values_of(flags[SEEDS], texts.pop(SEEDS))
-        made = dataclasses.replace(self._made(groups, single), **more)
-        for place, values in _assigned(sets):
+        made = self._made(texts)
+        texts = {name: several for name, several in texts.items() if name not in own}
+        of_all = {ROUNDS: _single, SEEDS: values_of}
+        more = {name: read(flags[name], texts.pop(name)) for name, read in of_all.items() if name in texts}
+        made = dataclasses.replace(made, **more)
+        for place, values in assigned(sets, "PATH=VALUE").items():
             made = with_names(made, place)
             flags[place] = _flag(place, made.values(place)[0])
             texts.setdefault(place, []).extend(values)
@@ -120,38 +146,32 @@ class ExperimentFile:
         tuned = settled(made, split(settings), lambda cell: {**present, **cell.columns}, self.over)
         return without_tuned(tuned, chosen)
 
-    def apart(self, given: Sequence[tuple[str, str]]) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
+    def apart(self, given: Texts) -> Iterator[tuple[dict[str, Any], Texts]]:
         """Yield each combination of the values of arguments that have several: these, and flags with one value each.
 
         Short names and paths keep all their values: the experiment itself tries them.
         """
-        own = {each.name: each for each in flags_of(self.file, self.make)[0]}
-        texts: dict[str, list[str]] = {}
-        for name, text in given:
-            texts.setdefault(name, []).append(text)
-        several = {n: values for n, each in texts.items() if n in own and len(values := values_of(own[n], each)) > 1}
-        rest = [(name, text) for name, text in given if name not in several]
+        own = self._arguments[0]
+        several = {n: values for n, each in given.items() if n in own and len(values := values_of(own[n], each)) > 1}
         for chosen in itertools.product(*several.values()):
             here = dict(zip(several, chosen, strict=True))
-            yield here, [*rest, *((name, str(value)) for name, value in here.items())]
+            yield here, {**given, **{name: [str(value)] for name, value in here.items()}}
 
-    def _made(self, groups: Sequence[tuple[str, type]], single: Mapping[str, Any]) -> Experiment:
-        """Return the experiment that the function makes of some arguments; others have their defaults."""
-        usual = {name: inspect.signature(self.make).parameters[name].default for name, _ in groups}
-        given = dict(single)
-        for name, group in usual.items():
-            fields = {each.name for each in dataclasses.fields(group)} & given.keys()
-            given[name] = dataclasses.replace(group, **{each: given.pop(each) for each in fields})
-        return self.make(**given)
+    def _values(self, given: Texts) -> dict[str, Any]:
+        """Return the values of the function's arguments, by flag."""
+        own = self._arguments[0]
+        return {name: _single(each, given[name]) if name in given else each.default for name, each in own.items()}
 
-    def present(self, made: Experiment, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    def _made(self, given: Texts) -> Experiment:
+        """Return the experiment that the function makes of the arguments that flags give."""
+        values = self._values(given)
+        for name, group in self._arguments[1].items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in dataclasses.fields(group)})
+        return self.make(**values)
+
+    def present(self, made: Experiment, given: Texts) -> dict[str, Any]:
         """Return the values of the function's arguments, of the short names and of the rounds, by flag."""
-        known = {each.name: each for each in self.flags()}
-        texts = {name: text for name, text in given if name in known}
-        own, _ = flags_of(self.file, self.make)
-        found = {ROUNDS: made.rounds} | {
-            each.name: values_of(each, [texts[each.name]])[0] if each.name in texts else each.default for each in own
-        }
+        found = {ROUNDS: made.rounds, **self._values(given)}
         tried = {path for each in made.grid for path in each}
         found |= {name: plain(made.values(name)[0]) for name in made.names if name not in tried}
         return {name: value for name, value in found.items() if value is None or isinstance(value, PLAIN)}
@@ -165,20 +185,6 @@ def study_in(name: str) -> ExperimentFile:
     return ExperimentFile(name, make, study.title, None, [])
 
 
-def _assigned(texts: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the place and values of each PLACE=VALUE,…; several stand with commas between, too."""
-    found: list[tuple[str, list[str]]] = []
-    for text in split(texts):
-        place, equals, value = (part.strip() for part in text.partition("="))
-        if equals and "(" not in place:
-            found.append((place, [value]))
-        elif found:
-            found[-1][1].append(text)
-        else:
-            raise check.refuse(SET, text, "PATH=VALUE")
-    yield from found
-
-
 def experiment_in(file: str) -> ExperimentFile | None:
     """Return the experiment that a file of Python or TOML defines; None if one of Python defines none.
 
@@ -190,8 +196,8 @@ def experiment_in(file: str) -> ExperimentFile | None:
     path = Path(file)
     if path.suffix == ".toml":
         with beside(file):
-            read = read_toml(file)
-        return ExperimentFile(file, lambda: read.experiment, read.title, read.over, read.modules)
+            read, title, over, modules = read_toml(file)
+        return ExperimentFile(file, lambda: read, title, over, modules)
     # A file is executed once only: a script may print.
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
@@ -251,8 +257,183 @@ def flag_of(experiment: Experiment, name: str) -> Parameter:
     return _flag(name, experiment.values(name)[0], next(filter(None, texts), path))
 
 
-def _pickler() -> Any:
-    """Return cloudpickle as joblib uses it: its own copy in some versions."""
-    from joblib.externals.loky.cloudpickle_wrapper import dumps
+# --- methods' parameters by the names that a command line gives them --------------------------------------------------
+#
+# COKE.rho, COKE.v, CHOCO.coder.bits: ``--set METHOD.PARAMETER=VALUE`` sets one, ``--over [METHOD.]PARAMETER=LOW:HIGH``
+# searches one. Paths of the experiment, as problem.features or method.eta, are taken in both places, too.
 
-    return sys.modules[dumps.__module__]
+
+def _asked(experiment: Experiment) -> Asked:
+    """Return what `ASK` ends a run with; its listing has a line ``METHOD.PARAMETER=VALUE`` for each parameter."""
+    lines, known = [], _families(experiment)
+    for method, own in known.items():
+        lines += [] if own else [f"{method}: no parameters"]
+        for name, at in own.items():
+            value = _present(experiment, at)
+            # As `--set` reads it; one that has to be given has none yet.
+            text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
+            lines.append(f"{method}.{name}={text}")
+    names = ", ".join(f"{method} ({', '.join(own) or 'none'})" for method, own in known.items())
+    return Asked(f"set = {ASK!r}: must be METHOD.PARAMETER=VALUE, of these: {names}", "\n".join(lines))
+
+
+def with_set_values(experiment: Experiment, text: str) -> Experiment:
+    """Return the experiment with the values of a text ``METHOD.PARAMETER=VALUE,…``; they replace tuned ones, too.
+
+    Raises
+    ------
+    BadInput
+        For an unknown method, parameter or path, a value of another type, or text of another form.
+    Asked
+        For the text "list".
+    """
+    if text == ASK:
+        raise _asked(experiment)
+    values: dict[str, Any] = {}
+    form = "METHOD.PARAMETER=VALUE, several with commas between"
+    for place, several in assigned([text], form).items():
+        if not all(_placed(place)) or not several[0]:
+            raise check.refuse("set", f"{place}={several[0]}", form)
+        if len(several) > 1:
+            raise BadInput(f"set = {place!r}: must have one value, not several")
+        at = _paths_of(experiment, "set", place)
+        values |= dict.fromkeys(at, typed(f"set {place}", several[0], _present(experiment, at)))
+    return without_tuned(experiment.with_values(values), values)
+
+
+def without_tuned(experiment: Experiment, places: Iterable[str]) -> Experiment:
+    """Return the experiment without tuned values at some paths or short names: there it has values by hand."""
+    given = {experiment._long(path) for place in places for path in experiment._of(place)}
+    settings = {}
+    for key, tuned in experiment.settings.items():
+        own = [paths.ANY, *(name for name, method in experiment.methods.items() if is_of(name, method, key))]
+        settings[key] = {
+            path: value for path, value in tuned.items() if given.isdisjoint(f"methods.{name}.{path}" for name in own)
+        }
+    return dataclasses.replace(experiment, settings=settings)
+
+
+def with_names(experiment: Experiment, place: str) -> Experiment:
+    """Return the experiment with the short name ``METHOD.PARAMETER``, unless that is a path or a name already."""
+    if place in experiment.names or place.partition(".")[0] in _ROOTS or not all(_placed(place)):
+        return experiment
+    return dataclasses.replace(experiment, names={**experiment.names, place: _paths_of(experiment, "set", place)})
+
+
+def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between | None]:
+    """Return the ranges that texts ``[METHOD.]PARAMETER[=LOW:HIGH[:log]]`` give, by path.
+
+    One without a method is of every method that has the parameter; one of a method goes before it.
+
+    Raises
+    ------
+    BadInput
+        For an unknown method, parameter or path, one that holds no number, two ranges of one, or text of another form.
+    """
+    given = dict[str, Between | None]()
+    for text in over:
+        place, between = range_of(text, "[METHOD.]PARAMETER")
+        if place in given:
+            raise check.refuse("over", f"{place}={between}", f"the only range of {place}; another is {given[place]}")
+        given[place] = between
+    found: dict[str, Between | None] = {}
+    for place, between in sorted(given.items(), key=lambda each: bool(_placed(each[0])[0])):
+        at = _paths_of(experiment, "over", place)
+        for path in at:
+            if isinstance(now := plain(experiment.values(path)[0]), bool | str):
+                raise check.refuse("over", place, f"a number, unlike {now!r}")
+        found |= dict.fromkeys(at, between)
+    return found
+
+
+def _families(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
+    """Return the paths of each method's parameters by name; methods with the same label ``family`` are variants."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, method in experiment.methods.items():
+        family = found.setdefault(method.label.get("family", name), {})
+        for parameter, path in settable(name, method).items():
+            family.setdefault(parameter, []).append(f"methods.{name}.{path}")
+    return found
+
+
+def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
+    """Return the paths that ``[METHOD.]PARAMETER``, a short name or a path stands for."""
+    if place in experiment.names or place.partition(".")[0] in _ROOTS:
+        return experiment._of(place)
+    (method, name), known = _placed(place), _families(experiment)
+    if method or what == "set":
+        own = known[check.one_of(f"{what}: method", method, known)]
+        return own[check.one_of(f"{what}: parameter of {method}", name, own)]
+    found = [path for own in known.values() for path in own.get(name, [])]
+    if not found:
+        check.one_of(f"{what}: parameter", name, sorted({each for own in known.values() for each in own}))
+    return found
+
+
+def settable(name: str, method: Any) -> dict[str, str]:
+    """Return the paths of a method's parameters that are numbers, switches or words, by their names.
+
+    Parameters of a censor or of duals go by their own names, those of a coder by ``coder.bits``. A coder that the
+    method's name tells has none: another one would make the name wrong.
+    """
+    found: dict[str, str] = {}
+    names_coder = method.label.get("coder", "own") != "own" or re.search(r"\d-?bit", name) is not None
+    for path, value in paths.places(method):
+        first, _, rest = path.partition(".")
+        if first == "weights" or (first == _CODER and names_coder):
+            continue
+        value = plain(value)
+        if value is None or isinstance(value, (*PLAIN, Derived)):
+            found.setdefault(rest if first in _PARTS and rest else path, path)
+    ordered = sorted(found.items(), key=lambda each: "." in each[1])
+    return {parameter: path for parameter, path in ordered if path not in (_CODER, *_PARTS)}
+
+
+def _present(experiment: Experiment, at: Sequence[str]) -> Any:
+    return plain(experiment.values(at[0])[0])
+
+
+def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
+    """Return the texts of values by place, of texts ``PLACE=VALUE,VALUE,PLACE=…``.
+
+    Raises BadInput, which names the ``form``, if no place stands first.
+    """
+    found: dict[str, list[str]] = {}
+    place = ""
+    for text in filter(None, split(texts)):
+        first, equals, value = (part.strip() for part in text.partition("="))
+        if equals and "(" not in first:
+            place, text = first, value
+        elif not found:
+            raise check.refuse("set", text, form)
+        found.setdefault(place, []).append(text)
+    return found
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """Return the method, or "", and the parameter of ``[METHOD.]PARAMETER``.
+
+    The parameter is what follows the last full stop, for a method's name may hold some, and with a coder's parameter
+    the words "coder." before it: ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` of the coder in a coder.
+    """
+    method, _, name = text.strip().rpartition(".")
+    while method == _CODER or method.endswith(f".{_CODER}"):
+        method, name = method[: -len(_CODER)].rstrip("."), f"{_CODER}.{name}"
+    return method, name
+
+
+def typed(name: str, text: str, now: Any) -> Any:
+    """Return a value in the type of the present one; where that is None, as a number if it is one."""
+    switch = {"true": True, "false": False}
+    if isinstance(now, str):
+        return text
+    if isinstance(now, bool) and text.lower() in switch:
+        return switch[text.lower()]
+    if now is None and text.lower() == "none":
+        return None
+    for kind in () if isinstance(now, bool) else (float,) if isinstance(now, float) else (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    if now is None:
+        return text
+    raise check.refuse(name, text, "true or false" if isinstance(now, bool) else "a number")

@@ -4,6 +4,8 @@ Content is not parameters: two functions with equal parameters are two contents.
 is its text, with the text of all that it uses of its own file, and the whole of the user's other files that it uses.
 The code of netsim and of installed packages has only its name here: a cell's key has netsim's source besides, and a
 cell records the versions of the packages.
+
+Results of other data are not taken for those of a cell either: the files that are read are recorded, too.
 """
 
 import dataclasses
@@ -11,13 +13,16 @@ import dis
 import hashlib
 import importlib.util
 import inspect
+import json
 import linecache
+import os
 import sys
 import sysconfig
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +32,7 @@ import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.paths import brief
+from netsim.util.datafiles import recording, used
 from netsim.wire.coded import Coder
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
@@ -66,20 +72,17 @@ class _Content:
         if isinstance(part, np.generic):
             return self.of(part.item())
         if isinstance(part, np.ndarray):
-            return self._of_array(part)
+            values = part.ravel().tolist() if part.dtype.hasobject else digest(np.ascontiguousarray(part).tobytes())
+            return {"array": [str(part.dtype), list(part.shape), self.of(values)]}
         if isinstance(part, Path):
             # A folder is a place: what is read there is recorded where it is read.
-            return (
-                {"folder": []}
-                if part.is_dir()
-                else {"file": [part.name, digest(part.read_bytes()) if part.is_file() else None]}
-            )
+            found = [part.name, digest(part.read_bytes()) if part.is_file() else None]
+            return {"folder": []} if part.is_dir() else {"file": found}
         if isinstance(part, nx.Graph):
-            nodes = [[self.of(node), self.of(data)] for node, data in part.nodes(data=True)]
-            edges = [[self.of(a), self.of(b), self.of(data)] for a, b, data in part.edges(data=True)]
             # Agents add up what they hear in the order of their neighbours.
-            near = [[self.of(each) for each in part[node]] for node in part]
-            return {"graph": [type(part).__name__, self.of(part.graph), _digest_of([nodes, edges, near])]}
+            near = [list(part[node]) for node in part]
+            held = self.of([list(part.nodes(data=True)), list(part.edges(data=True)), near])
+            return {"graph": [type(part).__name__, self.of(part.graph), digest(held)]}
         if isinstance(part, Mapping):
             names = sorted(part) if all(isinstance(name, str) for name in part) else list(part)
             return {"mapping": [[self.of(name), self.of(part[name])] for name in names]}
@@ -97,14 +100,7 @@ class _Content:
             return {"code": self._of_code(part)}
         if hasattr(part, "cache_info") and hasattr(part, "__wrapped__"):
             return {"cached": self.of(part.__wrapped__)}
-        if isinstance(part, partial):
-            return {"partial": [self.of(part.func), self.of(part.args), self.of(part.keywords)]}
         return {"part": [self.of(type(part)), self._of_object(part)]}
-
-    def _of_array(self, part: Any) -> Any:
-        if part.dtype.hasobject:
-            return {"array": [list(part.shape), *map(self.of, part.ravel().tolist())]}
-        return {"array": [str(part.dtype), list(part.shape), digest(np.ascontiguousarray(part).tobytes())]}
 
     def _of_object(self, part: Any) -> Any:
         if isinstance(part, Coder):
@@ -118,8 +114,7 @@ class _Content:
             return self.of({name: getattr(part, name) for name in names})
         if hasattr(part, "to_csv"):
             # A table of pandas, in which 1 and "1" look alike.
-            kinds = getattr(part, "dtypes", None)
-            return digest(f"{part.to_csv()}{kinds}".encode())
+            return digest(f"{part.to_csv()}{getattr(part, 'dtypes', None)}")
         try:
             reduced = part.__reduce_ex__(2)
         except Exception as error:
@@ -134,31 +129,30 @@ class _Content:
         name = getattr(what, "__qualname__", what.__name__)
         if isinstance(what, types.BuiltinFunctionType) or not is_users(what):
             return [what.__module__, name]
-        if (known := next((number for number, each in enumerate(self._code) if each is what), None)) is not None:
-            return {"again": known}
+        if what in self._code:
+            return {"again": self._code.index(what)}
         self._code.append(what)
         functions, text = _functions_of(what), _text_of(what)
-        if isinstance(what, type):
-            # A class made in a function, or by `type`, may have bases and values that its text does not have.
-            held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, _HELD)}
-            more = [[self.of(each) for each in what.__bases__], self.of(held)]
-        else:
-            more = [self.of({key: each for key, each in vars(what).items() if key != "__wrapped__"})]
+        # A class made in a function, or by `type`, may have bases and values that its text does not have.
+        bases, kinds = getattr(what, "__bases__", ()), _HELD if isinstance(what, type) else object
+        held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, kinds)}
         return [
             name,  # without the module's name: a file that is run as a script has another one
             text,
             # Two lambdas may stand in one line, and two classes of one name in one file.
-            [[each.__name__, _own_text(each) or _bytes_of(each.__code__)] for each in functions],
+            [[each.__name__, _text_of(each) or _bytes_of(each.__code__)] for each in functions],
             [self._around(each) for each in functions],
-            more,
+            [self.of(each) for each in (*bases, held)],
             [[each, self._of_used(value, what)] for each, value in sorted(_names_of(what, functions, text).items())],
             [self.of(module) for module in _imported_in(functions)],
         ]
 
     def _around(self, function: Any) -> Any:
         """Return the values that a function closes over, and its defaults."""
-        cells = [each for each in function.__closure__ or () if _is_filled(each)]
-        closed = [each.cell_contents for each in cells]
+        closed = []
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # one that is not filled yet
+                closed.append(cell.cell_contents)
         return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
@@ -170,7 +164,7 @@ class _Content:
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
         """Return the digests of a user's file, and of the user's other files that it uses; and the file's values."""
-        files = [digest(_lines(str(file)).encode()) for file in _files(module, set())]
+        files = [digest(_lines(str(file))) for file in _files(module, set())]
         # Another file may have set values of the module, which its text does not have.
         held = {
             key: each
@@ -180,27 +174,12 @@ class _Content:
         return [*files, self.of(held)] if files else []
 
 
-def _bytes_of(code: types.CodeType) -> list[Any]:
-    return [
-        digest(code.co_code),
-        list(code.co_names),
-        list(code.co_varnames),
-        [_of_const(each) for each in code.co_consts],
-    ]
-
-
-def _of_const(value: Any) -> Any:
+def _bytes_of(value: Any) -> Any:
+    """Return what code, or a constant in it, does, without the place where it stands."""
     if isinstance(value, types.CodeType):
-        return _bytes_of(value)
+        return [digest(value.co_code), value.co_names, value.co_varnames, [*map(_bytes_of, value.co_consts)]]
     # The order of a set of texts differs from process to process.
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
 
 
 def _functions_of(what: Any) -> list[types.FunctionType]:
@@ -220,38 +199,30 @@ def _functions_of(what: Any) -> list[types.FunctionType]:
 
 def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict[str, Any]:
     """Return the global names that a class or function uses, with their values."""
-    if isinstance(what, type):
-        known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
-    else:
-        known = what.__globals__
+    known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
     codes = [each.__code__ for each in functions]
     with suppress(SyntaxError):
         # The text has decorators, bases and defaults besides; that of a lambda is a part of a line.
         codes.append(compile(text, "", "exec"))
     closed = {name for each in functions for name in each.__code__.co_freevars}
-    names = {name for code in codes for name in _globals_in(code)} - closed
+    names = {name for code in codes for name in _operands(code, "LOAD_GLOBAL", "LOAD_NAME")} - closed
     found = {name: known[name] for name in names if name in known and name[:2] != "__"}
     # `experiment` itself, and what else holds the part that is asked for, is no part of it.
     return {name: value for name, value in found.items() if not hasattr(value, "with_values")}
 
 
 @cache
-def _globals_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names that code looks for in its module: none of attributes and local variables."""
-    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return frozenset(own.union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
-
-
-@cache
-def _imports_in(code: types.CodeType) -> frozenset[str]:
-    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
-    return frozenset(own.union(*(_imports_in(each) for each in code.co_consts if isinstance(each, types.CodeType))))
+def _operands(code: types.CodeType, *instructions: str) -> frozenset[str]:
+    """Return the names that some instructions of code have, and those of the functions in it."""
+    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in instructions}
+    inside = [_operands(each, *instructions) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return frozenset(own.union(*inside))
 
 
 def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
     """Return the user's modules that functions import when they are called."""
     found = []
-    for name in sorted({name for each in functions for name in _imports_in(each.__code__)}):
+    for name in sorted({name for each in functions for name in _operands(each.__code__, "IMPORT_NAME")}):
         with suppress(ImportError, ValueError, AttributeError):
             spec = importlib.util.find_spec(name)
             if spec is not None and _is_users_file(spec.origin):
@@ -259,21 +230,13 @@ def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
     return found
 
 
-def _own_text(function: types.FunctionType) -> str:
-    return "" if function.__name__ == "<lambda>" else _text_of(function)
-
-
 def _text_of(what: Any) -> str:
-    """Return the text of a class or function; empty if it has none, as in a REPL."""
+    """Return the text of a class or function; empty if it has none of its own, as a lambda, or in a REPL."""
+    if what.__name__ == "<lambda>":
+        return ""
     with suppress(OSError, TypeError):
-        code = getattr(what, "__code__", None)
-        if code is None:
-            return textwrap.dedent(inspect.getsource(what))
         # Of a function that a decorator made, its own text, not that of the function within.
-        linecache.checkcache(code.co_filename)
-        return textwrap.dedent(
-            "".join(inspect.getblock(linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]))
-        )
+        return textwrap.dedent(inspect.getsource(getattr(what, "__code__", what)))
     return ""
 
 
@@ -374,10 +337,65 @@ def _lines(file: str) -> str:
     return "".join(entry[2])
 
 
-def digest(data: bytes) -> str:
-    """Return a short digest of bytes."""
+def digest(given: Any) -> str:
+    """Return a short digest of bytes, of a text, or of what JSON can hold."""
+    data = given if isinstance(given, bytes) else json.dumps(given, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:20]
 
 
-def _digest_of(value: Any) -> str:
-    return digest(repr(value).encode())
+# --- the data files that a cell opens, whoever opens them -------------------------------------------------------------
+
+_CODE = {".py", ".pyc", ".pyi", ".so", ".pyd", ".dll", ".pth", ".ttf", ".mplstyle"}
+_WRITES = os.O_WRONLY | os.O_RDWR
+_opened: ContextVar[dict[str, str] | None] = ContextVar("opened", default=None)
+_known: dict[str, dict[str, str]] = {}
+
+
+@contextmanager
+def recorded(reader: str) -> Iterator[None]:
+    """Record the files opened for reading inside the context, under the name of their reader: SHA-256 by name.
+
+    A problem, or a function with a cache, reads a file once for many cells: `known` has the files of all contexts of a
+    reader in this process, as they were when they were opened.
+    """
+    _listen()
+    found = _known.setdefault(reader, {})
+    token = _opened.set(found)
+    try:
+        with recording() as named:
+            yield
+    finally:
+        _opened.reset(token)
+        found |= named
+
+
+def known(reader: str) -> dict[str, str]:
+    """Return the files that this process has recorded for a reader."""
+    return dict(_known.get(reader, {}))
+
+
+@cache
+def _listen() -> None:
+    # Python has no other way to learn of all files: pandas, numpy and a user's `open` have nothing else in common.
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or (found := _opened.get()) is None:
+        return
+    name, mode, flags = arguments
+    if not isinstance(name, str | bytes | os.PathLike):
+        return
+    if {*"wax+"} & {*str(mode)} if mode is not None else isinstance(flags, int) and flags & _WRITES:
+        return
+    path = Path(os.fsdecode(name))
+    if path.suffix in _CODE or not path.is_file() or is_library(path):
+        return
+    # Its digest is taken now, before it can change, and that opens it once more.
+    token = _opened.set(None)
+    try:
+        with recording() as now:
+            used(path, by_name=True)
+        found |= now
+    finally:
+        _opened.reset(token)

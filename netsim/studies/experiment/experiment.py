@@ -18,6 +18,8 @@ from netsim.run import Run
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import (
     METHOD,
+    NETWORK,
+    PROBLEM,
     RESERVED,
     SEED,
     Cell,
@@ -32,17 +34,17 @@ from netsim.studies.experiment.folder import (
     EXPERIMENT,
     RUNS,
     CellRun,
-    Job,
     columns_of,
     held,
     keep_inputs,
     keys_in,
     read,
+    run_there,
     send_caches,
 )
-from netsim.studies.experiment.grid import Grid, shown, value_of
 from netsim.studies.experiment.methods import method_of
 from netsim.studies.experiment.networks import Links, network_of
+from netsim.studies.experiment.paths import Grid, shown, value_of
 from netsim.studies.experiment.problems import problem_of
 from netsim.studies.experiment.record import of_file, record
 from netsim.studies.experiment.results import Results
@@ -52,7 +54,7 @@ from netsim.studies.outcome import DEAD, FAILED, Ending
 from netsim.studies.reserve import refusals
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.point import KILLED, Limits
-from netsim.studies.sweeps.workers import run_here
+from netsim.studies.sweeps.workers import Ended, run_here, run_named
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import changed_files
@@ -62,8 +64,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
-
-PROBLEM, NETWORK = "problem", "network"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,24 +153,18 @@ class Experiment:
             networks=_named("networks", networks, network_of),
             rounds=None if self.rounds is None else check.integer("rounds", self.rounds, low=1),
             grid=Grid(self.grid),
+            names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
             seeds=[_seeds_of(each) for each in _listed(self.seeds)],
         )
-        self._check_names()
-        for each in self.grid:
-            for path in each:
-                self.values(path)
-        self._check_seeds()
-        snapshot(files_of(self._parts()))
-
-    def _check_names(self) -> None:
         labels = {name for method in self.methods.values() for name in method.label} - {METHOD}
         for what, taken in (("names", self.names), ("label", labels)):
             for name in taken:
                 if name in RESERVED:
                     raise check.refuse(what, name, f"another name; every table has a column {name}")
-        for several in self.names.values():
-            for path in _paths(several):
-                self.values(path)
+        for name in itertools.chain(self.names, *self.grid):
+            self.values(name)
+        self._check_seeds()
+        snapshot(files_of(self._parts()))
 
     def _check_seeds(self) -> None:
         seeds = self._all_seeds
@@ -201,13 +195,12 @@ class Experiment:
         """Return every path of the parts with its present value, and its short name if it has one."""
         import pandas as pd
 
-        short = {path: name for name, several in self.names.items() for path in _paths(several)}
-        rows = []
-        for path, value in paths.places(self._tree()):
-            if isinstance(value, Mapping):
-                continue
-            known = [name for given, name in short.items() if _matches(self._long(given), path)]
-            rows.append({"name": ", ".join(known), "path": path, "value": paths.brief(value)})
+        short = {self._long(path): name for name in self.names for path in self._of(name)}
+        rows = [
+            (", ".join(name for given, name in short.items() if _matches(given, path)), path, paths.brief(value))
+            for path, value in paths.places(self._tree())
+            if not isinstance(value, Mapping)
+        ]
         return pd.DataFrame(rows, columns=["name", "path", "value"])
 
     def _long(self, path: str) -> str:
@@ -218,7 +211,7 @@ class Experiment:
 
     def _of(self, name: str) -> list[str]:
         """Return the paths that a short name or a path stands for."""
-        return list(_paths(self.names.get(name, name)))
+        return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:
         """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
@@ -236,19 +229,19 @@ class Experiment:
         for name, given in values.items():
             for path in self._of(name):
                 tree = paths.changed(tree, self._long(path), value_of(given), path)
-        return dataclasses.replace(
-            self, methods=tree["methods"], networks=tree["networks"], problem=tree[PROBLEM], rounds=tree["rounds"]
-        )
+        return dataclasses.replace(self, **tree)
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
         """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
-        measure, after = tuple(self.measure), tuple(self.after)
+        how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
+        # Without its grid it is made anew at once.
+        single = dataclasses.replace(self, grid=Grid([{}]))
         for values in self.grid:
-            here = dataclasses.replace(self.with_values(values), grid=Grid([{}])) if values else self
+            here = single.with_values(values) if values else self
             tried = {name: shown(value) for name, value in values.items()}
             for (problem, task), (network, links) in itertools.product(here.problem.items(), here.networks.items()):
                 before = ({PROBLEM: problem} if problem else {}) | ({NETWORK: network} if network else {}) | tried
@@ -259,21 +252,7 @@ class Experiment:
                         continue
                     if name not in tuned:
                         tuned[name] = self._tuned(name, method, columns)
-                    yield Cell(
-                        columns,
-                        task,
-                        links,
-                        tuned[name],
-                        seed,
-                        here.rounds,
-                        self.until,
-                        self.sample,
-                        measure,
-                        after,
-                        self.ending,
-                        self.error,
-                        name,
-                    )
+                    yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
         """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
@@ -383,42 +362,41 @@ class Experiment:
             held(Path(name)) as running,
         ):
             folder = Path(name)
-            done = {cell.key: read(folder, cell.key) for cell in cells}
-            notes = []
-            for key, found in done.items():
-                if found is not None and (changed := changed_files(found.read)):
-                    notes.append(f"{', '.join(changed)} changed: what ran with the former data ran again.")
-                    done[key] = None
-                elif found is not None and found.row["outcome"] == FAILED:
-                    # It may have failed because a file or a package was missing, which is there now.
-                    done[key] = None
-            missing = {cell.key: cell for cell in cells if done[cell.key] is None}
+            there = {cell.key: found for cell in cells if (found := read(folder, cell.key)) is not None}
+            changed = {key: names for key, found in there.items() if (names := changed_files(found.read))}
+            notes = [
+                f"{', '.join(each)} changed: what ran with the former data ran again." for each in changed.values()
+            ]
+            # A run may have failed because a file or a package was missing, which is there now.
+            again = {key for key, found in there.items() if key in changed or found.row["outcome"] == FAILED}
+            missing = {cell.key: cell for cell in cells if cell.key not in there or cell.key in again}
             check_fits(cells, missing)
-            work = CellRun(folder.absolute(), running.absolute(), limits)
-            lost: dict[str, str] = {}
             ended: dict[Any, tuple[Cell, Measured]] = {}
             for cell in cells:
-                self._check_metric(metric, ended, cell, done[cell.key])
-            with show.tally("cells", len(done)) as tally:
-                count, failed = len(done) - len(missing), 0
-                tally(count, failed)
-                for key, why in _played(work, _jobs_of(missing), jobs, dask):
+                if cell.key not in missing:
+                    self._check_metric(metric, ended, cell, folder)
+            whys: dict[str, str] = {}
+            with show.tally("cells", len(there.keys() | missing)) as tally:
+                done = len(there) - len(again)
+                tally(done, 0)
+                work = CellRun(folder.absolute(), running.absolute(), limits)
+                for number, (key, why) in enumerate(_played(work, _ordered(missing.values()), jobs, dask), 1):
                     if why is not None:
-                        show.line(f"{missing[key].name}: failed: {why}")
-                    count, failed = count + (why is None), failed + (why is not None)
-                    tally(count, failed)
-                    lost |= {key: why} if why == KILLED else {}
-                    if metric is not None and len(ended) < len(self.problem):
-                        self._check_metric(metric, ended, missing[key], read(folder, key))
+                        whys[key] = why
+                        show.line(f"{paths.listed(missing[key].columns)}: failed: {why}")
+                    tally(done + number - len(whys), len(whys))
+                    self._check_metric(metric, ended, missing[key], folder)
             for key, cell in missing.items():
-                found = None if key in lost else read(folder, key)
-                found = found or Measured.failed(lost.get(key, f"{cell.name}: its results are not there"))
+                kept = None if whys.get(key) == KILLED else read(folder, key)
+                found = kept or Measured.failed(
+                    whys.get(key, f"{paths.listed(cell.columns)}: its results are not there")
+                )
                 # Without a folder of its own, an experiment's temporary folder is removed when this block ends.
-                done[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
-            ran = [found for key in missing if (found := done[key]) is not None]
-            if late := sorted({name for found in ran for name in changed_files(found.read)}):
+                there[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
+            if late := sorted({name for key in missing for name in changed_files(there[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
-            results = self._results(cells, done, None if out is None else folder, len(missing))
+            ran = [(cell, there[cell.key]) for cell in cells]
+            results = self._results(ran, None if out is None else folder, len(missing))
             results.notes.extend(dict.fromkeys(notes))
             self._about(results, flags, file)
             if out is not None:
@@ -429,29 +407,28 @@ class Experiment:
         return results
 
     def _check_metric(
-        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, found: Measured | None
+        self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, folder: Path
     ) -> None:
         """Raise BadInput for a metric that is no column; runs of each problem that have ``ended`` have all columns."""
         problem = cell.columns.get(PROBLEM)
-        if metric is not None and problem not in ended and found is not None and found.row["outcome"] not in DEAD:
+        if metric is None or problem in ended:
+            return
+        found = read(folder, cell.key)
+        if found is not None and found.row["outcome"] not in DEAD:
             ended[problem] = cell, found
             if len(ended) == len(self.problem):
                 Results([*ended.values()])._metric(metric)
 
-    def _results(
-        self, cells: Sequence[Cell], done: Mapping[str, Measured | None], folder: Path | None, ran: int
-    ) -> Results:
-        found = [(cell, each) for cell in cells if (each := done[cell.key]) is not None]
+    def _results(self, found: list[tuple[Cell, Measured]], folder: Path | None, ran: int) -> Results:
         doubted: dict[tuple[str, str], list[str]] = {}
+        versions: dict[str, set[str]] = {}
         for cell, each in found:
             for line in each.doubts:
                 doubted.setdefault((cell.method_name, line.partition(":")[0].partition(" = ")[0]), []).append(line)
-        labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
-        notes = list(self.notes)
-        versions: dict[str, set[str]] = {}
-        for _, each in found:
             for what, value in each.about.items():
                 versions.setdefault(what, set()).add(json.dumps(value, sort_keys=True))
+        labels = dict.fromkeys(name for method in self.methods.values() for name in method.label if name != METHOD)
+        notes = list(self.notes)
         if mixed := sorted(what for what, several in versions.items() if len(several) > 1):
             notes.append(f"The runs are of several versions of {', '.join(mixed)}; last digits may differ.")
         for (name, _), lines in doubted.items():
@@ -567,25 +544,22 @@ class Experiment:
         )
 
 
-def _played(work: CellRun, jobs: Sequence[Job], processes: int, dask: str | None) -> Iterator[tuple[str, str | None]]:
+def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | None) -> Iterator[Ended]:
     if dask is not None:
-        from netsim.studies.experiment.cluster import run_there
-
         send_caches()
-        yield from run_there(work, jobs, dask)
-    elif processes > 1 and len(jobs) > 1:
+        yield from run_there(work, cells, dask)
+    elif processes > 1 and len(cells) > 1:
         send_caches()
-        yield from run_here(work, jobs, processes)
+        yield from run_here(work, cells, processes)
     else:
-        for job in jobs:
-            yield job.name, work.run(job)
+        yield from (run_named(work, cell) for cell in cells)
 
 
-def _jobs_of(missing: Mapping[str, Cell]) -> list[Job]:
-    """Return jobs in an order in which cells that learn the same, whatever the setting, share a task."""
-    alike: dict[Any, list[Job]] = {}
-    for key, cell in missing.items():
-        alike.setdefault((id(cell.problem), cell.seeds), []).append(Job(key, cell))
+def _ordered(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells in an order in which those that learn the same, whatever the setting, share a task."""
+    alike: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault((id(cell.problem), cell.seeds), []).append(cell)
     return [*itertools.chain(*alike.values())]
 
 
@@ -617,10 +591,6 @@ def _seeds_of(given: Any) -> Seeds:
 
 def _listed(seeds: Any) -> list[Any]:
     return [seeds] if isinstance(seeds, Seeds) or not isinstance(seeds, Iterable) else list(seeds)
-
-
-def _paths(several: str | Sequence[str]) -> Sequence[str]:
-    return [several] if isinstance(several, str) else list(several)
 
 
 def _matches(pattern: str, path: str) -> bool:

@@ -6,23 +6,24 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from netsim.errors import BadInput, one_line
 from netsim.studies import reserve
 from netsim.studies.experiment.cells import Cell, Measured
 from netsim.studies.experiment.content import digest, is_users
-from netsim.studies.folder import Unsaved, json_value
+from netsim.studies.experiment.paths import plain
+from netsim.studies.folder import json_value
+from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
-from netsim.studies.sweeps.point import KILLED, Limits, reason_of
+from netsim.studies.sweeps.cluster import connected
+from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
 
@@ -68,18 +69,14 @@ def read(folder: Path, key: str) -> Measured | None:
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
         data = (place / "rounds.csv").read_bytes()
         if kept.pop("sha256") == _sum(key, kept, data):
-            row = {name: _number(value) for name, value in kept["row"].items()}
+            row = {name: float(v["number"]) if isinstance(v, dict) else v for name, v in kept["row"].items()}
             return Measured(place / "rounds.csv", row, kept["read"], kept["about"], kept["doubts"])
     return None
 
 
 def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
     """Return the digest of a cell's results, which stand under its key."""
-    return digest(json.dumps([key, kept]).encode() + data)
-
-
-def _number(value: Any) -> Any:
-    return float(value["number"]) if isinstance(value, Mapping) else value
+    return digest([key, kept, digest(data)])
 
 
 def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
@@ -90,70 +87,26 @@ def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
     return {}, None
 
 
-def write(folder: Path, running: Path, cell: Cell, found: Measured) -> None:
-    """Write a cell's results into ``running``, and give them their place by one rename.
-
-    Raises Unsaved if that cannot be done.
-    """
-    try:
-        place = Path(tempfile.mkdtemp(dir=running))
-        data = found.rounds.to_csv(index=False).encode() if len(found.rounds.columns) else b"\n"
-        (place / "rounds.csv").write_bytes(data)
-        row = {name: _plain(value) for name, value in found.row.items()}
-        kept: dict[str, Any] = {
-            "columns": {name: _plain(value) for name, value in cell.columns.items()},
-            "row": row,
-            "read": found.read,
-            "about": found.about,
-            "doubts": found.doubts,
-            "content": cell.content,
-        }
-        kept["sha256"] = _sum(cell.key, kept, data)
-        (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        target = folder / RUNS / cell.key
-        # A folder there is damaged, or another process wrote it, which ran the same cell.
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            target.unlink(missing_ok=True)
-        os.rename(place, target)
-    except OSError as error:
-        raise _unsaved(folder, error) from None
-
-
-def _unsaved(folder: Path, error: OSError) -> Unsaved:
-    reason = error.strerror or one_line(error)
-    return Unsaved(
-        f"out = {str(folder)!r}: could not be written ({reason}); what is done is whole, and the same run goes on"
-    )
-
-
-def _plain(value: Any) -> Any:
+def _json(value: Any) -> Any:
     """Return a value as JSON has it; a number that JSON lacks (NaN, ∞) as its text."""
-    number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, float) and not math.isfinite(number):
-        return {"number": repr(number)}
-    return json_value(number)
+    number = plain(value)
+    return {"number": repr(number)} if isinstance(number, float) and not math.isfinite(number) else json_value(number)
 
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
     """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
     left_out: list[str] = []
     kept: dict[str, Path] = {}
-    for path in dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)]):
-        name = path.name
-        if not path.is_file():
-            continue
-        if kept.setdefault(name, path) != path:
+    for path in filter(Path.is_file, dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)])):
+        if kept.setdefault(path.name, path) != path:
             left_out.append(f"{path} is not among the inputs, where another file has its name.")
-            continue
-        if path.stat().st_size > MOST_BYTES:
-            left_out.append(f"{name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
-            continue
-        with refusals(folder):
-            (folder / INPUTS).mkdir(exist_ok=True)
-            with write_whole(folder / INPUTS / name) as file:
-                file.write(path.read_bytes())
+        elif path.stat().st_size > MOST_BYTES:
+            left_out.append(f"{path.name} is larger than {MOST_BYTES // 10**6} MB, and is not among the inputs.")
+        else:
+            with refusals(folder):
+                (folder / INPUTS).mkdir(exist_ok=True)
+                with write_whole(folder / INPUTS / path.name) as file:
+                    file.write(path.read_bytes())
     return left_out
 
 
@@ -176,14 +129,6 @@ def _cached(function: Any, how: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A cell by its key."""
-
-    name: str
-    cell: Cell
-
-
-@dataclass(frozen=True)
 class CellRun:
     """What all cells of an experiment have in common, as a worker has it.
 
@@ -199,23 +144,53 @@ class CellRun:
     running: Path
     limits: Limits
 
-    def run(self, job: Job) -> str | None:
+    def run(self, cell: Cell) -> str | None:
         """Run a cell and write its results; return why it failed, or None."""
-        mark = self.running / f"{job.name}~"
+        mark = self.running / f"{cell.key}~"
         try:
             mark.touch()
         except OSError as error:
-            raise _unsaved(self.folder, error) from None
+            raise unwritten(self.folder, error, "run") from None
         try:
             with self.limits.kept():
-                found = job.cell.measured()
+                found = cell.measured()
         except KeyboardInterrupt as error:
-            why = reason_of(error, self.limits)
-            if not why.startswith("took"):
+            reason = reason_of(error, self.limits)
+            if not reason.startswith("took"):
                 raise
-            found = Measured.failed(why)
-        write(self.folder, self.running, job.cell, found)
+            found = Measured.failed(reason)
+        why = self.keep(cell, found)
         mark.unlink(missing_ok=True)
+        return why
+
+    def keep(self, cell: Cell, found: Measured) -> str | None:
+        """Write a cell's results into ``running``, and give them their place by one rename; return why it failed.
+
+        Raises Unsaved if that cannot be done.
+        """
+        try:
+            place = Path(tempfile.mkdtemp(dir=self.running))
+            data = found.rounds.to_csv(index=False).encode()
+            (place / "rounds.csv").write_bytes(data)
+            kept: dict[str, Any] = {
+                "columns": {name: _json(value) for name, value in cell.columns.items()},
+                "row": {name: _json(value) for name, value in found.row.items()},
+                "read": found.read,
+                "about": found.about,
+                "doubts": found.doubts,
+                "content": cell.content,
+            }
+            kept["sha256"] = _sum(cell.key, kept, data)
+            (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+            target = self.folder / RUNS / cell.key
+            # A folder there is damaged, or another process wrote it, which ran the same cell.
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target, ignore_errors=True)
+            else:
+                target.unlink(missing_ok=True)
+            os.rename(place, target)
+        except OSError as error:
+            raise unwritten(self.folder, error, "run") from None
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 
     def lose(self, name: str) -> str:
@@ -229,3 +204,30 @@ class CellRun:
     def forget(self, name: str) -> None:
         """Forget that a cell had begun."""
         (self.running / f"{name}~").unlink(missing_ok=True)
+
+
+def run_there(work: CellRun, cells: Sequence[Cell], address: str) -> Iterator[tuple[str, str | None]]:
+    """Run cells on the workers of a scheduler, write their results here, and yield how each ended.
+
+    Raises BadInput if the scheduler cannot be used, or a worker has another netsim.
+    """
+    from distributed import KilledWorker, as_completed
+
+    with connected(address, work.limits) as client:
+        _must_be_alike(client.run(source_of, "netsim", on_error="return"))
+        by_key = {cell.key: cell for cell in cells}
+        futures = client.map(Cell.measured, cells, key=list(by_key), pure=False)
+        for future in as_completed(futures):
+            try:
+                why = work.keep(by_key[future.key], future.result())
+            except KilledWorker:
+                why = KILLED
+            yield future.key, why
+
+
+def _must_be_alike(reports: dict[str, object]) -> None:
+    for worker, report in sorted(reports.items()):
+        if isinstance(report, BaseException):
+            raise BadInput(f"dask: worker {worker} must have the netsim that is here ({one_line(report)})")
+        if report != source_of("netsim"):
+            raise BadInput(f"dask: worker {worker} must have the netsim that is here; its source differs")

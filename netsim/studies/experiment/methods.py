@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -69,20 +69,12 @@ class Method:
         if not (inspect.isclass(kind) and issubclass(kind, Agent)):
             raise check.refuse("kind", kind, "a class of agents, a subclass of netsim.Agent")
         self.kind, self.label, self.given = kind, dict(label or {}), given
-        known = self._arguments
-        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
-            for name in given:
-                check.one_of(f"parameter of {kind.__name__}", name, known)
-
-    @property
-    def _arguments(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self.kind).parameters
+        paths.check_arguments(f"parameter of {kind.__name__}", kind, given)
 
     def parameters(self) -> dict[str, Any]:
         """Return the arguments by name, with their values; without those that the run gives, or that are required."""
-        known = {name: self.given.get(name, default_of(self.kind, name)) for name in self._arguments}
-        found = {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
-        return {**found, **self.given}
+        usual = {name: default_of(self.kind, name) for name in inspect.signature(self.kind).parameters}
+        return {name: value for name, value in (usual | self.given).items() if value is not inspect.Parameter.empty}
 
     def with_parameter(self, name: str, value: Any) -> "Method":
         """Return the method with another value of an argument."""
@@ -179,7 +171,7 @@ def default_of(kind: type, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(paths.FromFunction):
     """A function that makes agents: ``function(setup, **parameters) -> {node: Agent}``.
 
     Attributes
@@ -189,16 +181,7 @@ class Made:
         As of `Method`.
     """
 
-    function: Callable[..., Mapping[Any, Agent]]
     label: Mapping[str, str] = field(default_factory=dict)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments with their values."""
-        return paths.parameters(self.function)
-
-    def with_parameter(self, name: str, value: Any) -> "Made":
-        """Return the method with another value of a keyword argument."""
-        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
 
     def with_label(self, **label: str) -> "Made":
         """Return the method with values of some columns."""

@@ -1,6 +1,5 @@
 """The networks of an experiment: links on a graph, a site of motes, or a function that makes a network."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ class AnyNetwork(Protocol):
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the network's graph, or None if it takes the problem's."""
-        ...
+        return self.network(setup).graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -78,13 +77,15 @@ class Links:
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function of ends returns no link."""
         assert setup.graph is not None
-        graph, own = setup.graph, {}
-        link = self.link if isinstance(self.link, Link) else Link()
-        if not isinstance(self.link, Link):
+        graph, link, own = setup.graph, self.link, {}
+        if not isinstance(link, Link):
             arcs = graph.edges if graph.is_directed() else graph.to_directed().edges
-            own = {(sender, receiver): self._of(Ends(sender, receiver, setup)) for sender, receiver in arcs}
+            own = {(sender, receiver): link(Ends(sender, receiver, setup)) for sender, receiver in arcs}
+            for (sender, receiver), each in own.items():
+                if not isinstance(each, Link):
+                    raise BadInput(f"{brief(link)}: must return a netsim.Link for {sender!r} → {receiver!r}")
             # The transmitter's settings (rate, queue) must be those of the network's link on a shared medium.
-            link = next(iter(own.values()), link)
+            link = next(iter(own.values()), Link())
         return Network(
             graph,
             link,
@@ -96,23 +97,12 @@ class Links:
             compute=self.compute,
         )
 
-    def _of(self, ends: Ends) -> Link:
-        assert not isinstance(self.link, Link)
-        found = self.link(ends)
-        if not isinstance(found, Link):
-            raise BadInput(f"{brief(self.link)}: must return a netsim.Link for {ends.sender!r} → {ends.receiver!r}")
-        return found
-
 
 @dataclass(frozen=True)
-class FromMeasured:
+class FromMeasured(AnyNetwork):
     """A network of measured links."""
 
     measured: Measured
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the linked pairs."""
-        return self.measured.graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -120,14 +110,10 @@ class FromMeasured:
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(AnyNetwork):
     """A network of motes at their places."""
 
     deployment: Deployment
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the neighbours."""
-        return self.deployment.graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -135,25 +121,11 @@ class Site:
 
 
 @dataclass(frozen=True)
-class MadeNetwork:
+class MadeNetwork(paths.FromFunction, AnyNetwork):
     """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
 
     It may return a `Deployment` in place of the network.
     """
-
-    function: Callable[..., Network | Deployment]
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the function's keyword arguments with their values."""
-        return paths.parameters(self.function)
-
-    def with_parameter(self, name: str, value: Any) -> "MadeNetwork":
-        """Return the network with another value of a keyword argument."""
-        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
-
-    def topology(self, setup: Setup) -> "nx.Graph[Any]":
-        """Return the graph of the network that the function makes."""
-        return self.network(setup).graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run; raises BadInput if the function returns something else."""

@@ -7,18 +7,21 @@ it anew, so its own checks run again.
 
 import dataclasses
 import inspect
+import itertools
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput
 from netsim.util import check
+from netsim.util.datafiles import nearest
 from netsim.wire.coded import Coder
 
 ANY = "*"
@@ -34,6 +37,21 @@ class Given(partial[Any]):
 
     def __repr__(self) -> str:
         return brief(self)
+
+
+@dataclass(frozen=True)
+class FromFunction:
+    """Base class of parts that a function makes; its keyword arguments are their parameters."""
+
+    function: Callable[..., Any]
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the function's keyword arguments with their values."""
+        return parameters(self.function)
+
+    def with_parameter(self, name: str, value: Any) -> Self:
+        """Return the part with another value of a keyword argument."""
+        return dataclasses.replace(self, function=with_parameter(self.function, name, value))
 
 
 def parameters(part: Any) -> dict[str, Any]:
@@ -61,6 +79,14 @@ def _keyword_arguments(function: Any) -> dict[str, Any]:
     usual = {each.name: each.default for each in known if each.default is not each.empty}
     # A function that requires nothing gets the seed by its name (`Links`).
     return {name: value for name, value in usual.items() if name != "seed" or len(usual) < len(known)}
+
+
+def check_arguments(what: str, called: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise BadInput, which says ``what`` it is about, for the name of an argument that a class or function has not."""
+    known = inspect.signature(called).parameters
+    if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        for name in given:
+            check.one_of(what, name, known)
 
 
 def with_parameter(part: Any, name: str, value: Any) -> Any:
@@ -142,13 +168,8 @@ def _nowhere(part: Any, path: str, written: str) -> BadInput:
         known = [
             f"{first}.{place}" for each in _values(part, path.removesuffix(f".{rest}")) for place, _ in places(each)
         ]
-    try:
-        check.one_of("path", written, known)
-    except BadInput as error:
-        near = re.search(r" \(did you mean .*\)$", str(error))
-        hint = near.group() if near else ""
-        return BadInput(f"path = {written!r}: must be a path that Experiment.paths() or netsim show lists{hint}")
-    return BadInput(f"path = {written!r}: must lead to a parameter")
+    hint = nearest(written, known)
+    return BadInput(f"path = {written!r}: must be a path that Experiment.paths() or netsim show lists{hint}")
 
 
 def brief(value: Any) -> str:
@@ -156,18 +177,77 @@ def brief(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     if isinstance(value, Coder):
-        return f"{type(value).__name__}({', '.join(brief(each) for each in _given(value))})"
+        given = [each for each in value.arguments.values() if each is not None and not isinstance(each, bool)]
+        return f"{type(value).__name__}({', '.join(map(brief, given))})"
     if isinstance(value, str | nx.Graph):
         return str(value)
     if isinstance(value, partial):
-        given = [f"{name}={brief(each)}" for name, each in value.keywords.items()]
-        return f"{brief(value.func)}({', '.join([*map(brief, value.args), *given])})"
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))
-    named = getattr(value, "__name__", text)
-    return named if len(named) <= _LONGEST else f"{named[: _LONGEST - 1]}…"
+        named = [f"{name}={brief(each)}" for name, each in value.keywords.items()]
+        return f"{brief(value.func)}({', '.join([*map(brief, value.args), *named])})"
+    text = str(getattr(value, "__name__", represented(value)))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _given(coder: Coder) -> list[Any]:
-    return [
-        value for value in coder.arguments.values() if value is not None and value is not False and value is not True
-    ]
+def represented(value: Any) -> str:
+    """Return an object's text in one line, without memory addresses, which differ by process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return values with their names, as messages show them."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+# --- values that are tried --------------------------------------------------------------------------------------------
+
+
+class Grid(list[dict[str, Any]]):
+    """Settings, each a mapping of paths to values: ``a * b`` combines each of one with each of another, ``a + b``
+    appends.
+    """
+
+    def __mul__(self, other: "Grid") -> "Grid":  # type: ignore[override]
+        return Grid({**a, **b} for a, b in itertools.product(self, other))
+
+    def __add__(self, other: "Grid") -> "Grid":  # type: ignore[override]
+        return Grid([*self, *other])
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value, and the name by which tables show it."""
+
+    name: str
+    value: Any
+
+
+def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
+    """Return a grid over one path.
+
+    Parameters
+    ----------
+    path : str
+        A path of an experiment, or one of its short names.
+    values : iterable or mapping
+        The values; of a mapping, by the names that tables show.
+    """
+    if isinstance(values, Mapping):
+        return Grid({path: Named(name, value)} for name, value in values.items())
+    return Grid({path: value} for value in values)
+
+
+def value_of(given: Any) -> Any:
+    """Return a value without its name."""
+    return given.value if isinstance(given, Named) else given
+
+
+def plain(value: Any) -> Any:
+    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def shown(value: Any) -> Any:
+    """Return a value as a column of tables has it."""
+    if isinstance(value, Named):
+        return value.name
+    return value if isinstance(value, int | float | str | None) else brief(value)

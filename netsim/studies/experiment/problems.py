@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
@@ -108,7 +108,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Drawn(Problem):
+class Drawn(paths.FromFunction, Problem):
     """A problem that a function draws: ``function(seed, **parameters) -> costs, graph or None, measure``.
 
     Attributes
@@ -120,7 +120,6 @@ class Drawn(Problem):
         agent.
     """
 
-    function: Callable[..., Any]
     edges: int | None = None
 
     def parameters(self) -> dict[str, Any]:
@@ -128,11 +127,9 @@ class Drawn(Problem):
         known = list(inspect.signature(self.function).parameters.items())[1:]
         return {name: each.default for name, each in known if name != "graph"} | {"edges": self.edges}
 
-    def with_parameter(self, name: str, value: Any) -> "Drawn":
+    def with_parameter(self, name: str, value: Any) -> Self:
         """Return the problem with another value of a parameter."""
-        if name == "edges":
-            return dataclasses.replace(self, edges=value)
-        return dataclasses.replace(self, function=paths.with_parameter(self.function, name, value))
+        return dataclasses.replace(self, edges=value) if name == "edges" else super().with_parameter(name, value)
 
     def make(self, setup: Setup) -> Task:
         """Return the task of a run; raises BadInput if the function returns something else."""

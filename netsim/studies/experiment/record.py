@@ -3,16 +3,16 @@
 import ast
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, SEED, Cell
-from netsim.studies.experiment.content import is_users
-from netsim.studies.experiment.grid import value_of
+from netsim.studies.experiment.content import digest, is_users
 from netsim.studies.experiment.networks import Links
+from netsim.studies.experiment.paths import value_of
 from netsim.studies.experiment.results import Results
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
         "tuning": experiment.tuning,
         "papers": {name: [cited] for name, kind in kinds.items() if (cited := getattr(kind, "citation", str)())},
         "own": [name for name, kind in kinds.items() if kind is not None and is_users(kind)],
-        "versions": _different(found.about for _, found in results.cells if found.about),
+        "versions": list({digest(found.about): found.about for _, found in results.cells if found.about}.values()),
         "files": {name: sha for _, found in results.cells for name, sha in found.read.items()},
     }
 
@@ -61,44 +61,30 @@ def of_file(file: Path) -> dict[str, Any]:
 
 def _conditions(results: Results) -> list[dict[str, Any]]:
     """Return the different methods under each condition, beside its problem and network."""
-    found: dict[Any, dict[str, Any]] = {}
-    described: dict[int, dict[str, str]] = {}
-    links = Links()
-
-    def of(part: Any, usual: Any = None) -> dict[str, str]:
-        if id(part) not in described:
-            described[id(part)] = _described(part, usual)
-        return described[id(part)]
-
+    links, firsts, conditions = Links(), dict[Any, Cell](), list[dict[str, Any]]()
     for cell, _ in results.cells:
-        method, columns = of(cell.method), _settings(cell, results.labels)
-        found.setdefault(
-            (*cell.condition, *method.items()),
-            {
-                "parameters": columns,
-                "methods": {str(cell.columns[METHOD]): method},
-                "problems": {} if cell.problem is None else {columns.get("problem", ""): of(cell.problem)},
-                "networks": {columns.get("network", ""): of(cell.network, links)},
-            },
-        )
-    conditions = list(found.values())
+        firsts.setdefault((*cell.condition, cell.method_name), cell)
+    for cell in firsts.values():
+        columns = {name: each for name, each in cell.columns.items() if name not in (METHOD, SEED, *results.labels)}
+        problem = {} if cell.problem is None else {columns.get("problem", ""): _described(cell.problem, None)}
+        networks = {columns.get("network", ""): _described(cell.network, links)}
+        methods = {str(cell.columns[METHOD]): _described(cell.method, None)}
+        conditions.append({"parameters": columns, "methods": methods, "problems": problem, "networks": networks})
     for kind, usual in (("methods", {}), ("problems", {}), ("networks", _described(links, links))):
-        told: dict[str, set[str]] = {}
-        for name, values in (pair for each in conditions for pair in each[kind].items()):
-            unusual = {
-                key for key, text in values.items() if text not in (usual.get(key, "None"), usual.get(key, "False"))
-            }
-            told.setdefault(name, set()).update(unusual)
+        # What is as usual under all conditions is not told.
+        told = {
+            (name, key)
+            for each in conditions
+            for name, values in each[kind].items()
+            for key, text in values.items()
+            if text not in (usual.get(key, "None"), usual.get(key, "False"))
+        }
         for each in conditions:
             each[kind] = {
-                name: {key: text for key, text in values.items() if key in told[name]} or {"ideal": "links"}
+                name: {key: text for key, text in values.items() if (name, key) in told} or {"ideal": "links"}
                 for name, values in each[kind].items()
             }
     return conditions
-
-
-def _settings(cell: Cell, labels: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in cell.columns.items() if name not in (METHOD, SEED, *labels)}
 
 
 def _described(part: Any, usual: Any) -> dict[str, str]:
@@ -117,11 +103,3 @@ def _parameters(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, 
         else:
             # A paper has no use for the folders of a machine.
             yield f"{prefix}{name}", value.name if isinstance(value, Path) else paths.brief(value)
-
-
-def _different(several: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for each in several:
-        if each not in found:
-            found.append(dict(each))
-    return found

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from netsim.errors import BadInput, one_line
-from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.experiment import paths
 from netsim.studies.experiment.command import SETTINGS, experiment_in
+from netsim.studies.experiment.content import digest
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.folder import EXPERIMENT, INPUTS, RUNS, columns_of, keys_in, read
 from netsim.studies.page import NAME as PAGE
@@ -31,24 +32,15 @@ def pack(folder: str | Path, out: str | Path) -> Path:
     Raises BadInput if the folder is none of an experiment.
     """
     place = Path(folder)
-    if not (place / EXPERIMENT).is_file():
-        raise check.refuse("folder", str(folder), "the folder of an experiment, with experiment.json")
     if not _about(place).get("file"):
         raise BadInput(
             f"folder = {str(folder)!r}: must be of an experiment whose file is known, to be repeated from it"
         )
-    files = sorted(path for name in _TOP for path in _files(place / name))
     with write_whole(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
-        for path in files:
-            packed.write(path, path.relative_to(place).as_posix())
+        for path in sorted(place.rglob("*")):
+            if path.is_file() and path.relative_to(place).parts[0] in _TOP:
+                packed.write(path, path.relative_to(place).as_posix())
     return Path(out)
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-    else:
-        yield from (each for each in path.rglob("*") if each.is_file())
 
 
 @contextmanager
@@ -142,9 +134,10 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"
                 )
             with found.known(), _data_in(copy):
-                flags = [(str(name), str(text)) for name, text in about.get("flags", [])]
-                made = found.with_flags([(a, Path(b).name if a == SETTINGS else b) for a, b in flags])
-                return _compared(made, folder, show)
+                texts: dict[str, list[str]] = {}
+                for flag, text in about.get("flags", []):
+                    texts.setdefault(str(flag), []).append(Path(text).name if flag == SETTINGS else str(text))
+                return _compared(found.with_flags(texts), folder, show)
 
 
 @contextmanager
@@ -165,42 +158,33 @@ def _about(folder: Path) -> Mapping[str, Any]:
     try:
         return dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        raise BadInput(f"folder = {str(folder)!r}: must have a whole {EXPERIMENT}") from None
+        raise check.refuse("folder", str(folder), f"the folder of an experiment, with a whole {EXPERIMENT}") from None
 
 
 def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:
-    found = Repeated()
+    found, notes = Repeated(), dict[str, None]()
     # By content, not by key: it is worth to know whether another netsim gives the same.
-    cells: dict[str, Cell] = {json.dumps(cell.content, sort_keys=True): cell for cell in made.cells()}
+    cells = {digest(cell.content): cell for cell in made.cells()}
     there = keys_in(folder)
     with show.tally("cells", len(there)) as tally:
         for number, key in enumerate(there, 1):
             columns, content = columns_of(folder, key)
-            name = ", ".join(f"{column} = {value}" for column, value in columns.items())
-            before = read(folder, key)
+            name, before = paths.listed(columns) or key, read(folder, key)
             if before is None:
-                found.different.append(f"{name or key}: its files are damaged")
-            elif (cell := cells.get(json.dumps(content, sort_keys=True))) is None:
-                found.unknown.append(name or key)
+                found.different.append(f"{name}: its files are damaged")
+            elif (cell := cells.get(digest(content))) is None:
+                found.unknown.append(name)
             else:
                 now = cell.measured()
-                what = _difference(before, now)
-                (found.different if what else found.same).append(f"{name}: {what}" if what else name)
-                found.notes += [each for each in _versions(before, now) if each not in found.notes]
+                was, ended = before.row["outcome"], now.row["outcome"]
+                if was != ended:
+                    found.different.append(f"{name}: its outcome was {was}, and is {ended}")
+                elif before.rounds.to_csv(index=False) != now.rounds.to_csv(index=False):
+                    found.different.append(f"{name}: its rounds")
+                else:
+                    found.same.append(name)
+                both = {what: (before.about.get(what), value) for what, value in now.about.items()}
+                notes |= {f"{what} was {old}, and is {new}": None for what, (old, new) in both.items() if old != new}
             tally(number, len(found.different))
+    found.notes += notes
     return found
-
-
-def _difference(before: Measured, now: Measured) -> str:
-    """Return what differs between two results of a cell; empty if nothing does."""
-    if before.row.get("outcome") != now.row.get("outcome"):
-        return f"its outcome was {before.row.get('outcome')}, and is {now.row.get('outcome')}"
-    if before.rounds.to_csv(index=False) != now.rounds.to_csv(index=False):
-        return "its rounds"
-    return ""
-
-
-def _versions(before: Measured, now: Measured) -> Iterator[str]:
-    for what, value in now.about.items():
-        if before.about.get(what) != value:
-            yield f"{what} was {before.about.get(what)}, and is {value}"

@@ -1,7 +1,7 @@
 """The results of an experiment: tables of runs and rounds, summaries that count those that died, and comparisons."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from netsim.studies.page import NAME as PAGE
 from netsim.studies.paired import holm
 from netsim.studies.reserve import refusals
 from netsim.studies.results import bands
+from netsim.studies.sweeps.sweep import free
 from netsim.util import check
 from netsim.util.files import write_whole
 
@@ -63,62 +64,57 @@ class Results:
         """A row for each run: its columns, how it ended, and the last value of each measure."""
         import pandas as pd
 
-        measures = self._measures
-        return pd.DataFrame([{**free(cell.columns, measures), **found.row} for cell, found in self.cells])
+        return pd.DataFrame([{**columns, **found.row} for columns, found in self._with_columns])
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
         """A row for each round of each run."""
         import pandas as pd
 
-        measures = self._measures
-        parts = [found.rounds.assign(**free(cell.columns, measures)) for cell, found in self.cells]
-        parts = [part for part in parts if len(part)]
-        if not parts:
+        parts = [found.rounds.assign(**columns) for columns, found in self._with_columns]
+        if not (parts := [part for part in parts if len(part)]):
             return pd.DataFrame(columns=self.keys)
         table = pd.concat(parts, ignore_index=True)
-        first = [name for name in self.keys if name in table]
-        return table[[*first, *table.columns.drop(first)]]
+        return table[[name for name in dict.fromkeys([*self.keys, *table]) if name in table]]
 
     @property
     def keys(self) -> list[str]:
         """The columns that tell runs apart."""
-        measures = self._measures
-        return list(dict.fromkeys(name for cell, _ in self.cells for name in free(cell.columns, measures)))
+        return list(dict.fromkeys(name for columns, _ in self._with_columns for name in columns))
 
     @cached_property
-    def _measures(self) -> frozenset[str]:
-        """What any run measured: one that failed has no measures, but the same columns."""
-        return frozenset(name for _, found in self.cells for name in found.row)
+    def _with_columns(self) -> list[tuple[dict[str, Any], Measured]]:
+        """The runs with their columns; ``given_`` stands before those that any run has as measures, too."""
+        measures = {name for _, found in self.cells for name in found.row}
+        return [(free(cell.columns, measures), found) for cell, found in self.cells]
 
     @property
     def by(self) -> list[str]:
         """The columns of a summary by default: the method, and those with several values, without seeds and labels."""
-        several = [name for name in self.keys if name not in (SEED, METHOD, *self.labels) and self._varies(name)]
-        return [*several, METHOD]
-
-    def _varies(self, name: str) -> bool:
-        return int(self.runs[name].nunique(dropna=False)) > 1
+        settings = [name for name in self.keys if name not in (SEED, METHOD, *self.labels)]
+        return [*(name for name in settings if self.runs[name].nunique(dropna=False) > 1), METHOD]
 
     @property
     def metric(self) -> str:
         """The error that the problem is about; raises BadInput if there is none, or several."""
-        judged: Any = self.runs["judged_by"].dropna().unique() if "judged_by" in self.runs else []
-        known = [each for each in judged if each]
-        if len(known) != 1:
-            names = ", ".join(map(str, known)) or "none"
+        if len(self._errors) != 1:
+            names = ", ".join(self._errors) or "none"
             raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
-        return str(known[0])
+        return self._errors[0]
+
+    @cached_property
+    def _errors(self) -> list[str]:
+        """The problems' errors, by which the runs are judged."""
+        return [str(each) for each in dict.fromkeys(found.row.get("judged_by") for _, found in self.cells) if each]
 
     @property
     def is_judged(self) -> bool:
         """Whether a problem's error says how the runs ended."""
-        return "judged_by" in self.runs and bool(self.runs["judged_by"].astype(bool).any())
+        return bool(self._errors)
 
     def with_one_error(self) -> "Iterator[tuple[str, Results]]":
         """Yield ("", these results), or those of each problem, if problems have errors of their own, with its name."""
-        errors = set(self.runs["judged_by"].dropna()) - {""} if self.is_judged else set()
-        if len(errors) < 2:
+        if len(self._errors) < 2:
             yield "", self
             return
         for name, _ in self.runs.groupby("problem", sort=False):
@@ -136,14 +132,14 @@ class Results:
         """
         import pandas as pd
 
-        by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
+        by = self._checked(by)
         numeric = map(str, self.runs.select_dtypes("number"))
         measures = [name for name in numeric if name not in (*self.keys, "outcome_round", "optimum")]
         rows = []
         for key, part in _groups(self.runs, by):
             alive = int((~part["outcome"].isin(DEAD)).sum())
             found = {name: statistic(worst_of_dead(part, name)[0][name], of="median") for name in measures}
-            rows.append(dict(zip(by, key, strict=True)) | {"survived": f"{alive}/{len(part)}"} | found)
+            rows.append({**key, "survived": f"{alive}/{len(part)}", **found})
         return pd.DataFrame(rows)
 
     def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> "pd.DataFrame":
@@ -178,19 +174,20 @@ class Results:
         import pandas as pd
 
         metric = self._metric(metric)
-        by = self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
-        rows = [dict(zip(by, key, strict=True)) | _summary(part, metric) for key, part in _groups(self.runs, by)]
-        table = pd.DataFrame(rows)
+        by = self._checked(by)
+        table = pd.DataFrame([key | _summary(part, metric) for key, part in _groups(self.runs, by)])
         if METHOD in by and len(table):
             others = [name for name in by if name != METHOD]
-            table["verdict"] = ""
-            runs = dict(_groups(self.runs, others))
-            for key, part in _groups(table, others):
-                for name, verdict in _verdicts(part, runs[key], metric).items():
-                    table.loc[part.index[part[METHOD] == name], "verdict"] = verdict
+            # Groups come in the order of their first rows, in both tables the same.
+            both = zip(_groups(table, others), _groups(self.runs, others), strict=True)
+            verdicts = [part[METHOD].map(_verdicts(part, runs, metric)) for (_, part), (_, runs) in both]
+            table["verdict"] = pd.concat(verdicts)
         table = table.drop(columns="_alive")
         table.attrs["note"] = self._too_few()
         return table
+
+    def _checked(self, by: Sequence[str] | None) -> list[str]:
+        return self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
 
     def _too_few(self) -> str:
         """Return that the seeds are too few for the sign test, if they are; else an empty text."""
@@ -239,7 +236,7 @@ class Results:
             for name in wide.columns:
                 if name != reference and reference in wide:
                     found = _signs(wide[name], wide[reference], metric)
-                    rows.append(dict(zip(by, key, strict=True)) | {METHOD: name} | found)
+                    rows.append({**key, METHOD: name, **found})
         table = pd.DataFrame(rows, columns=[*by, METHOD, "better", "worse", "equal", "p"])
         table["p_holm"] = holm(table["p"].to_numpy(dtype=np.float64))
         rows_text = f" for the {len(table)} rows of this table" if len(table) > 1 else ""
@@ -268,7 +265,7 @@ class Results:
         tables = [found.rounds for _, found in self.cells]
         longest = max(tables, key=len, default=pd.DataFrame())
         parts = []
-        for (cell, found), table in zip(self.cells, tables, strict=True):
+        for (settings, found), table in zip(self._with_columns, tables, strict=True):
             died = found.row["outcome"] in DEAD and "round" in longest
             if died:
                 left = longest[["round", "time_s"]].iloc[len(table) :]
@@ -277,7 +274,7 @@ class Results:
             # A run that failed was alive in the rounds that it has.
             alive = table["round"] < since if since == since else pd.Series(table.index < len(found.rounds))
             outcome = alive.map({True: "", False: found.row["outcome"]}) if died else ""
-            parts.append(table.assign(**free(cell.columns, self._measures), outcome=outcome))
+            parts.append(table.assign(**settings, outcome=outcome))
         return pd.concat(parts, ignore_index=True)
 
     def figure(
@@ -311,16 +308,15 @@ class Results:
             check.one_of("column", name, [str(each) for each in table.columns])
         settings = [name for name in self.by if name not in (METHOD, x)]
         methods = list(dict.fromkeys(table[ALGORITHM]))
-        groups = [methods[start : start + _MOST_LINES] for start in range(0, len(methods), _MOST_LINES)]
-        number = {name: f"{place} of {len(groups)}" for place, group in enumerate(groups, 1) for name in group}
-        if len(groups) > 1:
+        if (groups := -(-len(methods) // _MOST_LINES)) > 1:
+            number = {name: f"{place // _MOST_LINES + 1} of {groups}" for place, name in enumerate(methods)}
             table, settings = table.assign(methods=table[ALGORITHM].map(number)), [*settings, "methods"]
         return bands(table, x, y, by=ALGORITHM, of=of, log=log, title=title, facets=settings)
 
     def only(self, column: str, value: Any) -> "Results":
         """Return the results of the runs that have a value in one of `keys`."""
-        cells = [pair for pair in self.cells if free(pair[0].columns, self._measures).get(column) == value]
-        return replace(self, cells=cells)
+        both = zip(self.cells, self._with_columns, strict=True)
+        return replace(self, cells=[pair for pair, (settings, _) in both if settings.get(column) == value])
 
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
         """Write the results as one page, which loads nothing, and return its path.
@@ -371,11 +367,6 @@ class Results:
         return f"Results({len(self.cells)} runs, {self.ran} of them new: {ends})"
 
 
-def free(given: Mapping[str, Any], measured: Any) -> dict[str, Any]:
-    """Return columns of settings, with ``given_`` before the names that are measures, too."""
-    return {f"given_{name}" if name in measured else name: value for name, value in given.items()}
-
-
 def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float]:
     """Return the ends of Clopper and Pearson's interval of the share of runs that survive.
 
@@ -387,10 +378,10 @@ def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float
     return low, high
 
 
-def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    if not by:
-        return [((), table)]
-    return list(table.groupby(list(by), sort=False, dropna=False))
+def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
+    """Yield the values of some columns and the rows that have them, in the order in which they first come."""
+    grouped = table.groupby(list(by), sort=False, dropna=False) if by else [((), table)]
+    yield from ((dict(zip(by, key, strict=True)), part) for key, part in grouped)
 
 
 def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
@@ -409,17 +400,18 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
 
 
 def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[str, str]:
-    """Return which method is the best, and which cannot be told from it."""
+    """Return of each method whether it is the best, cannot be told from it, or neither: ""."""
+    neither = dict.fromkeys(part[METHOD], "")
     able = part[part["_alive"] == part["_alive"].max()]
     sign = 1.0 if columns.worst(metric) > 0 else -1.0
     scores = sign * able[f"median_{metric}"]
     if not np.isfinite(scores.min()):
-        return {}
+        return neither
     best = str(able.loc[scores.idxmin(), METHOD])
     wide = _by_seed(runs, metric)
     others = [name for name in able[METHOD] if name != best and name in wide]
     p = holm([_signs(wide[name], wide[best], metric)["p"] for name in others])
-    return {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
+    return neither | {best: BEST} | {str(name): TIED for name, each in zip(others, p, strict=True) if not each < _LEVEL}
 
 
 def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,15 +22,13 @@ from netsim.run import Run
 from netsim.studies import tasks
 from netsim.studies.catalogue import Parameter
 from netsim.studies.experiment import paths
-from netsim.studies.experiment.cells import METHOD, Cell, doubts, reader_of, task_of
-from netsim.studies.experiment.command import flag_of
-from netsim.studies.experiment.content import is_users
-from netsim.studies.experiment.experiment import NETWORK, PROBLEM, Experiment
+from netsim.studies.experiment.cells import METHOD, NETWORK, PROBLEM, Cell, doubts, reader_of, task_of
+from netsim.studies.experiment.command import PLAIN, flag_of, with_set_values
+from netsim.studies.experiment.content import is_users, known, recorded
+from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.folder import check_folder
-from netsim.studies.experiment.grid import plain
-from netsim.studies.experiment.methods import Method, default_of
-from netsim.studies.experiment.named import PLAIN, with_set_values
-from netsim.studies.experiment.opened import known, recorded
+from netsim.studies.experiment.methods import Method
+from netsim.studies.experiment.paths import plain
 from netsim.studies.experiment.problems import Problem
 from netsim.studies.experiment.setup import Setup
 from netsim.studies.experiment.tuning import settled
@@ -162,12 +159,8 @@ def study_of(
         else:
             run_kept(study, made.with_values(chosen))
 
-    switches = tuple(Parameter(name, bool, False, False, text) for name, (_, text) in measures.items())
-
-    def named() -> tuple[Parameter, ...]:
-        return *named_parameters(make, folder), *switches
-
-    study_of_experiment.named_parameters = named  # type: ignore[attr-defined]
+    switches = [Parameter(name, bool, False, False, text) for name, (_, text) in measures.items()]
+    study_of_experiment.named_parameters = lambda: [*named_parameters(make, folder), *switches]  # type: ignore[attr-defined]
     study_of_experiment.make = make  # type: ignore[attr-defined]
     return study_of_experiment
 
@@ -362,13 +355,12 @@ def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any
 
 def _used(method: Method, agent: Any, given: int) -> dict[str, Any]:
     """Return an agent's parameters by name, except the first ``given``."""
-    found: dict[str, Any] = {}
+    found, known = dict[str, Any](), Method(method.kind).parameters()
     for name, parameter in list(inspect.signature(method.kind).parameters.items())[given:]:
-        usual = default_of(method.kind, name)
-        if name == "weights" and usual is parameter.empty:
+        if name == "weights" and name not in known:
             found[name] = "Metropolis"
         elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            value = method.given.get(name, None if usual is parameter.empty else usual)
+            value = method.given.get(name, known.get(name))
             # Prefer the agent's attribute, which may be converted; it may be missing if stored under another name.
             with suppress(Exception):
                 value = vars(agent).get("_schedules", {}).get(name, getattr(agent, name))
@@ -381,4 +373,4 @@ def _text(value: Any) -> Any:
     value = plain(value)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]
+    return paths.represented(value)[:200]

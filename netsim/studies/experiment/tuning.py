@@ -27,8 +27,8 @@ from netsim.studies import columns
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
-from netsim.studies.experiment.grid import plain, shown, value_of
 from netsim.studies.experiment.methods import AnyMethod
+from netsim.studies.experiment.paths import plain, shown, value_of
 from netsim.studies.experiment.results import survival
 from netsim.studies.intervals import statistic
 from netsim.studies.outcome import DEAD, FAILED
@@ -38,7 +38,7 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import used
 from netsim.util.draws import name_key
-from netsim.util.files import write_whole
+from netsim.util.files import write_pieces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,14 +88,13 @@ class Between:
     def __str__(self) -> str:
         return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
 
-    def levels(self, count: int, whole: bool | None = None) -> list[Any]:
-        """Return so many values, evenly spaced, both ends among them, to six digits; ``whole`` ones are the nearest."""
+    def levels(self, count: int) -> list[Any]:
+        """Return so many values, evenly spaced, both ends among them, to six digits."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
             found = (np.geomspace if self.log else np.linspace)(self.low, self.high, count).tolist()
-        if whole is None:
-            whole = isinstance(self.low, int) and isinstance(self.high, int)
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def place(self, value: Any) -> float:
@@ -200,8 +199,7 @@ def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], giv
     kept = {"best": best, "spent": sorted(parts[0][1].experiment.spent), **every[0], "given": dict(given)}
     kept["notes"] = list(dict.fromkeys(note for each in every for note in each["notes"]))
     kept["runs"], kept["per"] = sum(each["runs"] for each in every), [*parts[0][0], *every[0]["per"]]
-    with write_whole(file) as out:
-        out.write(json.dumps(kept, indent=1).encode())
+    write_pieces(file, [json.dumps(kept, indent=1).encode()])
 
 
 @dataclass(frozen=True)
@@ -285,7 +283,7 @@ def settled(
         found = next(((each, values) for each, values in both if values is not None), None)
         if found is not None:
             where = f"settings = {found[0].file!r}"
-            settings[key] = {path: _given(clear, over, cell, path, v, where) for path, v in found[1].items()}
+            settings[key] = {path: _given(clear, over or {}, cell, path, v, where) for path, v in found[1].items()}
             others.setdefault(found[0].tuning["file"], {}).update(dict.fromkeys(found[0].others(here)))
         elif tuned := [
             condition
@@ -294,10 +292,9 @@ def settled(
             for condition, _ in each.best
             if condition.get(METHOD) == here[METHOD]
         ]:
-            wanted = _words({name: here.get(name, "") for name in tuned[0]})
-            there = "; ".join(dict.fromkeys(map(_words, tuned)))
-            listed = ",".join(map(str, files))
-            raise BadInput(f"settings = {listed!r}: must be tuned for {wanted}; it is for {there}")
+            wanted = paths.listed({name: here.get(name, "") for name in tuned[0]})
+            there = "; ".join(dict.fromkeys(map(paths.listed, tuned)))
+            raise BadInput(f"settings = {','.join(map(str, files))!r}: must be tuned for {wanted}; it is for {there}")
         else:
             lacking[cell.method_name] = None
     listed = ", ".join(each.file for each in several)
@@ -314,10 +311,6 @@ def settled(
     )
 
 
-def _words(condition: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in condition.items())
-
-
 def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return what is known of a run, and of other names the value that the experiment has there, if it is one."""
     found = dict(known)
@@ -329,20 +322,63 @@ def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[st
     return found
 
 
-def _given(
-    experiment: "Experiment", over: Mapping[str, Any] | None, cell: Cell, path: str, kept: Any, where: str
-) -> Any:
-    """Return a kept value of a method's path; raises BadInput if the method has no such path."""
+def _given(experiment: "Experiment", over: Mapping[str, Any], cell: Cell, path: str, kept: Any, where: str) -> Any:
+    """Return a kept value of a method's path; an object is the one of a choice of ``over``.
+
+    Raises BadInput if the method has no such path, or no choice has the object.
+    """
     if not list(paths._values(cell.method, path)):
         raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
     if not isinstance(kept, dict):
         return kept
-    return _object_of(experiment, over or {}, cell.method_name, path, kept, where)
+    choice = _ranges(experiment, over)[cell.method_name].get(path)
+    for value in choice.values if isinstance(choice, Choice) else ():
+        if _kept(value) == kept:
+            return value
+    raise BadInput(
+        f"{where}: must have objects that the choices of `over` have; {path} was tuned as {kept.get('object')}"
+    )
+
+
+@dataclass(eq=False)
+class _Trial:
+    """A candidate of a method under a condition.
+
+    Attributes
+    ----------
+    number : int
+    changes : dict
+        Its values by path; candidate 0 has none, because it is the method as it is.
+    values : dict
+        Its values at all paths that are searched.
+    scores : dict
+        By stage a score for each run, ∞ of one that died.
+    """
+
+    number: int
+    changes: dict[str, Any]
+    values: dict[str, Any]
+    scores: dict[str, list[float]] = field(default_factory=lambda: {SEARCH: [], VALIDATION: []})
+
+    def method(self, base: AnyMethod) -> AnyMethod:
+        """Return a method with the candidate's values."""
+        for path, value in self.changes.items():
+            base = paths.changed(base, path, value_of(value))
+        return base
+
+    @property
+    def stage(self) -> str:
+        """The last stage in which it ran."""
+        return VALIDATION if self.scores[VALIDATION] else SEARCH
+
+    def survived(self, stage: str) -> tuple[int, int]:
+        """Return how many runs of a stage did not die, and how many there are."""
+        return int(np.isfinite(self.scores[stage]).sum()), len(self.scores[stage])
 
 
 @dataclass
 class Search:
-    """The search of `netsim.Experiment.tune`, with the scores so far."""
+    """The search of `netsim.Experiment.tune`, with its trials so far."""
 
     experiment: "Experiment"
     over: Mapping[str, Between | Choice | None]
@@ -353,9 +389,6 @@ class Search:
     reporter: Reporter | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    scores: dict[tuple[Key, int, str], list[float]] = field(default_factory=dict)
-    methods: dict[Key, AnyMethod] = field(default_factory=dict)
-    paths: list[str] = field(default_factory=list)
 
     @property
     def target(self) -> Target | None:
@@ -365,6 +398,8 @@ class Search:
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
         """Search, validate, and return what was chosen."""
+        import pandas as pd
+
         if not check.mapping("over", self.over):
             raise check.refuse("over", self.over, "one range at least")
         self._check_seeds(seeds, validation)
@@ -372,38 +407,40 @@ class Search:
         error = self.target.column if self.target else self.experiment.error
         plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset(), error=error)
         ranges, starts, notes = _admitted(list(plain.cells(seeds)), _ranges(plain, self.over))
-        self.paths = list(dict.fromkeys(path for own in ranges.values() for path in own))
+        searched = list(dict.fromkeys(path for own in ranges.values() for path in own))
+        trials: dict[Key, list[_Trial]] = {}
         names: dict[Key, str] = {}
         for cell in plain.cells(seeds[:1]):
-            key = cell.condition
-            names[key], self.methods[key] = cell.method_name, cell.method
-            check_apart(self.paths, cell.columns)
-        first = {key: [{}, *filter(None, [starts.get(key)])] for key in names}
-        tries = {
-            key: [*first[key], *_candidates(name, ranges[name], candidates - len(first[key]))]
-            for key, name in names.items()
-            if ranges[name]
-        }
-        left = {key: list(range(len(each))) for key, each in tries.items()}
+            check_apart(searched, cell.columns)
+            if own := ranges[cell.method_name]:
+                now = {path: paths.values_at(cell.method, path)[0] for path in own}
+                several = [{}, *filter(None, [starts.get(cell.condition)])]
+                several += _candidates(cell.method_name, own, candidates - len(several))
+                trials[cell.condition] = [_Trial(number, each, now | each) for number, each in enumerate(several)]
+                names[cell.condition] = cell.method_name
+        left = trials
         for number, step in enumerate(rungs(candidates, seeds)):
             if number:
                 most = max(step.count, finalists) if validation else step.count
-                left = {key: self._ranked(key, each, SEARCH)[:most] for key, each in left.items()}
-            self._run(plain, tries, left, step.seeds, SEARCH)
-        last = {key: self._ranked(key, each, SEARCH)[:finalists] for key, each in left.items()}
+                left = {key: self._ranked(each, SEARCH)[:most] for key, each in left.items()}
+            self._run(plain, left, step.seeds, SEARCH)
+        last = {key: self._ranked(each, SEARCH)[:finalists] for key, each in left.items()}
         if validation:
-            self._run(plain, tries, last, validation, VALIDATION)
+            self._run(plain, last, validation, VALIDATION)
         notes += [f"Not tuned, for it has none of these parameters: {name}." for name, own in ranges.items() if not own]
-        chosen, best = [], {}
         if self.failed:
             notes.append(f"{len(self.failed)} runs failed, and count as diverged; the first: {self.failed[0]}")
+        best, chosen = {}, []
         for key, order in last.items():
-            winner = self._ranked(key, order, VALIDATION)[0] if validation else order[0]
-            best[key] = tries[key][winner]
-            values = [self._values(key, ranges[names[key]], each) for each in tries[key]]
-            chosen.append(self._row(key, winner, values, ranges[names[key]]))
-            notes += self._doubts(key, winner, order[0], values[winner], ranges[names[key]])
-        notes = list(dict.fromkeys(notes))
+            winner = self._ranked(order, VALIDATION)[0] if validation else order[0]
+            best[key], own = winner.changes, ranges[names[key]]
+            about: dict[str, Any] = {"candidate": winner.number}
+            about |= {path: paths.brief(winner.values[path]) if path in own else None for path in searched}
+            about |= {stage: self._score(scores) for stage, scores in winner.scores.items() if scores}
+            about["survived"] = "{}/{}".format(*winner.survived(winner.stage))
+            about[NEAREST] = _nearest(winner, trials[key], own)
+            chosen.append(dict(each.split("=", 1) for each in key) | about)
+            notes += _doubts(", ".join(key), winner, order[0], own)
         over = {name: {path: str(each) for path, each in own.items()} for name, own in ranges.items() if own}
         kept: dict[str, Any] = {
             "methods": list(over),
@@ -412,17 +449,18 @@ class Search:
             "of": self.statistic,
             "seeds": seeds,
             "validation": validation,
+            "candidates": candidates,
+            "finalists": finalists,
+            "runs": len(self.rows),
+            "notes": list(dict.fromkeys(notes)),
+            "per": [each.partition("=")[0] for each in next(iter(best), ())],
         }
-        kept |= {"candidates": candidates, "finalists": finalists, "runs": len(self.rows), "notes": notes}
-        kept |= {"per": [each.partition("=")[0] for each in next(iter(best))] if best else []}
         spent = frozenset([*seeds, *validation])
         tuned = dataclasses.replace(self.experiment, settings=best, spent=spent, tuning=kept)
-        import pandas as pd
-
         table = pd.DataFrame(chosen)
         if not table.empty and not table[NEAREST].any():
             table = table.drop(columns=NEAREST)
-        return Tuned(tuned, table, pd.DataFrame(self.rows), notes)
+        return Tuned(tuned, table, pd.DataFrame(self.rows), kept["notes"])
 
     def _check_seeds(self, seeds: list[int], validation: list[int]) -> None:
         used = {each.seed for each in self.experiment._all_seeds}
@@ -432,120 +470,73 @@ class Search:
             if clash := sorted(set(several) & others):
                 raise BadInput(f"{name} = {clash}: must be seeds on which nothing else runs")
 
-    def _run(
-        self,
-        plain: "Experiment",
-        tries: Mapping[Key, list[Any]],
-        left: Mapping[Key, list[int]],
-        seeds: Sequence[int],
-        stage: str,
-    ) -> None:
+    def _run(self, plain: "Experiment", left: Mapping[Key, list[_Trial]], seeds: Sequence[int], stage: str) -> None:
         """Run candidates of every condition in one go, so that no worker waits."""
-        wanted: list[tuple[Key, int, Cell]] = []
-        for cell in plain.cells(seeds):
-            key = cell.condition
-            for number in left.get(key, ()):
-                method = cell.method
-                for path, value in tries[key][number].items():
-                    method = paths.changed(method, path, value_of(value))
-                wanted.append((key, number, dataclasses.replace(cell, method=method)))
+        wanted = [
+            (trial, dataclasses.replace(cell, method=trial.method(cell.method)))
+            for cell in plain.cells(seeds)
+            for trial in left.get(cell.condition, ())
+        ]
         column, target = (self.metric or "").partition("@")[0], self.target
         how: dict[str, Any] = {"jobs": self.jobs, "reporter": self.reporter, "metric": column or None}
-        results = plain.run_cells([cell for _, _, cell in wanted], self.out, **how)
+        results = plain.run_cells([cell for _, cell in wanted], self.out, **how)
         column = results._metric(column or None)
         metric = self.metric = self.metric or column
-        for (key, number, cell), (_, measured) in zip(wanted, results.cells, strict=True):
+        for trial, (cell, measured) in zip((trial for trial, _ in wanted), results.cells, strict=True):
+            outcome, value = measured.row["outcome"], _value(measured, column, target)
             # Where a target is asked for, whoever reached it has a value.
-            dead = measured.row["outcome"] in DEAD and target is None
-            value = _value(measured, column, target)
-            score = math.inf if dead or math.isnan(value) else value if columns.worst(column) > 0 else -value
-            self.scores.setdefault((key, number, stage), []).append(score)
-            self.failed += [measured.row["why"]] if measured.row["outcome"] == FAILED else []
-            about = {"candidate": number, "stage": stage, "outcome": measured.row["outcome"], metric: value}
-            values = {path: paths.brief(each) for path, each in tries[key][number].items()}
+            dead = (outcome in DEAD and target is None) or math.isnan(value)
+            trial.scores[stage].append(math.inf if dead else value if columns.worst(column) > 0 else -value)
+            self.failed += [measured.row["why"]] if outcome == FAILED else []
+            about = {"candidate": trial.number, "stage": stage, "outcome": outcome, metric: value}
+            values = {path: paths.brief(each) for path, each in trial.changes.items()}
             self.rows.append({**cell.columns, **about, **values})
 
-    def _values(self, key: Key, ranges: Mapping[str, Any], tried: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a candidate at all paths that are searched; candidate 0 has the method's own."""
-        method = self.methods[key]
-        return {path: tried[path] if path in tried else paths.values_at(method, path)[0] for path in ranges}
-
-    def _ranked(self, key: Key, numbers: Sequence[int], stage: str) -> list[int]:
+    def _ranked(self, trials: Iterable[_Trial], stage: str) -> list[_Trial]:
         """Return candidates: those with most survivors first, then those of the least score."""
 
-        def rank(number: int) -> tuple[float, float, int]:
-            scores = self.scores[key, number, stage]
-            return float(np.mean(np.isinf(scores))), self._score(scores), number
+        def rank(trial: _Trial) -> tuple[float, float, int]:
+            scores = trial.scores[stage]
+            return float(np.mean(np.isinf(scores))), self._score(scores), trial.number
 
-        return sorted(numbers, key=rank)
+        return sorted(trials, key=rank)
 
     def _score(self, scores: Sequence[float]) -> float:
         """Return the mean or median of the runs that survived; ∞ if none did."""
         alive = [each for each in scores if math.isfinite(each)]
         return statistic(alive, of=self.statistic) if alive else math.inf
 
-    def _ends(self, key: Key, number: int) -> list[float]:
-        """Return the validation's scores of a candidate, or without validation those of the search."""
-        return self.scores.get((key, number, VALIDATION)) or self.scores[key, number, SEARCH]
 
-    def _row(
-        self,
-        key: Key,
-        winner: int,
-        values: Sequence[Mapping[str, Any]],
-        ranges: Mapping[str, Between | Choice],
-    ) -> dict[str, Any]:
-        about = dict(each.split("=", 1) for each in key)
-        ends = self._ends(key, winner)
-        scores = {
-            stage: self.scores[key, winner, stage]
-            for stage in (SEARCH, VALIDATION)
-            if (key, winner, stage) in self.scores
-        }
-        dead = [
-            number
-            for number in range(len(values))
-            if number != winner
-            and not all(np.isfinite(self.scores.get((key, number, stage), [])).all() for stage in (SEARCH, VALIDATION))
-        ]
-        places = [np.array([ranges[path].place(value) for path, value in each.items()]) for each in values]
-        apart = {number: float(np.linalg.norm(places[number] - places[winner])) for number in dead}
-        near = min((each for each in dead if not math.isnan(apart[each])), key=apart.__getitem__, default=None)
-        return {
-            **about,
-            "candidate": winner,
-            **{path: paths.brief(values[winner][path]) if path in ranges else None for path in self.paths},
-            **{stage: self._score(each) for stage, each in scores.items()},
-            "survived": f"{int(np.isfinite(ends).sum())}/{len(ends)}",
-            NEAREST: "" if near is None else f"{_listed(values[near])}, at {apart[near]:.2g}",
-        }
+def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Between | Choice]) -> str:
+    """Return the candidate nearest to the winner that lost a run anywhere, and its distance; "" if none has one."""
 
-    def _doubts(
-        self, key: Key, winner: int, first: int, values: Mapping[str, Any], ranges: Mapping[str, Between | Choice]
-    ) -> list[str]:
-        """Return notes on what was chosen."""
-        what, ends = ", ".join(key), self._ends(key, winner)
-        alive, count = int(np.isfinite(ends).sum()), len(ends)
-        stage = VALIDATION if (key, winner, VALIDATION) in self.scores else SEARCH
-        notes = []
-        if alive < count:
-            low, high = survival(alive, count)
-            notes.append(
-                f"{what}: no candidate survives all {count} {stage} seeds; the chosen one survives {alive} "
-                f"(95 % interval of the share: {low:.0%} to {high:.0%})."
-            )
-        if first != winner:
-            lived = int(np.isfinite(self.scores[key, first, VALIDATION]).sum())
-            if lived < alive:
-                notes.append(
-                    f"{what}: the best of the search survives {lived} of {count} validation seeds, and is not chosen."
-                )
-        notes += [
-            f"{what}: {path} = {paths.brief(value)} is {doubt}."
-            for path, value in values.items()
-            if (doubt := ranges[path].doubt(value))
-        ]
-        return notes
+    def distance(trial: _Trial) -> float:
+        both = (np.array([ranges[path].place(each.values[path]) for path in ranges]) for each in (trial, winner))
+        return float(np.linalg.norm(np.subtract(*both)))
+
+    others = [each for each in trials if each is not winner]
+    apart = [(distance(each), each) for each in others if math.inf in each.scores[SEARCH] + each.scores[VALIDATION]]
+    found = min((each for each in apart if not math.isnan(each[0])), key=lambda each: each[0], default=None)
+    if found is None:
+        return ""
+    values = {path: paths.brief(value) for path, value in found[1].values.items()}
+    return f"{paths.listed(values)}, at {found[0]:.2g}"
+
+
+def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Between | Choice]) -> Iterator[str]:
+    """Yield notes on the candidate that was chosen; ``first`` is the best of the search."""
+    alive, count = winner.survived(winner.stage)
+    if alive < count:
+        low, high = survival(alive, count)
+        yield (
+            f"{what}: no candidate survives all {count} {winner.stage} seeds; the chosen one survives {alive} "
+            f"(95 % interval of the share: {low:.0%} to {high:.0%})."
+        )
+    if first is not winner and (lived := first.survived(VALIDATION)[0]) < alive:
+        yield f"{what}: the best of the search survives {lived} of {count} validation seeds, and is not chosen."
+    for path, value in winner.values.items():
+        if doubt := ranges[path].doubt(value):
+            yield f"{what}: {path} = {paths.brief(value)} is {doubt}."
 
 
 @dataclass(frozen=True)
@@ -579,20 +570,7 @@ def _kept(value: Any) -> Any:
     given = plain(value_of(value))
     if isinstance(given, int | float | str | None):
         return given
-    return {"object": paths.brief(given), "content": digest(json.dumps(content(given), sort_keys=True).encode())}
-
-
-def _object_of(
-    experiment: "Experiment", over: Mapping[str, Any], method: str, path: str, kept: Mapping[str, Any], where: str
-) -> Any:
-    """Return the object of a choice that a file of chosen values has kept; raises BadInput if no choice has it."""
-    choice = _ranges(experiment, over)[method].get(path)
-    for value in choice.values if isinstance(choice, Choice) else ():
-        if _kept(value) == kept:
-            return value
-    raise BadInput(
-        f"{where}: must have objects that the choices of `over` have; {path} was tuned as {kept.get('object')}"
-    )
+    return {"object": paths.brief(given), "content": digest(content(given))}
 
 
 def _ranges(
@@ -684,7 +662,3 @@ def _value(measured: Measured, column: str, target: Target | None) -> float:
         return math.nan
     first = reached(rounds[target.column], target.level(measured.row["optimum"]))
     return math.nan if first is None else float(rounds[column].to_numpy(float)[first])
-
-
-def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{path} = {paths.brief(value)}" for path, value in values.items())

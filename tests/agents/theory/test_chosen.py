@@ -12,9 +12,9 @@ from netsim.agents.theory import Chosen
 from netsim.coders import RandomK
 from netsim.studies import catalogue
 from netsim.studies.experiment import paths
+from netsim.studies.experiment.command import ranges_of
 from netsim.studies.experiment.content import content
 from netsim.studies.experiment.methods import Derived
-from netsim.studies.experiment.named import ranges_of
 from netsim.studies.experiment.study import study_of
 from netsim.studies.seeds import Seeds
 from tests.agents.theory.problems import Ridge

@@ -172,7 +172,7 @@ def test_values_are_those_that_python_gives_to_functions() -> None:
     )
     toml = found_in("own.toml")
     with python.known():
-        changed = python.with_flags([("noise", "0.3")]).with_values(values)
+        changed = python.with_flags({"noise": ["0.3"]}).with_values(values)
     ours, theirs = (
         {name: key for name, key in each.items() if "network=lost" in name}
         for each in (keys(python, changed), keys(toml))

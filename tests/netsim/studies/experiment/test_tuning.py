@@ -11,7 +11,7 @@ import pytest
 from netsim import BadInput, Between, Choice, Experiment, Links, Method, sweep, topology
 from netsim.agents import DKLA
 from netsim.coders import Exact, Float
-from netsim.studies.experiment.named import ranges_of
+from netsim.studies.experiment.command import ranges_of
 from netsim.studies.experiment.tuning import rungs
 from tests.netsim.studies.experiment.parts import Counts, small
 
