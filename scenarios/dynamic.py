@@ -85,12 +85,12 @@ class DynamicSteps(OnlineSteps):
 
     TABLE = "dynamic_settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
+    # Of tomshardware the best of a grid, on a shuffle that no study runs on.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "tomshardware": {"rho": 0.3, "eta": 1.0, "step": 0.3},
-        "other": {"rho": 1.0, "eta": 2.0, "step": 0.3},
+        "rho": {"tomshardware": 0.3, "other": 1.0},
+        "eta": {"tomshardware": 1.0, "other": 2.0},
+        "step": {"tomshardware": 0.3, "other": 0.3},
     }
-    """rho, eta and step by data set; of tomshardware the best of a grid, on a shuffle that no study runs on."""
-
     USUAL_CONVENTIONS = TABLES
 
     bits: int | None = None

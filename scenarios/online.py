@@ -49,11 +49,9 @@ class PublishedSteps(OnlineSteps):
     TABLE = "online_settings"
     # Of a grid, the best on a shuffle that no study runs on; those of airquality are what --tune chose, rounded.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "airquality": {"rho": 0.3, "eta": 2.0, "step": 0.5},
-        "tomshardware": {"rho": 0.3, "eta": 2.0, "step": 0.3},
-        "energy": {"rho": 3.0, "eta": 0.3, "step": 0.1},
-        "twitter": {"rho": 0.1, "eta": 2.0, "step": 0.3},
-        **OnlineSteps.USUAL,
+        "rho": {"airquality": 0.3, "tomshardware": 0.3, "energy": 3.0, "twitter": 0.1, "other": 1.0},
+        "eta": {"airquality": 2.0, "tomshardware": 2.0, "energy": 0.3, "twitter": 2.0, "other": 8.0},
+        "step": {"airquality": 0.5, "tomshardware": 0.3, "energy": 0.1, "twitter": 0.3, "other": 0.1},
     }
 
 

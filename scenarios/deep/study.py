@@ -1,11 +1,10 @@
 """RF-KL, DKL and DKL-MLP beside networks with more trainable layers: what a few trainable parameters are worth."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
@@ -21,6 +20,7 @@ from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
 from netsim.scenarios.deep.maps import Shape, choose_times, draw_seed, kernels_in, shapes, whole_numbers
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
+from netsim.scenarios.tasks.settings import Published
 from netsim.studies import Study
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
@@ -57,8 +57,8 @@ class PaperSamples(SomeRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapSetting:
-    """The feature maps to compare.
+class MapSetting(Published):
+    """The feature maps to compare; widths left open are as published for the data set.
 
     Parameters
     ----------
@@ -72,19 +72,12 @@ class MapSetting:
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     """
 
+    USUAL: ClassVar[Mapping[str, Mapping[str, str]]] = {"widths": {**_WIDTHS, "other": _USUAL_WIDTHS}}
+
     widths: str | None = None
     layers: int = 2
     kernels: str = "gaussian"
     tune: bool = True
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set."""
-        return {"widths": {**_WIDTHS, "other": _USUAL_WIDTHS}}
-
-    def resolved(self, data: str) -> Self:
-        """Return it with the published widths for the data set, or the usual ones, if they were left open."""
-        return dataclasses.replace(self, widths=_WIDTHS.get(data, _USUAL_WIDTHS)) if self.widths is None else self
 
     def shapes(self) -> list[Shape]:
         """Return the maps; raises BadInput for a width, kernel or number of layers that cannot be."""

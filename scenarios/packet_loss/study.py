@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from netsim.coders import Uniform
 from netsim.links import loss
@@ -20,6 +20,7 @@ from netsim.scenarios.tasks.settings import (
     TEXT,
     Channel,
     OwnProblem,
+    Published,
     Rows,
     chosen_names,
     names_in,
@@ -37,7 +38,7 @@ _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossSize:
+class LossSize(Published):
     """The size of the network and of the model; smaller for the synthetic data, so that all converge.
 
     Parameters
@@ -62,7 +63,6 @@ class LossSize:
         "edges": {"other": 28},
         "features": {"synthetic": 20, "other": 100},
     }
-    SYNTHETIC: ClassVar[Mapping[str, Any]] = {"regularizer": 1e-3}
 
     rounds: int | None = None
     agents: int | None = None
@@ -70,17 +70,6 @@ class LossSize:
     features: int | None = None
     sigma: float | None = None
     regularizer: float | None = None
-
-    def sized(self, data: str) -> Self:
-        """Return the sizes for a data set; what stays open is as published."""
-        usual = {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
-        usual |= self.SYNTHETIC if data == "synthetic" else {}
-        return dataclasses.replace(self, **{k: value for k, value in usual.items() if getattr(self, k) is None})
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, its value by data set."""
-        return {name: dict(values) for name, values in cls.USUAL.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +166,9 @@ def experiment(
     rows.divided()
     problem: Problem
     if file is None:
-        families, size = compared.families(data), size.sized(data)
+        if data == "synthetic" and size.regularizer is None:
+            size = dataclasses.replace(size, regularizer=1e-3)
+        families, size = compared.families(data), size.resolved(data)
         sizes = {name: value for name, value in dataclasses.asdict(size).items() if name != "rounds"}
         problem = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
     else:

@@ -7,8 +7,9 @@ import pandas as pd
 from netsim.scenarios.papers import coke, deep, dynamic, figures, omkl, online, polk, projections, report
 from netsim.scenarios.papers.claim import Judged, Paper, judged
 from netsim.scenarios.papers.work import Runs, do
-from netsim.scenarios.tasks.settings import Repeated, chosen_names
+from netsim.scenarios.tasks.settings import chosen_names
 from netsim.studies import Study
+from netsim.util import check
 
 PAPERS = {each.PAPER.name: each.PAPER for each in (coke, online, dynamic, omkl, polk, projections, deep)}
 """The papers by name."""
@@ -18,8 +19,11 @@ def papers(
     study: Study,
     *,
     only: str = ",".join(PAPERS),
-    repeated: Repeated = Repeated(folder="runs/papers-sweeps"),
     seed: int = 0,
+    repeats: int = 6,
+    jobs: int = 2,
+    folder: str = "runs/papers-sweeps",
+    redo: bool = False,
 ) -> None:
     """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
 
@@ -33,13 +37,25 @@ def papers(
         Which papers, with commas between.
     seed : int
         The first seed.
+    repeats : int
+        Seeds of each setting; a multiple of --jobs leaves no process without work.
+    jobs : int
+        Number of processes.
+    folder : str
+        Folder of the sweeps, new or of this study with the same settings.
+    redo : bool
+        Do once more what was done there with other code or data; without it that is refused.
     """
     wanted = [PAPERS[name] for name in chosen_names("only", only, PAPERS)]
-    seeds = repeated.seeds(seed)
+    check.integer("repeats", repeats, low=2)
+    check.integer("jobs", jobs, low=1)
+    if not folder:
+        raise check.refuse("folder", folder, "the name of a folder")
+    seeds = range(check.integer("seed", seed, low=0), seed + repeats)
     works = [work for paper in wanted for work in paper.works]
-    runs = do(works, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)
+    runs = do(works, Path(folder), seeds, jobs, study.reporter, redo=redo)
     found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
-    _keep(study, found, runs, repeated.repeats)
+    _keep(study, found, runs, repeats)
     study.table("verdicts", "Claims by what became of them", pd.DataFrame(report.overview(found)))
     study.tables["claims"] = pd.DataFrame(report.table(found))  # hundreds of rows: kept, not shown
 

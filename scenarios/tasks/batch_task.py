@@ -51,19 +51,15 @@ class BatchSteps(Published):
     threshold: float | None = None
     decay: float | None = None
 
-    def checked(self) -> dict[str, float]:
-        """Return rho and eta; raises BadInput where they are not positive."""
-        return {name: check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "eta")}
-
-    def censor(self) -> Geometric:
-        """Return COKE's censor; raises BadInput for numbers outside their ranges."""
-        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
-
     def methods(self) -> dict[str, Method]:
         """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
-        sizes = self.checked()
-        coke = Method(COKE, rho=sizes["rho"], censor=self.censor())
-        return {"CTA": Method(CTA, eta=sizes["eta"]), "DKLA": Method(DKLA, rho=sizes["rho"]), "COKE": coke}
+        rho, eta = (check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "eta"))
+        censor = Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
+        return {
+            "CTA": Method(CTA, eta=eta),
+            "DKLA": Method(DKLA, rho=rho),
+            "COKE": Method(COKE, rho=rho, censor=censor),
+        }
 
 
 class BatchTask(Task):

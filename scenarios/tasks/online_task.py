@@ -27,7 +27,7 @@ from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
+from netsim.scenarios.tasks.models import AgentProbe, Readings, TaskProbe, models_of, residuals
 from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
 from netsim.scenarios.tasks.theory import THEORY
@@ -164,26 +164,18 @@ class OnlineSteps(Published):
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"threshold": "threshold_v", "decay": "threshold_mu"}
-    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 8.0, "step": 0.1}}
-    """rho, eta and step by data set; the dissertation does not print its own."""
+    # The dissertation does not print its own.
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "rho": {"other": 1.0},
+        "eta": {"other": 8.0},
+        "step": {"other": 0.1},
+    }
 
     rho: float | None = None
     eta: float | None = None
     step: float | None = None
     threshold: float | None = None
     decay: float | None = None
-
-    def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the step sizes for a data set, with nothing left open."""
-        usual = self.USUAL.get(data, self.USUAL["other"])
-        found = super().resolved(data, conventions)
-        return dataclasses.replace(found, **{key: value for key, value in usual.items() if getattr(found, key) is None})
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, its value by data set."""
-        usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
-        return super().by_data() | usual
 
     def given(self, censor: Censor) -> dict[str, Any]:
         """Return what a user's own method may take: the step sizes, and the censor."""
@@ -369,10 +361,10 @@ class OnlineTask(Task):
 
         The agents have a ``theta`` and a ``cost``, and call its `draw` once a round; raises BadInput if one does not.
         """
-        return _OnlineProbe(self)
+        return TaskProbe(self)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what `columns` needs of these agents: their costs' counts, their last samples and their models."""
+        """Return what `columns_of` needs of these agents: their costs' counts, their last samples and their models."""
         costs = self.costs_of(agents)
         drawn = [(cost.features, cost.target) if cost.count else (None, None) for cost in costs]
         features, targets = zip(*drawn, strict=True)
@@ -384,7 +376,7 @@ class OnlineTask(Task):
             "target": targets,
         }
 
-    def columns(self, readings: Readings) -> dict[str, float]:
+    def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns; it is called once a round, with what `read` returned of all agents."""
         counts, before = readings["count"], self._lost
         if not all(counts):
@@ -402,24 +394,6 @@ class OnlineTask(Task):
         if self._tracking is not None:
             columns["tracking_error"] = self._tracking(np.array(readings["theta"]), counts[0])
         return columns | residuals(readings)
-
-
-class _OnlineProbe(AgentProbe):
-    """The probe of an online task."""
-
-    __name__ = "measure"
-
-    def __init__(self, task: OnlineTask) -> None:
-        super().__init__(task.graph)
-        self._task = task
-
-    def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what the task reads of agents."""
-        return self._task.read(agents)
-
-    def measure(self, readings: Readings) -> Mapping[str, float]:
-        """Return a round's columns."""
-        return self._task.columns(readings)
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------

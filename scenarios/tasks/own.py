@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
-from netsim.studies.experiment import Method, Problem
+from netsim.studies.experiment import Method, Problem, Setup
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -144,7 +144,10 @@ class OwnTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class OfFile(Problem):
-    """Base of problems that a Python file's function ``task(seed)`` returns (`OwnFile`).
+    """Base of problems that a Python file's function ``task(seed)`` returns.
+
+    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
+    measure (`OwnTask`).
 
     Parameters
     ----------
@@ -154,71 +157,52 @@ class OfFile(Problem):
         Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
     """
 
+    may_lack_measure: ClassVar[bool] = False
+
     file: Path
     edges: int | None = None
 
+    def function(self) -> Callable[[int], Any]:
+        """Return the file's function; raises BadInput if the file is missing or does not run, or has none."""
+        found = script.load("task", str(self.file)).get("task")
+        if not callable(found):
+            raise BadInput(f"task = {str(self.file)!r}: must define a function task(seed)")
+        return found  # type: ignore[no-any-return]
 
-class OwnFile:
-    """A Python file with a function ``task(seed)``, which returns a problem.
-
-    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
-    measure (`OwnTask`).
-
-    Parameters
-    ----------
-    file : str
-        Path of the file.
-    seed : int
-        Given to the function.
-
-    Raises
-    ------
-    BadInput
-        If the file is missing or does not run, or has no such function.
-    """
-
-    def __init__(self, file: str, seed: int) -> None:
-        function = script.load("task", file).get("task")
-        if not callable(function):
-            raise BadInput(f"task = {file!r}: must define a function task(seed)")
-        self.file, self.seed, self._function = file, seed, function
-
-    def problem(self, *, none: bool = False) -> tuple[list[Any], Any, Any]:
-        """Return new costs, the graph or None, and the measure; with ``none`` that may be None, too.
+    def drawn(self, function: Callable[[int], Any], setup: Setup) -> "tuple[list[Any], nx.Graph[int], Any]":
+        """Return new costs, the graph of a run, and the measure, of a call of the file's function.
 
         Raises
         ------
         BadInput
             If the function fails, or returns something else.
         """
-        file = self.file
-        made = called(file, f"task = {file!r}: must have a function task(seed) that runs", self._function, self.seed)
-        wanted = "a measure or None" if none else "a measure"
-        if not isinstance(made, tuple) or len(made) != 3 or not (callable(made[2]) or (none and made[2] is None)):
-            raise BadInput(f"task = {file!r}: must have a task(seed) that returns costs, a graph or None, and {wanted}")
+        task = f"task = {str(self.file)!r}"
+        made = called(str(self.file), f"{task}: must have a function task(seed) that runs", function, setup.seeds.data)
+        optional = self.may_lack_measure
+        if not isinstance(made, tuple) or len(made) != 3 or not (callable(made[2]) or (optional and made[2] is None)):
+            wanted = "a measure or None" if optional else "a measure"
+            raise BadInput(f"{task}: must have a task(seed) that returns costs, a graph or None, and {wanted}")
         costs, graph, measure = made
         costs = list(costs) if isinstance(costs, Iterable) else []
         sizes = [getattr(cost, "size", None) for cost in costs]
         if not sizes or sizes[0] is None or any(size != sizes[0] for size in sizes):
-            raise BadInput(f"task = {file!r}: must return costs, one for each agent, all with the same size")
+            raise BadInput(f"{task}: must return costs, one for each agent, all with the same size")
         for length in sizes[0] if isinstance(sizes[0], tuple) and sizes[0] else (sizes[0],):
-            check.integer(f"task = {file!r}: size", length, low=1)
+            check.integer(f"{task}: size", length, low=1)
+        nodes, agents = f"the nodes 0 to {len(costs) - 1}", len(costs)
         if graph is not None and (
-            not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(len(costs)), key=str)
+            not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(agents), key=str)
         ):
-            raise BadInput(
-                f"task = {file!r}: must return a networkx.Graph with the nodes 0 to {len(costs) - 1}, or None"
-            )
+            raise BadInput(f"{task}: must return a networkx.Graph with {nodes}, or None")
+        if setup.graph is not None:
+            return costs, setup.graph, measure
+        if graph is None:
+            edges = min(agents * (agents - 1) // 2, 2 * agents) if self.edges is None else self.edges
+            graph = topology.erdos_renyi(agents, edges=edges, seed=setup.seeds.graph)
+        elif self.edges is not None:
+            raise BadInput(f"edges = {self.edges}: must be left out with {task}, which returns a graph")
         return costs, graph, measure
-
-    def graph(self, given: "nx.Graph[int] | None", agents: int, edges: int | None, seed: int) -> "nx.Graph[int]":
-        """Return the file's graph, or a random one of so many edges, two for each agent by default."""
-        if given is not None:
-            if edges is not None:
-                raise BadInput(f"edges = {edges}: must be left out with task = {self.file!r}, which returns a graph")
-            return given
-        usual = min(agents * (agents - 1) // 2, 2 * agents)
-        return topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
 
 
 def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> Any:

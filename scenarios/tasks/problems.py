@@ -10,7 +10,7 @@ import networkx as nx
 from netsim.agents.maps.features import Form
 from netsim.scenarios.tasks.batch_task import BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.own import OfFile, OwnFile, OwnTask
+from netsim.scenarios.tasks.own import OfFile, OwnTask
 from netsim.scenarios.tasks.settings import TEXT, Prepared, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Problem, Setup
@@ -97,15 +97,12 @@ class FileProblem(OfFile):
     Raises
     ------
     BadInput
-        When a run is made: as `netsim.scenarios.tasks.own.OwnFile` does, or if the measure is none.
+        When a run is made: for a file that cannot be used, or a function that returns something else.
     """
 
     def make(self, setup: Setup) -> OwnTask:
         """Return the task of a run."""
-        source = OwnFile(str(self.file), setup.seeds.data)
-        costs, own, measure = source.problem()
-        graph = source.graph(own, len(costs), self.edges, setup.seeds.graph) if setup.graph is None else setup.graph
-        return OwnTask(str(self.file), costs, graph, measure, setup.ideal)
+        return OwnTask(str(self.file), *self.drawn(self.function(), setup), setup.ideal)
 
 
 def titled(played: Played) -> str:

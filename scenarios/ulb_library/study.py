@@ -44,7 +44,11 @@ class LibrarySteps(OnlineSteps):
         Step size of RFF-DOKL, and of a mote alone.
     """
 
-    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 0.01, "eta": 1.0, "step": 0.3}}
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "rho": {"other": 0.01},
+        "eta": {"other": 1.0},
+        "step": {"other": 0.3},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
