@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -36,13 +36,10 @@ from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Setup
 from netsim.studies.experiment.study import Played
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, Figure, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _RECENT = 0.05
@@ -250,7 +247,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 def _figures(
     rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]
-) -> "dict[str, Callable[[], Figure]]":
+) -> dict[str, Callable[[], Figure]]:
     """Return functions that draw, by figure: recent errors, how far from the plain method's, regret and tracking."""
     found: dict[str, Callable[[], Figure]] = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)

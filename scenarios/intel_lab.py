@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -23,13 +23,9 @@ from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Grid, Method, Named, Setup
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.figures import Axis, curves, drawing
+from netsim.studies.figures import Axis, Figure, curves, drawing
 from netsim.studies.seeds import DataSeeds, Seeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import networkx as nx
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +292,7 @@ def _notes(
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
 
 
-def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure":
+def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
@@ -309,7 +305,7 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure"
         [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
     )
     segments = [places[[rows[a], rows[b]]] for a, b in ends]
-    figure, panels = drawing(7.5 * len(used), 5.8, len(used))
+    figure, panels = drawing(7.5 * len(used), 5.8, len(used), grid="")
     joules = np.concatenate([table["used_j"] for table in used.values()])
     # One scale for all panels, logarithmic because a remedy may spend a tenth.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())
@@ -324,9 +320,7 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure"
             panel.annotate(str(graph.nodes[node]["mote"]), (x, y), ha="center", va="center", fontsize=7, color=colour)
         # As on the lab's own plan: y grows downwards.
         panel.invert_yaxis()
-        panel.set_aspect("equal")
-        panel.set_title(title)
-        panel.set_xlabel("x (m)")
+        panel.set(aspect="equal", title=title, xlabel="x (m)")
     panels[0].set_ylabel("y (m)")
     figure.colorbar(dots, ax=list(panels), label="energy (J)", shrink=0.9, pad=0.01)
     figure.colorbar(lines, ax=list(panels), label="reception (mean of both directions)", shrink=0.9, pad=0.01)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -24,12 +24,9 @@ from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.experiment import Method, Setup
 from netsim.studies.experiment.study import check_took_part, learned
-from netsim.studies.figures import drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.studies.seeds import Seeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TRIAL = 30  # rounds
 _SHOWN = 1_000_000  # rounds
@@ -245,13 +242,13 @@ def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
         yield f"Half of the batteries or more outlast the {rounds} rounds: {names}."
 
 
-def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
+def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> Figure:
     """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
     methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in ends))
-    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), sharey=True)
+    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), title=title, sharey=True)
     finite = [each[np.isfinite(each)] for each in ends.values()]
     first = min((each[0] for each in finite if len(each)), default=rounds)
     for panel, radio in zip(panels, shown, strict=True):
@@ -270,11 +267,8 @@ def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
         shown_marks = [mark for mark in _MARKS if low <= mark <= high]
         panel.set_xticks(shown_marks, [f"{mark:,}" for mark in shown_marks])
         panel.minorticks_off()
-        panel.set_xlim(low, high)
-        panel.set_xlabel("round")
-        panel.grid(alpha=0.3)
+        panel.set(xlim=(low, high), xlabel="round")
     panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
     panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, 5)
-    figure.suptitle(title)
     return figure

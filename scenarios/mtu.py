@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -24,14 +24,10 @@ from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.experiment import Setup
 from netsim.studies.experiment.study import check_took_part, learned
-from netsim.studies.figures import drawing
+from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
 from netsim.studies.seeds import Seeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
@@ -218,23 +214,21 @@ def boundaries(table: pd.DataFrame, size: int) -> list[float]:
     return [8 * (k * most - beside) / size for k in range(1, math.ceil(table["frames"].max()))]
 
 
-def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
+def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> Figure:
     """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
-    figure, panels = drawing(13, 4.4, 3)
+    figure, panels = drawing(13, 4.4, 3, grid="y")
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)
     shares = 100 * (1 - loss) ** np.repeat(np.arange(1, len(ends) + 2), 2)
     line = np.array([table["bits"].min() / 1.2, *steps, table["bits"].max() * 1.2])
     panels[0].plot(line, shares, color="0.3", linewidth=1, label="(1 − p)^frames")
     panels[0].plot(table["bits"], table["arrived_%"], "o", color="C0", label="measured")
-    panels[0].set_ylabel("messages that arrive whole (%)")
-    panels[0].set_ylim(0, 104)
+    panels[0].set(ylabel="messages that arrive whole (%)", ylim=(0, 104))
     for column, what in (("train_mse", "training MSE"), ("mj", "energy of frames, agent and round (mJ)")):
         panel = panels[1 if column == "train_mse" else 2]
         panel.plot(table["bits"], table[column], "o--", color="C3", label="as it is")
         panel.plot(table["bits"], table[f"{column} mended"], "s-", color="C2", label="what is lost is sent again")
-        panel.set_yscale("log")
-        panel.set_ylabel(what)
+        panel.set(yscale="log", ylabel=what)
     for style, (name, level) in zip((":", "-"), levels.items(), strict=True):
         panels[1].axhline(level, color="0.4", linestyle=style, linewidth=1, label=name)
     for panel in panels:
@@ -244,7 +238,7 @@ def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, floa
     return figure
 
 
-def _mark(panel: "Axes", ends: list[float], bits: list[int]) -> None:
+def _mark(panel: Axes, ends: list[float], bits: list[int]) -> None:
     from matplotlib.ticker import NullLocator
 
     for end in ends:
@@ -252,6 +246,4 @@ def _mark(panel: "Axes", ends: list[float], bits: list[int]) -> None:
     panel.set_xscale("log", base=2)
     panel.set_xticks(bits, [str(each) for each in bits])
     panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_xlabel("bits an element")
-    panel.set_xlim(min(bits) / 1.2, max(bits) * 1.2)
-    panel.grid(axis="y", alpha=0.3)
+    panel.set(xlabel="bits an element", xlim=(min(bits) / 1.2, max(bits) * 1.2))

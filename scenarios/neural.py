@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,8 @@ from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, Figure, curves
 from netsim.studies.seeds import Seeds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3
@@ -131,7 +128,7 @@ def _verdicts(study: Study) -> Iterator[str]:
         yield from filter(None, [quiet] if quiet else [diverged(name, run, "train_loss", "--eta"), unheard(name, run)])
 
 
-def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:
     """Draw a measure of the agents' models, and of few algorithms also of their mean, against some columns."""
     if rounds["algorithm"].nunique() <= _FEW:
         parts = []

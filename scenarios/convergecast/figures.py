@@ -2,19 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from netsim.scenarios.convergecast.field import Layout
-from netsim.studies.figures import drawing, legend_below
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+from netsim.studies.figures import Axes, Figure, drawing, legend_below
 
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
@@ -22,9 +18,9 @@ _MARKS = "os^vD"
 _MARGIN, _STOREY = 0.3, 2.0
 
 
-def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
+def draw_by_hops(by_hops: pd.DataFrame, title: str) -> Figure:
     """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
-    figure, panels = drawing(12.5, 4.4, 3)
+    figure, panels = drawing(12.5, 4.4, 3, title=f"Convergecast: {title}")
     columns = {
         "delivered_%": "readings that arrive (%)",
         "latency_s": "mean latency (s)",
@@ -39,10 +35,7 @@ def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
             mark = _MARKS[number % len(_MARKS)]
             panel.plot(rows["hops"], rows[column], _LINES.get(kind, "-"), color=colour, marker=mark, ms=4, label=name)
     for panel, (column, label) in zip(panels, columns.items(), strict=True):
-        panel.set_xlabel("hops to the sink")
-        panel.set_ylabel(label)
-        panel.set_xticks(range(1, int(by_hops["hops"].max()) + 1))
-        panel.grid(alpha=0.3)
+        panel.set(xlabel="hops to the sink", ylabel=label, xticks=range(1, int(by_hops["hops"].max()) + 1))
         if column == "latency_s" and by_hops[column].isna().all():
             panel.set_yticks([])
             panel.text(0.5, 0.5, "no reading arrived", transform=panel.transAxes, ha="center")
@@ -51,7 +44,6 @@ def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
         else:
             panel.set_ylim(bottom=0)
     legend_below(figure, 3)
-    figure.suptitle(f"Convergecast: {title}")
     return figure
 
 
@@ -61,7 +53,7 @@ def draw_tree(
     title: str,
     parents: Mapping[str, Mapping[Any, Any]] = MappingProxyType({}),
     lost: Mapping[str, Collection[Any]] = MappingProxyType({}),
-) -> "Figure":
+) -> Figure:
     """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale.
 
     ``parents`` are those of a run, by its name, if they are not the layout's; ``lost`` the motes that had them only
@@ -69,7 +61,8 @@ def draw_tree(
     """
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
     view = _View(layout)
-    figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names))
+    title = f"Convergecast: {title}; the star is the sink"
+    figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names), title=title, grid="")
     most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")
@@ -82,12 +75,11 @@ def draw_tree(
             _map(panel, view, layout, tree, before, values, label, colours, (0.0, high))
         for panel in row:
             panel.set_title(name, fontsize=10)
-    figure.suptitle(f"Convergecast: {title}; the star is the sink")
     return figure
 
 
 def _map(
-    panel: "Axes",
+    panel: Axes,
     view: "_View",
     layout: Layout,
     tree: Mapping[Any, Any],
@@ -123,8 +115,7 @@ def _map(
         )
     # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
     panel.set_aspect("equal", adjustable="datalim")
-    panel.set_xlabel("x (m)")
-    panel.set_ylabel("y (m)")
+    panel.set(xlabel="x (m)", ylabel="y (m)")
     view.mark_floors(panel)
     panel.figure.colorbar(drawn, ax=panel, label=label)
 
@@ -162,7 +153,7 @@ class _View:
             moved[self.axis] = self.step * next(k for k, (low, high) in enumerate(self.floors) if low <= at[2] <= high)
         return moved
 
-    def mark_floors(self, panel: "Axes") -> None:
+    def mark_floors(self, panel: Axes) -> None:
         """Write the height of each floor beside it, and the places on each along the axis."""
         if len(self.floors) < 2:
             return

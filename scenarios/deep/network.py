@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,9 @@ from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
 from netsim.studies.experiment import Method
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, Figure, curves
 from netsim.studies.seeds import Seeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TRAIN_SHARE = 0.75
 _TIMES = (2.5, 2.0, 1.8, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1.05, 1.02, 1.01)
@@ -347,7 +344,7 @@ def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.Data
     return part
 
 
-def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> Figure:
     """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
     part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
     part = _smoothed(part[np.isfinite(part[column])], cases, column)

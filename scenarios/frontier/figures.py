@@ -2,18 +2,13 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
-from netsim.studies.figures import LABELS, Axis, drawing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies.figures import LABELS, Axes, Axis, Figure, drawing
 
 # Marker and colour of each method, and of those from files, one after the other.
 _COLOURS = [*(f"C{i}" for i in (0, 3, 2, 4, 1, 5, 6)), "navy", "olive", "teal", "maroon", "indigo", "deeppink", "peru"]
@@ -28,7 +23,7 @@ _ROWS = 24
 _LEAST = 0.01  # %
 
 
-def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> "Figure":
+def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> Figure:
     """Draw final errors by payload and wire bits with the named front, but for poor rows; below, those near the
     reference.
     """
@@ -60,7 +55,7 @@ def _styles(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
 
 
 def _scatter(
-    panel: "Axes",
+    panel: Axes,
     table: pd.DataFrame,
     bits: str,
     error: str,
@@ -87,7 +82,7 @@ def _scatter(
     _name_points(panel, front[bits], front[error], [str(name) for name in front.index])
 
 
-def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
+def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -107,7 +102,7 @@ def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
         )
 
 
-def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
+def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
     """Write names below and left of the points of a front, where no other point can be, and widen the axes as needed.
 
     Names go down as the front does, each at least a line below the last, so that none covers another or a leader.
@@ -151,7 +146,7 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
         )
 
 
-def draw_there(table: pd.DataFrame, error: Axis) -> "Figure":
+def draw_there(table: pd.DataFrame, error: Axis) -> Figure:
     """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
     Of the combinations that were never there, the nearest are drawn.

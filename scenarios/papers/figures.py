@@ -2,18 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Found, Judged, Paper, printed
 from netsim.scenarios.papers.reading import rows_of
 from netsim.scenarios.papers.work import Runs
-from netsim.studies.figures import drawing, legend_below
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Axes, Figure, drawing, legend_below
 
 _VERDICTS = {
     AGREES: ("C0", "agrees"),
@@ -33,7 +28,7 @@ _SHOWN = (
 
 def draw(
     papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]
-) -> "dict[str, tuple[Callable[[], Figure], str]]":
+) -> dict[str, tuple[Callable[[], Figure], str]]:
     """Return the functions that draw figures with something to show, each with the figure's caption, by name."""
     found: dict[str, tuple[Callable[[], Figure], str]] = {}
     tables = _tables(papers)
@@ -66,10 +61,10 @@ def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Fo
     return {name: cells for name, cells in found.items() if cells}
 
 
-def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
+def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, panel = drawing(8.0, 1.3 + 0.34 * len(tables))
+    figure, panel = drawing(8.0, 1.3 + 0.34 * len(tables), grid="x")
     panel.axvspan(1.0 - NEAR, 1.0 + NEAR, color="0.9", zorder=0)
     panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=1)
     drawn = {}
@@ -90,33 +85,28 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_yticks(range(len(tables)), list(tables), fontsize=8)
-    panel.set_ylim(len(tables) - 0.5, -0.6)
-    panel.set_xlabel("ours / theirs")
-    panel.grid(axis="x", alpha=0.3)
+    panel.set(ylim=(len(tables) - 0.5, -0.6), xlabel="ours / theirs")
     labels = [label for _, label in _VERDICTS.values() if label in drawn]
     handles = [drawn[label] for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
-def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> "Figure":
+def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> Figure:
     figure, panels = drawing(7.5, 2.1 * len(shown) + 0.4, 2, len(shown), sharey="row")
     for (left, right), (name, data, title) in zip(panels, shown, strict=True):
         for algorithm, colour in _COLOURS.items():
             _lines(left, right, runs[name], algorithm, data, colour)
         left.set_title(title, fontsize=10)
-        left.set_xlabel("round")
-        left.set_ylabel("training MSE")
+        left.set(xlabel="round", ylabel="training MSE")
         right.set_xlabel("transmissions")
         for panel in (left, right):
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            panel.grid(alpha=0.3)
+            panel.set(xscale="log", yscale="log")
     legend_below(figure, 3)
     return figure
 
 
-def _lines(left: "Axes", right: "Axes", runs: Runs, algorithm: str, data: str, colour: str) -> None:
+def _lines(left: Axes, right: Axes, runs: Runs, algorithm: str, data: str, colour: str) -> None:
     """Draw one algorithm's mean and range against rounds, and against mean transmissions, with the printed points."""
     groups = rows_of(runs, algorithm, "train_mse", "transmissions").groupby("round")
     errors, sent = groups["train_mse"], groups["transmissions"].mean().clip(lower=1.0)

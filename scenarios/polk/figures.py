@@ -64,7 +64,7 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: 
     low, high = np.quantile(inputs, [0.0, 1.0], axis=0) + np.array([[-0.3], [0.3]])
     across, up = np.meshgrid(np.linspace(low[0], high[0], 250), np.linspace(low[1], high[1], 250))
     decided = model(np.stack([across.ravel(), up.ravel()], axis=1)).argmax(axis=1).reshape(across.shape)
-    figure, panel = drawing(7.2, 6.0)
+    figure, panel = drawing(7.2, 6.0, grid="")
     norm = Normalize(-0.5, classes - 0.5)
     panel.pcolormesh(across, up, decided, alpha=0.25, shading="nearest", cmap=colors, norm=norm)
     panel.scatter(inputs[:, 0], inputs[:, 1], 3, labels, cmap=colors, norm=norm, alpha=0.6, linewidths=0)

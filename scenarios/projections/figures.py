@@ -27,7 +27,7 @@ def draw_field(
     pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
 ) -> "Figure":
     """Draw pictures side by side on the first one's colour scale, sensors (shape (agents, 2)) and links on the last."""
-    figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), sharex=True, sharey=True)
+    figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), grid="", sharex=True, sharey=True)
     side = round(np.sqrt(len(pictures[0].values)))
     largest = float(np.abs(pictures[0].values).max())
     for panel, picture in zip(panels, pictures, strict=True):

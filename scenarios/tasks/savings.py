@@ -2,15 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from netsim.studies.figures import LABELS, Axis, drawing, legend_below, line_style, unless_set, unmark_unseen
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from netsim.studies.figures import LABELS, Axis, Figure, drawing, legend_below, line_style, unless_set, unmark_unseen
 
 MEASURES = {
     "train_mse": "training MSE",
@@ -99,7 +95,7 @@ def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, 
 
 def draw_savings(
     rounds: pd.DataFrame, column: str, best: float, against: str, *, label: str, title: str
-) -> "Callable[[], Figure] | None":
+) -> Callable[[], Figure] | None:
     """Return a function that draws what each algorithm saves against another, in transmissions and in wire bits.
 
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
@@ -120,10 +116,10 @@ def draw_savings(
     if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
         titles = {_COSTS[0]: " and ".join(titles.values())}
 
-    def draw() -> "Figure":
+    def draw() -> Figure:
         from matplotlib.ticker import MaxNLocator
 
-        figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
+        figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), title=title, sharey=True)
         for panel, (cost, text) in zip(panels, titles.items(), strict=True):
             table = tables[cost]
             for number, name in enumerate(shown):
@@ -137,11 +133,9 @@ def draw_savings(
                 panel.xaxis.set_minor_locator(MaxNLocator(4))
             panel.set_title(text, fontsize=unless_set("axes.titlesize", 10))
             panel.set_xlabel(f"{label} reached")
-            panel.grid(alpha=0.3)
         unmark_unseen(figure)
         panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
         legend_below(figure)
-        figure.suptitle(title)
         return figure
 
     return draw
