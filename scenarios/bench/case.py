@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
 
 from netsim import AgentError, BadInput, topology
 from netsim.scenarios.bench.methods import chosen_methods
-from netsim.scenarios.bench.problems import PROBLEMS, Suited, reached, score
+from netsim.scenarios.bench.problems import PROBLEMS, Suited
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Task, agents_of, over_star
@@ -64,10 +63,8 @@ def _measure(study: Study, played: Played, error: AgentError | None) -> None:
         raise error
     chosen, agents = played.cell.problem, len(played.setup.graph or ())
     assert isinstance(chosen, Suited)
-    where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
-    study.column("reached_bits", lambda rounds: reached(rounds, **where, cost="wire_bits") / agents)
-    study.column("reached_s", lambda rounds: reached(rounds, **where, cost="time_s"))
-    study.column("score", lambda rounds: score(rounds, **where, agents=agents))
+    for name in ("reached_bits", "reached_s", "score"):
+        study.column(name, lambda rounds, name=name: chosen.columns(rounds, agents)[name])
     study.note(*filter(None, [diverged(played.name, study.runs[played.name], chosen.error)]))
 
 

@@ -123,15 +123,15 @@ class Suited(Problem):
         made.rounds, made.after = self.rounds, [self.costs]
         return made  # type: ignore[no-any-return]
 
+    def columns(self, rounds: pd.DataFrame, agents: int) -> dict[str, Array]:
+        """Return what each row's run took to reach the target until now, and the score that tuning makes small."""
+        bits, seconds = (reached(rounds, self.error, self.target, cost) for cost in ("wire_bits", "time_s"))
+        scores = score(rounds, self.error, self.target, agents)
+        return {"reached_bits": bits / agents, "reached_s": seconds, "score": scores}
+
     def costs(self, run: Run) -> dict[str, float]:
-        """Return what a whole run took to reach the target, and the score that tuning makes small."""
-        rounds, agents = run.rounds, len(run.agents)
-        where: dict[str, Any] = {"error": self.error, "target": self.target}
-        return {
-            "reached_bits": reached(rounds, **where, cost="wire_bits")[-1] / agents,
-            "reached_s": reached(rounds, **where, cost="time_s")[-1],
-            "score": score(rounds, **where, agents=agents)[-1],
-        }
+        """Return what a whole run took to reach the target, and the score."""
+        return {name: values[-1] for name, values in self.columns(run.rounds, len(run.agents)).items()}
 
 
 REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120

@@ -152,7 +152,7 @@ def draw(table: pd.DataFrame, problem: str) -> Figure:
     ran = part[part["seeds"].notna()]
     means = ran["kbit"].dropna().to_numpy(float)
     low, high = (means.min() / 3, means.max() * 10) if len(means) else (1.0, 10.0)
-    for panel, network in zip(np.atleast_1d(panels), networks, strict=True):
+    for panel, network in zip(panels, networks, strict=True):
         across = panel.get_yaxis_transform()
         for row in ran[ran["network"] == network].to_dict("records"):
             place, whole = methods.index(row["method"]), row["survived"] == row["seeds"]
@@ -173,7 +173,7 @@ def draw(table: pd.DataFrame, problem: str) -> Figure:
         panel.set(xscale="log", xlim=(low, high), ylim=(len(methods) - 0.5, -0.5))
         panel.set_title(network, fontsize=10)
         panel.set_xlabel("kbit an agent")
-    first = np.atleast_1d(panels)[0]
+    first = panels[0]
     first.set_yticks(range(len(methods)), methods)
     first.plot([], [], "o-", color="C0", label="target reached on all seeds: mean, 95 % interval")
     first.plot([], [], "D-", color="C1", mfc="w", label="on so many (mean and interval of these)")
@@ -182,9 +182,5 @@ def draw(table: pd.DataFrame, problem: str) -> Figure:
     legend_below(figure)
     chosen = PROBLEMS[problem]
     seeds = int(ran["seeds"].max()) if len(ran) else 0
-    figure.suptitle(f"{problem}: bits to a {_words(problem)} of {chosen.target:g}, {seeds} seeds")
+    figure.suptitle(f"{problem}: bits to a {chosen.error.replace('_', ' ')} of {chosen.target:g}, {seeds} seeds")
     return figure
-
-
-def _words(problem: str) -> str:
-    return PROBLEMS[problem].error.replace("_", " ")

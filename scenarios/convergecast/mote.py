@@ -1,7 +1,7 @@
 """The motes of a convergecast: they sample, and pass on the readings of others over a tree that is given or found."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -15,6 +15,14 @@ _ARRIVED = "delivered"
 NO_ROUTE = "no route"
 """Why a reading is lost whose mote has no parent."""
 SLOT = 10e-3  # s, of TSCH
+
+
+async def moments(mote: Any) -> AsyncIterator[float]:
+    """Yield when a mote takes its readings, at random: motes that coincide once would else coincide each time."""
+    for k in range(0 if mote.is_sink else mote.readings):
+        await asyncio.sleep(mote.period * (k + mote.rng.random()) - mote.now)
+        mote.taken_at.append(mote.now)
+        yield mote.now
 
 
 class Arrival(NamedTuple):
@@ -49,10 +57,8 @@ class Mote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings at random moments, because motes that coincide once would otherwise coincide each time."""
-        for k in range(0 if self.is_sink else self.readings):
-            await asyncio.sleep(self.period * (k + self.rng.random()) - self.now)
-            self.taken_at.append(self.now)
+        """Take readings, and pass them on."""
+        async for _ in moments(self):
             if self.parent is not None:
                 self.sent_at.append(self.now)
             await self.forward([self.name, self.now])
@@ -92,10 +98,8 @@ class Reports(Collector):
 
     async def work(self) -> None:
         """Report the time of each reading."""
-        for k in range(0 if self.is_sink else self.readings):
-            await asyncio.sleep(self.period * (k + self.rng.random()) - self.now)
-            self.taken_at.append(self.now)
-            self.report(self.now)
+        async for now in moments(self):
+            self.report(now)
 
 
 class CTPMote(Reports, CTP):

@@ -26,7 +26,7 @@ from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
-from netsim.scenarios.tasks.method import Task, methods_in
+from netsim.scenarios.tasks.method import Task, methods_in, names_of
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
@@ -128,13 +128,12 @@ class MethodGrid(OwnProblem):
         own = {name: each for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)}
         words = {name: each.label["censor"] for name, each in own.items() if "censor" in each.given}
         thresholds = [name for name, word in words.items() if word.startswith(("geometric", "power", "own"))]
-        several = {
-            "rho": [f"methods.{name}.rho" for name, each in own.items() if "rho" in each.given],
-            "eta": [f"methods.{name}.eta" for name, each in own.items() if "eta" in each.given],
-            "threshold": [f"methods.{name}.censor.v" for name in thresholds],
-            "decay": [f"methods.{name}.censor.mu" for name in thresholds if words[name] in ("geometric", "own")],
-        }
-        return {name: each for name, each in several.items() if each}
+        decays = {name: own[name] for name in thresholds if words[name] in ("geometric", "own")}
+        return (
+            names_of(own, {"rho": "rho", "eta": "eta"})
+            | names_of({name: own[name] for name in thresholds}, {"threshold": "censor.v"})
+            | names_of(decays, {"decay": "censor.mu"})
+        )
 
 
 class Streams(Task):

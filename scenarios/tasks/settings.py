@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import networkx as nx
 
@@ -103,7 +103,7 @@ class Channel:
             else loss.gilbert_elliott(self.loss, self.burst, slot=self.slot, names=("loss", "burst"))
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
-        medium = cast(Medium, check.one_of("medium", self.medium, get_args(Medium)))
+        medium = cast(Medium, check.one_of("medium", self.medium, ("radio", "wires")))
         return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed, compute=self.times())
 
 
