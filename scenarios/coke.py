@@ -33,10 +33,9 @@ from netsim.scenarios.tasks.settings import (
 )
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method, Problem
+from netsim.studies.experiment import Experiment, Method, Problem, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)

@@ -34,10 +34,9 @@ from netsim.scenarios.tasks.online_task import (
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Setup
+from netsim.studies.experiment import Experiment, Seeds, Setup
 from netsim.studies.experiment.study import Played
 from netsim.studies.figures import Axis, Figure, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 from netsim.util.typing import Array
 

@@ -21,10 +21,10 @@ from netsim.scenarios.tasks.problems import KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Method, Named, Setup
+from netsim.studies.experiment import Experiment, Grid, Method, Named, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, Figure, curves, drawing
-from netsim.studies.seeds import DataSeeds, Seeds
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
 
 

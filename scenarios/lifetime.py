@@ -22,10 +22,9 @@ from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Method, Setup
+from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.study import check_took_part, learned
 from netsim.studies.figures import Figure, drawing, legend_below
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _TRIAL = 30  # rounds

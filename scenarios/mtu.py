@@ -22,11 +22,10 @@ from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
-from netsim.studies.experiment import Setup
+from netsim.studies.experiment import Seeds, Setup
 from netsim.studies.experiment.study import check_took_part, learned
 from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 # The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.

@@ -16,10 +16,9 @@ from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSa
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, Figure, curves
-from netsim.studies.seeds import Seeds
 
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3

@@ -33,10 +33,9 @@ from netsim.scenarios.tasks.own_stream import StreamFile
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _RUNNING = "running_mse"

@@ -11,10 +11,9 @@ from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Task, agents_of, over_star
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

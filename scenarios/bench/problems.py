@@ -15,9 +15,8 @@ from netsim.scenarios.bench.suite import AGENTS, EDGES
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
-from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment import Problem, Seeds, Setup
 from netsim.studies.reach import settling
-from netsim.studies.seeds import Seeds
 from netsim.util.draws import generator
 from netsim.util.typing import Array
 

@@ -20,9 +20,9 @@ from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMo
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Named, Setup
+from netsim.studies.experiment import Experiment, Grid, Named, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.seeds import GraphSeeds, Seeds
+from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125

@@ -22,9 +22,8 @@ from netsim.scenarios.tasks.method import Task, made
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
-from netsim.studies.experiment import Method
+from netsim.studies.experiment import Method, Seeds
 from netsim.studies.figures import Axis, Figure, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _TRAIN_SHARE = 0.75

@@ -13,15 +13,7 @@ import pandas as pd
 from netsim import Agent, AgentError, BadInput, Run
 from netsim.agents import Always, Geometric, OnlineCost, Squared
 from netsim.coders import Float
-from netsim.scenarios.frontier.combinations import (
-    METHODS,
-    ONLINE,
-    REFERENCE,
-    WITHIN,
-    censor_of,
-    coder_of,
-    combinations,
-)
+from netsim.scenarios.frontier.combinations import METHODS, ONLINE, REFERENCE, WITHIN, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
@@ -30,23 +22,14 @@ from netsim.scenarios.tasks.method import Task, methods_in, names_of
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
 from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import (
-    Channel,
-    OwnProblem,
-    Rows,
-    Setting,
-    chosen_names,
-    names_in,
-    published_row,
-)
+from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in, published_row
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Problem, Setup
+from netsim.studies.experiment import Experiment, Problem, Seeds, Setup
 from netsim.studies.experiment import Method as Part
 from netsim.studies.experiment.study import Played, check_run, study_of
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

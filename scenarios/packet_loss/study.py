@@ -16,21 +16,12 @@ from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import names_of
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
-from netsim.scenarios.tasks.settings import (
-    TEXT,
-    Channel,
-    OwnProblem,
-    Published,
-    Rows,
-    chosen_names,
-    names_in,
-)
+from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Published, Rows, chosen_names, names_in
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Method, Problem, Results, Setup, sweep
+from netsim.studies.experiment import Experiment, Method, Problem, Results, Seeds, Setup, sweep
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}

@@ -11,10 +11,9 @@ from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import PrivacyTask, Projections, SharedSamples, compared
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Figure, drawing
-from netsim.studies.seeds import Seeds
 
 _SIZE = 64  # bits of a number of raw data
 

@@ -11,17 +11,15 @@ from typing import Any
 import networkx as nx
 
 import netsim
-from netsim import topology
+from netsim import BadInput, topology
 from netsim.agents import Accumulated, CodedSums, Duals, EdgeDuals, OverStar, RunningSums
 from netsim.coders import Coder
-from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
 from netsim.scenarios.tasks.settings import Wanted, chosen_names, names_in
 from netsim.studies import Study, script
-from netsim.studies.experiment import Method, Setup
+from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.methods import default_of
 from netsim.studies.experiment.study import tell_parameters
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 

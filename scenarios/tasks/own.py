@@ -12,9 +12,8 @@ import networkx as nx
 import numpy as np
 from scipy.optimize import minimize
 
-from netsim import topology
+from netsim import BadInput, topology
 from netsim.core.records import TOTALS
-from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
