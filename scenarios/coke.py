@@ -15,7 +15,7 @@ from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.batch_task import verdicts
+from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
@@ -213,7 +213,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     error = measure(task.error, log=True)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
-    study.note(*_notes(rounds, savings, error), *verdicts(study, task, {each.name: each.kind for each in played}))
+    study.note(*_notes(rounds, savings, error), *notes_on(study, task, {each.name: each.kind for each in played}))
     finite = rounds[np.isfinite(rounds[task.error]) & (rounds[task.error] < 100 * task.variance)]
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]

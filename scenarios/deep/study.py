@@ -45,6 +45,14 @@ _SEMI_WIDTHS = {
 _TRAIN_SHARE = 0.75
 _FEWEST = 10  # rows from which a ceiling can be learned
 _PUBLISHED_AS = {"sensorless_subset": "sensor", "wisdm_har": "activity"}
+_OTHER_ROWS = {
+    "sensorless_subset": "Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class.",
+    "wisdm_har": "Published: UCI HAR, 7,352 rows of 30 inputs. Here: WISDM, {rows:,} rows of {inputs} inputs, another "
+    "data set of the same kind: the values are not comparable.",
+    "tomshardware": "Published: 11,000 rows, which ones and how scaled is not said. Here: {rows:,} rows at random, "
+    "inputs and target scaled to [0, 1].",
+    "letter": "Published for Letter: a figure only (width 200), no table.",
+}
 _BALANCED = 1.5
 """Classes are called balanced if the largest is at most this many times as large as all are on average."""
 
@@ -304,20 +312,8 @@ def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], 
                 if len(near):
                     names = ", ".join(f"{method} {widths}" for method, widths in near.itertuples(index=False))
                     yield f"Published accuracies within 2 points of that: {names}."
-    if data == "sensorless_subset":
-        yield f"Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class."
-    elif data == "wisdm_har":
-        yield (
-            f"Published: UCI HAR, 7,352 rows of 30 inputs. Here: WISDM, {rows:,} rows of {part.train_inputs.shape[1]} "
-            "inputs, another data set of the same kind: the values are not comparable."
-        )
-    elif data == "tomshardware":
-        yield (
-            f"Published: 11,000 rows, which ones and how scaled is not said. Here: {rows:,} rows at random, inputs and "
-            "target scaled to [0, 1]."
-        )
-    elif data == "letter":
-        yield "Published for Letter: a figure only (width 200), no table."
+    if data in _OTHER_ROWS:
+        yield _OTHER_ROWS[data].format(rows=rows, inputs=part.train_inputs.shape[1])
     if len(theirs):
         yield (
             "Published: trained by gradient descent, one run, parameters counted for one output (per_output here). "

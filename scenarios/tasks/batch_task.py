@@ -12,7 +12,7 @@ from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
-from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
+from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
@@ -155,7 +155,7 @@ class BatchTask(Task):
         return {"train_mse": self._train(model), "test_mse": self._test(model)}
 
 
-def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
+def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
     """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
     best, variance, error = study.centralised, task.variance, task.error
     if isinstance(task, OwnTask):
@@ -168,10 +168,7 @@ def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[A
             f"Does not learn: the centralised training MSE exceeds the target's variance, {variance:.4g}. "
             "Another --sigma may help, or --tune (Air quality learns with 0.5)."
         )
-    for name, run in study.runs.items():
-        steps = "--eta" if issubclass(kinds[name], CTA) else ""
-        quiet = silent(name, run)
-        yield from filter(None, [quiet] if quiet else [diverged(name, run, error, steps), unheard(name, run)])
+    yield from verdicts(study.runs, error, lambda name: "--eta" if issubclass(kinds[name], CTA) else "")
 
 
 def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:

@@ -566,17 +566,27 @@ def step_seconds(played: Played) -> float:
 
     Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
     """
-    setup, steps = played.cell.setup(), _Stopwatch()
+    setup, seconds = played.cell.setup(), [0.0]
+
+    def timed(step: Callable[[], Array]) -> Callable[[], Array]:
+        def one() -> Array:
+            start = time.thread_time()
+            found = step()
+            seconds[0] += time.thread_time() - start
+            return found
+
+        return one
+
     rounds = min(setup.rounds, _TIMED)
     agents = played.cell.method.agents(dataclasses.replace(setup, rounds=rounds))
     for agent in agents.values():
         if hasattr(agent, "local_step"):
-            agent.local_step = steps.timed(agent.local_step)
+            agent.local_step = timed(agent.local_step)
     assert setup.network is not None
     # In this process, also if the study's runs are spread over others: they would count as one run more there.
     with played_by(None), may_diverge():
         setup.network.run(agents)
-    return steps.seconds * setup.rounds / rounds
+    return seconds[0] * setup.rounds / rounds
 
 
 def notes_on(study: Study) -> Iterator[str]:
@@ -602,34 +612,13 @@ def ends(study: Study, reference: str, errors: Sequence[str] = ("running_mse",))
     return table
 
 
-class _Stopwatch:
-    """The processor seconds that agents spend in their steps."""
-
-    seconds = 0.0
-
-    def timed(self, step: Callable[[], Array]) -> Callable[[], Array]:
-        """Return the step, timed."""
-
-        def timed() -> Array:
-            start = time.thread_time()
-            found = step()
-            self.seconds += time.thread_time() - start
-            return found
-
-        return timed
-
-
 # --- errors of the rounds ---------------------------------------------------------------------------------------------
 
 
 def recent_error(rounds: pd.DataFrame) -> float:
     """Return a method's mean squared error over the last quarter of its rounds, from its running MSE."""
-    count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
-    before = int(len(count) * 3 / 4)
-    if not before:
-        return float(running[-1])
-    start, end = count[before - 1], count[-1]
-    return float((end * running[-1] - start * running[before - 1]) / (end - start))
+    window = len(rounds) - int(len(rounds) * 3 / 4)
+    return float(recent_errors(rounds.assign(algorithm=""), window)["recent_mse"].iloc[-1])
 
 
 def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
