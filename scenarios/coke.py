@@ -19,7 +19,7 @@ from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
-from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
+from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
@@ -210,7 +210,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, task.error, best)
-    error = measure(task.error, log=True)
+    error = Axis(task.error, log=True)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
     study.note(*_notes(rounds, savings, error), *notes_on(study, task, {each.name: each.kind for each in played}))

@@ -31,7 +31,6 @@ from netsim.scenarios.tasks.online_task import (
     recent_errors,
     study_of_streams,
 )
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Seeds, Setup
@@ -266,10 +265,11 @@ def _figures(
             found[name] = partial(curves, others, above, [Axis("round")], f"How far from {plain}, {data}")
     shown = converged(rounds[rounds["round"] >= 20])
     shown = shown[shown["algorithm"].isin(main)]
-    found["regret"] = partial(curves, shown, measure("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
+    found["regret"] = partial(curves, shown, Axis("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
     if "tracking_error" in shown:
         errors = shown.groupby("algorithm", sort=False)["tracking_error"]
         smooth = shown.assign(tracking_error=errors.transform(lambda each: each.rolling(50).mean()))
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        found["tracking"] = partial(curves, smooth, measure("tracking_error", log=True), [Axis("round")], title)
+        error = Axis("tracking_error", log=True, label="MSE against the true function")
+        found["tracking"] = partial(curves, smooth, error, [Axis("round")], title)
     return found

@@ -18,7 +18,6 @@ from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
 from netsim.scenarios.tasks.problems import KernelRegression, titled
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Grid, Method, Named, Seeds, Setup
@@ -218,7 +217,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
     title = f"Training error from round 5 on, {title}"
-    figure = partial(curves, shown[shown["round"] >= 5], measure("train_mse", log=True), axes, title, levels)
+    figure = partial(curves, shown[shown["round"] >= 5], Axis("train_mse", log=True), axes, title, levels)
     study.figure(
         "mse",
         figure,

@@ -30,7 +30,6 @@ from netsim.scenarios.tasks.online_task import (
 )
 from netsim.scenarios.tasks.own import OTHER, check_left_out
 from netsim.scenarios.tasks.own_stream import StreamFile
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Seeds
@@ -139,7 +138,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20], error)
     what = "mean squared error" if error == _RUNNING else "mean cost"
-    scale = measure(error, log=not (shown[error] <= 0).any())
+    scale = Axis(error, log=not (shown[error] <= 0).any())
     study.figure(
         "mse",
         partial(curves, shown, scale, axes, f"Running error from round 20 on, {of}"),
@@ -151,7 +150,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     regret = rounds.dropna(subset=["static_regret"])
     study.figure(
         "regret",
-        partial(curves, regret, measure("static_regret"), [Axis("round")], f"Static regret, {of}"),
+        partial(curves, regret, Axis("static_regret"), [Axis("round")], f"Static regret, {of}"),
         "What each method has lost so far, less what the best fixed model for the same samples would have lost.",
     )
 

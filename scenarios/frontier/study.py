@@ -21,7 +21,6 @@ from netsim.scenarios.tasks.diagnosis import missed
 from netsim.scenarios.tasks.method import Task, methods_in, names_of
 from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in, published_row
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Problem, Seeds, Setup
@@ -255,7 +254,7 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 
 def _report(study: Study, played: Sequence[Played]) -> None:
     task, title = played[0].task, titled(played[0])
-    table, error = _table(study, played, task), measure(task.error)
+    table, error = _table(study, played, task), Axis(task.error)
     # Errors are compared with the reference's, not with those of the best constant prediction.
     study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)

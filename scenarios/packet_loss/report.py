@@ -16,9 +16,10 @@ from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
-from netsim.scenarios.tasks.savings import called, measure
+from netsim.scenarios.tasks.savings import called
 from netsim.studies import Study
 from netsim.studies.experiment import Results
+from netsim.studies.figures import Axis
 from netsim.studies.outcome import COLUMN as OUTCOME
 from netsim.studies.outcome import DIVERGED, FAILED, share_text
 from netsim.studies.results import interval, interval_text
@@ -92,7 +93,7 @@ class ReportContext:
 
 def tell(study: Study, results: Results, errors: Sequence[str], about: ReportContext) -> None:
     """Leave tables, notes and figures with the study."""
-    error = measure(errors[0])
+    error = Axis(errors[0])
     table, failed = measured(results, errors)
     runs = with_errors(table, error.column)
     means = summarised(runs, errors)

@@ -8,27 +8,10 @@ import pandas as pd
 
 from netsim.studies.figures import LABELS, Axis, Figure, drawing, legend_below, line_style, unless_set, unmark_unseen
 
-MEASURES = {
-    "train_mse": "training MSE",
-    "test_mse": "test MSE",
-    "train_loss": "training loss",
-    "consensus_error": "consensus error",
-    "running_mse": "running MSE",
-    "static_regret": "static regret",
-    "dynamic_regret": "dynamic regret",
-    "tracking_error": "MSE against the true function",
-}
-"""The labels of the measures' columns."""
-
 _COSTS = ("transmissions", "wire_bits")
 _SAME = 1.0  # percentage points, too small to see
 _FINE = 200
 """Levels at which a saving is drawn, before rounding to two digits merges some."""
-
-
-def measure(column: str, log: bool = False) -> Axis:
-    """Return the axis of a measure."""
-    return Axis(column, log, MEASURES.get(column, ""))
 
 
 def called(error: Axis) -> str:
