@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -17,13 +16,12 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
-from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
+from netsim.scenarios.tasks.own import OTHER
+from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
-    OwnProblem,
     PacedChannel,
     Prepared,
     Published,
@@ -33,7 +31,7 @@ from netsim.scenarios.tasks.settings import (
 )
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method, Problem, Seeds
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
@@ -132,20 +130,12 @@ def experiment(
     rounds : int
         Number of rounds.
     """
-    file = compared.task
-    if file is not None:
-        check_left_out(file, data, rows, features)
-        data = OTHER
+    regression = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
+    problem, data = compared.instead(regression, rows, features, edges=features.edges)
     paper = published_row(Published.TABLE, data, conventions)
     compared = compared.resolved(data, conventions)
     censor = Geometric(paper["threshold_v"], paper["threshold_mu"], squared=paper["squared"])
     methods, notes = compared.methods(paper["rho"], censor)
-    problem: Problem
-    if file is None:
-        problem = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
-    else:
-        problem = FileProblem(file=Path(file), edges=features.edges)
-
     return Experiment(
         problem=problem,
         methods=methods,

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -28,9 +27,10 @@ from netsim.scenarios.tasks.online_task import (
     step_seconds,
     study_of_streams,
 )
-from netsim.scenarios.tasks.own import OTHER, check_left_out
+from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.own_stream import StreamFile
-from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
+from netsim.scenarios.tasks.problems import OwnProblem, titled
+from netsim.scenarios.tasks.settings import TABLES, Channel, Wanted
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played
@@ -64,6 +64,8 @@ class OnlineCompared(OwnProblem, Wanted):
         a measure or None: what is learned in place of the data, for 1000 rounds by default.
     """
 
+    KIND = StreamFile
+
     algorithms: str = "RFF-DOKL,DOKL,ODKLA,QC-ODKLA"
 
 
@@ -91,17 +93,14 @@ def experiment(
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.
     """
-    file, problem = compared.task, OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
-    own = None
-    if file is not None:
-        check_left_out(file, data, stream, setting, but=("rounds", "edges"))
-        data, own = OTHER, StreamFile(file=Path(file), edges=setting.edges)
+    regression = OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
+    problem, data = compared.instead(regression, stream, setting, edges=setting.edges, but=("rounds", "edges"))
     steps = PublishedSteps().resolved(data, conventions)
     censor = Geometric(check.finite("threshold", steps.threshold), check.number("decay", steps.decay))
     known = {name: steps.of(each) for name, each in methods(censor, quantizer.coder(3)).items()}
     found, notes = wanted(compared, known, steps.given(censor), taken=compared.algorithms.split(","))
     return Experiment(
-        problem=own or problem,
+        problem=problem,
         methods=found,
         networks=channel,
         seeds=[seeds],
@@ -117,14 +116,11 @@ online = study_of_streams(experiment)
 
 def _report(study: Study, played: Sequence[Played]) -> None:
     study.error = None
-    problem, task = played[-1].cell.problem, played[-1].task
-    if isinstance(problem, OnlineRegression):
-        data, errors, what = problem.data, [task.error], f"{problem.data} data"
-    else:
-        data, errors, what = OTHER, list(task.columns), f"task {task.name}"
-    division = getattr(getattr(problem, "stream", None), "partition_title", "")
-    times = running_times(data, played)
-    of = f"{what}, {len(task.nodes)} agents{division}{getattr(played[-1].cell.network, 'title', '')}"
+    problem: Any = played[-1].cell.problem
+    task = played[-1].task
+    of_data = isinstance(problem, OnlineRegression)
+    data, errors = (problem.data, [task.error]) if of_data else (OTHER, list(task.columns))
+    times, of = running_times(data, played), titled(played[-1])
     rounds, error = study.rounds, errors[0]
     study.table("ends", "At the end of the stream", ends(study, "ODKLA", errors))
     study.table("running_time", "Running time", times)

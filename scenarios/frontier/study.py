@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
 from netsim.scenarios.tasks.method import Task, methods_in, names_of
-from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
-from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
-from netsim.scenarios.tasks.settings import Channel, OwnProblem, Rows, Setting, chosen_names, names_in, published_row
+from netsim.scenarios.tasks.own import OwnTask
+from netsim.scenarios.tasks.problems import KernelRegression, OwnProblem, titled
+from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in, published_row
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Problem, Seeds, Setup
+from netsim.studies.experiment import Experiment, Seeds, Setup
 from netsim.studies.experiment import Method as Part
 from netsim.studies.experiment.study import Played, check_run, study_of
 from netsim.studies.figures import Axis
@@ -170,16 +169,13 @@ def experiment(
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     """
-    problem: Problem
-    if grid.task is None:
-        problem = KernelRegression(data=data, rows=rows, **asdict(setting))
-        check.integer("agents", problem.whole().agents, low=2)
-    else:
-        check_left_out(grid.task, data, rows, setting)
-        data, problem = OTHER, FileProblem(file=Path(grid.task), edges=setting.edges)
-        if online := [name for name in ONLINE if name in names_in(grid.methods)]:
-            allowed = f"left out with task = {grid.task!r}; the study online takes them"
-            raise check.refuse("methods", ",".join(online), allowed)
+    regression = KernelRegression(data=data, rows=rows, **asdict(setting))
+    problem, data = grid.instead(regression, rows, setting, edges=setting.edges)
+    if problem is regression:
+        check.integer("agents", regression.whole().agents, low=2)
+    elif online := [name for name in ONLINE if name in names_in(grid.methods)]:
+        allowed = f"left out with task = {grid.task!r}; the study online takes them"
+        raise check.refuse("methods", ",".join(online), allowed)
     paper = published_row("settings", data)
     admm = {"rho": paper["rho"]}
     sizes = {"DKLA": admm, "COKE": admm, "CTA": {"eta": paper["cta_eta"]}} | steps.by_method()

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from netsim.coders import Uniform
@@ -14,11 +13,10 @@ from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import names_of
-from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
-from netsim.scenarios.tasks.settings import TEXT, Channel, OwnProblem, Published, Rows, chosen_names, names_in
+from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, OwnProblem
+from netsim.scenarios.tasks.settings import TEXT, Channel, Published, Rows, chosen_names, names_in
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Method, Problem, Results, Seeds, Setup, sweep
+from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup, sweep
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
@@ -155,18 +153,15 @@ def experiment(
     shares, remedies, burst, file = compared.shares(), compared.ordered(), compared.burst, compared.task
     count = check.integer("repeats", compared.repeats, low=2)
     rows.divided()
-    problem: Problem
-    if file is None:
-        if data == "synthetic" and size.regularizer is None:
-            size = dataclasses.replace(size, regularizer=1e-3)
-        families, size = compared.families(data), size.resolved(data)
-        sizes = {name: value for name, value in dataclasses.asdict(size).items() if name != "rounds"}
-        problem = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
-    else:
-        check_left_out(file, data, rows, size, but=("rounds", "edges"))
-        families = compared.families(OTHER)
-        size = dataclasses.replace(size, rounds=300 if size.rounds is None else size.rounds)
-        problem = FileProblem(file=Path(file), edges=size.edges)
+    whole = size.resolved(data)
+    if data == "synthetic" and whole.regularizer is None:
+        whole = dataclasses.replace(whole, regularizer=1e-3)
+    sizes = {name: value for name, value in dataclasses.asdict(whole).items() if name != "rounds"}
+    regression = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
+    problem, known = compared.instead(regression, rows, size, edges=size.edges, but=("rounds", "edges"))
+    families = compared.families(known)
+    size = whole if file is None else dataclasses.replace(size, rounds=300 if size.rounds is None else size.rounds)
+    if isinstance(problem, FileProblem):
         _check_own(problem, families, size.rounds or 0, seeds)
     first = seeds.seed
     numbers = range(first, first + count)

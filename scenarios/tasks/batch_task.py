@@ -13,7 +13,6 @@ from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.diagnosis import verdicts
-from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
@@ -191,24 +190,3 @@ def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Stud
     table = load_prepared(data, rows)
     study.note(*table.left_out)
     return deal(table, agents, seed=seed, rows=rows.rows, partition=partition)
-
-
-def batch_task(
-    study: Study,
-    samples: Sequence[AgentData],
-    setting: AnySetting,
-    graph: "nx.Graph[int]",
-    *,
-    ideal: bool,
-    seed: int,
-) -> tuple[BatchTask, AnySetting]:
-    """Return the task of a setting with nothing left open, and the setting with the bandwidth that was found."""
-    inputs, target = training(samples)
-    length = check.integer("features", setting.features, low=1)
-    # The features of all samples, and each agent's Gram matrix.
-    needs = 8 * length * (len(inputs) + len(samples) * length)
-    check.fits("features", length, needs, f"the models of {len(samples):,} agents")
-    phi, setting = feature_map(study, setting, inputs, target, form=setting.features_form, seed=seed)
-    regularizer = setting.regularizer
-    assert regularizer is not None
-    return BatchTask(samples, phi, graph, regularizer=regularizer, ideal=ideal), setting

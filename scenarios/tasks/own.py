@@ -1,6 +1,5 @@
 """A problem of the user's own, from a Python file: each agent's cost, a graph, and what is measured of the models."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,15 +217,3 @@ def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> A
 def _short(found: Any) -> str:
     text = " ".join(repr(found).split())
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-def check_left_out(file: str, data: str, *groups: Any, but: Sequence[str] = ("edges",)) -> None:
-    """Raise BadInput for a data set, or a field of flags not at its default: a task's file leaves them no meaning."""
-    why = f"left out with task = {file!r}, which defines the problem"
-    if data != "synthetic":
-        raise check.refuse("data", data, why)
-    for group in groups:
-        for field in dataclasses.fields(group):
-            value = getattr(group, field.name)
-            if field.name not in but and value != field.default:
-                raise check.refuse(field.name, value, why)

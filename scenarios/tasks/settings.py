@@ -409,17 +409,3 @@ class Wanted:
     algorithms: str = ""
     method: str | None = None
     remedy: str = "none"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnProblem:
-    """What is learned in place of a data set.
-
-    Parameters
-    ----------
-    task : str
-        A Python file whose function task(seed) returns each agent's cost, a graph or None, and a measure: what is
-        learned in place of the data.
-    """
-
-    task: str | None = None
