@@ -13,10 +13,10 @@ from netsim import Link, Network
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
-from netsim.radio import Energy, presets
+from netsim.radio import Energy, Radio
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
-from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
+from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, spent
 from netsim.scenarios.tasks.problems import KernelRegression, titled
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
@@ -76,22 +76,19 @@ class Motes:
     round_period: float = 15.0
     min_be: int = 8
 
-    def preset(self) -> presets.Preset:
-        """Return CC2420 radios of IEEE 802.15.4; raises BadInput for what they cannot be."""
+    def link_and_radio(self) -> tuple[Link, Radio]:
+        """Return those of a CC2420 of IEEE 802.15.4; raises BadInput for what it cannot be."""
         check.one_of("medium", self.medium, ("matrix", "fragments", "csma"))
-        found = presets.ieee802154(self.power_dbm)
-        assert found.radio is not None
+        link, radio, _ = cc2420(self.power_dbm)
         min_be = check.integer("min_be", self.min_be, low=0, high=20)
-        radio = dataclasses.replace(found.radio, min_be=min_be, max_be=max(min_be, found.radio.max_be))
         # A message that is heard or lost as a whole has one header, and its slot leaves it time enough.
-        link = Link(header_bits=found.link.header_bits) if self.medium == "matrix" else found.link
-        return found._replace(link=link, radio=radio)
+        link = Link(header_bits=link.header_bits) if self.medium == "matrix" else link
+        return link, dataclasses.replace(radio, min_be=min_be, max_be=max(min_be, radio.max_be))
 
     def energy(self) -> tuple[Energy, float]:
         """Return what a radio spends in its states, and its bits per second."""
-        found = presets.ieee802154(self.power_dbm)
-        assert found.energy is not None
-        return found.energy, check.finite("rate", found.link.rate, above=0)
+        link, _, energy = cc2420(self.power_dbm)
+        return energy, check.finite("rate", link.rate, above=0)
 
     def measured(self) -> Measured:
         """Return the lab's links, between motes that are numbered from 0."""
@@ -119,10 +116,9 @@ class LabLinks(Motes):
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
-        measured, preset = self.measured(), self.preset()
-        link = dataclasses.replace(preset.link, reliability=self.reliability)
+        measured, (link, radio) = self.measured(), self.link_and_radio()
+        link = dataclasses.replace(link, reliability=self.reliability)
         losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}
-        contends = self.medium == "csma" and not self.lossless and preset.radio is not None
         # As on the lab's own plan, and in floor_plan.png: y grows downwards, in a replay, too.
         graph = measured.graph.copy()
         for place in graph.nodes.values():
@@ -133,7 +129,7 @@ class LabLinks(Motes):
             link,
             links={ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()},
             round_period=self.round_period,
-            medium=preset.radio if contends and preset.radio is not None else "radio",
+            medium=radio if self.medium == "csma" and not self.lossless else "radio",
             seed=setup.seeds.network,
         )
 

@@ -14,16 +14,16 @@ import pandas as pd
 from netsim import Network, Run
 from netsim.agents import CodedSums
 from netsim.coders import Uniform
-from netsim.radio import DutyCycle, Energy, Radio, presets
+from netsim.radio import DutyCycle, Energy
 from netsim.radio.energy import STATES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
-from netsim.scenarios.tasks.method import agents_of, made
-from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
+from netsim.scenarios.tasks.method import agents_of, played
+from netsim.scenarios.tasks.motes import cc2420, in_turn, milliampere_hours
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.experiment import Method, Seeds, Setup
-from netsim.studies.experiment.study import check_took_part, learned
+from netsim.studies.experiment.study import learned
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util import check
 
@@ -66,8 +66,7 @@ class Batteries:
 
     def energies(self, agents: int, seed: int) -> dict[int, Energy]:
         """Return what each node's radio spends, and what its battery holds."""
-        energy = presets.ieee802154().energy
-        assert energy is not None
+        energy = cc2420()[2]
         shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, agents)
         return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in enumerate(shares)}
 
@@ -116,10 +115,9 @@ def lifetime(
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seeds)
-            agents = made(study, name, method, task, rounds)
             # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
-            shown = min(rounds, _SHOWN)
-            check_took_part(name, study.run(name, network, agents, [task.measure], shown, watch=task.watch))
+            how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
+            played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 
@@ -131,16 +129,10 @@ def _methods(algorithms: str, steps: BatchSteps) -> dict[str, Method]:
     return {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
 
 
-def _radio(graph: "nx.Graph[int]", **settings: Any) -> Radio:
-    radio = presets.ieee802154(acks=False).radio
-    assert radio is not None
-    return dataclasses.replace(radio, sensing=nx.complete_graph(len(graph)), **settings)
-
-
 def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seeds: Seeds) -> float:
     """Return a turn's length (s): the longest message of a trial, the access of its fragments, and a margin."""
-    radio, preset = _radio(graph), presets.ieee802154()
-    network = Network(graph, preset.link, medium=radio, round_period=100.0, seed=seeds.network)
+    link, radio, _ = cc2420(acks=False, sensing=nx.complete_graph(len(graph)))
+    network = Network(graph, link, medium=radio, round_period=100.0, seed=seeds.network)
     frames = network.run(agents_of(method, task, _TRIAL), trace=True).on_air
     seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
     access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
@@ -155,14 +147,10 @@ def _network(
     if awake > period:
         raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
     duty = DutyCycle(period=period, awake=awake) if sleeps else None
-    return Network(
-        graph,
-        presets.ieee802154().link,
-        medium=_radio(graph, duty_cycle=duty, energy=energies),
-        round_period=period,
-        seed=seeds.network,
-        faults=in_turn(graph, slot),
-    )
+    sensing = nx.complete_graph(len(graph))
+    link, radio, _ = cc2420(acks=False, sensing=sensing, duty_cycle=duty, energy=energies)
+    faults = in_turn(graph, slot)
+    return Network(graph, link, medium=radio, round_period=period, seed=seeds.network, faults=faults)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -205,7 +193,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
     period, battery = batteries.period, batteries.battery
     before = run.rounds[run.rounds["round"] < ends[0]]
     first, median = (each if math.isfinite(each) else math.nan for each in (ends[0], ends[(len(ends) - 1) // 2]))
-    energy, powers = run.energy, presets.ieee802154().energy
+    energy, powers = run.energy, cc2420()[2]
     lived = np.minimum(energy["died_at_s"], run.ended_at).sum() / period
     row: dict[str, Any] = {
         "algorithm": method,

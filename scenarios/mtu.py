@@ -17,13 +17,13 @@ from netsim.links import Reliability
 from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
-from netsim.scenarios.tasks.method import made
-from netsim.scenarios.tasks.motes import in_turn
+from netsim.scenarios.tasks.method import played
+from netsim.scenarios.tasks.motes import cc2420, in_turn
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.studies.experiment import Seeds, Setup
-from netsim.studies.experiment.study import check_took_part, learned
+from netsim.studies.experiment.study import learned
 from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
 from netsim.util import check
@@ -108,8 +108,7 @@ def mtu(
         for way, network in zip(("", air.remedy), networks[bits], strict=True):
             name = _name(algorithm, bits, way)
             with may_diverge() as outcome:
-                agents = made(study, name, plain.with_given(coder=coder), task, rounds)
-                check_took_part(name, study.run(name, network, agents, [task.measure], rounds))
+                played(study, name, plain.with_given(coder=coder), task, network, [task.measure], rounds)
             if outcome.how is not None:
                 study.lost[name] = outcome.how
                 study.note(f"{name} diverged: {outcome.error}")
@@ -119,12 +118,8 @@ def mtu(
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: Seeds) -> tuple[Network, Network]:
     """Return the plain network and one that repeats lost frames; raises BadInput if a round is too short for all."""
-    preset = presets.ieee802154()
-    assert preset.radio is not None
-    link, sensing = preset.link, nx.complete_graph(len(graph))
-    radio = dataclasses.replace(
-        preset.radio, sensing=sensing, min_be=_MIN_BE, max_be=_MAX_BE, max_csma_backoffs=_BACKOFFS
-    )
+    access = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
+    link, radio, _ = cc2420(sensing=nx.complete_graph(len(graph)), **access)
     rate, most = link.rate, link.mtu
     assert isinstance(rate, int | float)
     assert most is not None
@@ -198,8 +193,7 @@ def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[s
 
 def _millijoules(run: Run) -> float:
     """Return what an agent spends in a round to send and to hear frames."""
-    energy = presets.ieee802154().energy
-    assert energy is not None
+    energy = cc2420()[2]
     spent = run.energy[["transmit_s", "receive_s"]].mean()
     joules = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
     return float(1e3 * joules / len(run.rounds))

@@ -18,6 +18,7 @@ from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
+from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Grid, Named, Seeds, Setup
@@ -211,8 +212,7 @@ def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
 
 def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: RadioUse, battery: float) -> None:
     study.record(field, use)
-    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), presets.ieee802154().energy
-    assert energy is not None
+    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), cc2420()[2]
     parts = []
     for way, (name, run) in zip(use.ways(), study.runs.items(), strict=True):
         rows = measures.by_reading(run, layout)

@@ -117,32 +117,22 @@ class MethodGrid(OwnProblem):
         )
 
 
-class Streams(Task):
-    """A batch task's samples as streams: each is seen once, in its order."""
-
-    def __init__(self, task: BatchTask) -> None:
-        super().__init__(self._cost, task.graph)
-        self.task, self.weights = task, task.weights  # type: ignore[method-assign]
-
-    @property
-    def length(self) -> int:
-        """The number of rounds until the first agent has passed over its samples."""
-        return min(len(problem.targets) for problem in self.task.problems)
-
-    def _cost(self, node: int) -> OnlineCost:
-        problem = self.task.problems[node]
-        samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
-
-
 class OnePass(Part):
-    """An online method, whose agents pass once over their samples."""
+    """An online method, whose agents pass once over their samples of a batch task, in their order."""
 
     def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         """Return new agents, one for each node, or for some nodes."""
-        assert isinstance(setup.task, BatchTask)
-        stream = Streams(setup.task)
-        return super().agents(replace(setup, task=stream, rounds=min(setup.rounds, stream.length)), nodes)
+        task = setup.task
+        assert isinstance(task, BatchTask)
+
+        def cost(node: int) -> OnlineCost:
+            problem = task.problems[node]
+            samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
+            return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
+
+        # Until the first agent has passed over its samples.
+        rounds = min(setup.rounds, *(len(problem.targets) for problem in task.problems))
+        return super().agents(replace(setup, task=Task(cost, task.graph), rounds=rounds), nodes)
 
 
 def experiment(

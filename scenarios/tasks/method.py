@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 
 import netsim
-from netsim import BadInput, topology
+from netsim import BadInput, Network, Run, topology
 from netsim.agents import Accumulated, CodedSums, Duals, EdgeDuals, OverStar, RunningSums
 from netsim.coders import Coder
 from netsim.links.reliability import WAYS
@@ -19,7 +19,7 @@ from netsim.scenarios.tasks.settings import Wanted, chosen_names, names_in
 from netsim.studies import Study, script
 from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.methods import default_of
-from netsim.studies.experiment.study import tell_parameters
+from netsim.studies.experiment.study import check_took_part, tell_parameters
 from netsim.util import check
 
 
@@ -58,11 +58,24 @@ def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:
     return method.agents(Setup(Seeds(), rounds, graph=task.graph, task=task), task.nodes)
 
 
-def made(study: Study, name: str, method: Method, task: Any, rounds: int) -> dict[Any, Any]:
-    """Return a method's new agents; print their parameters and record them in the study's settings.json."""
+def played(
+    study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], rounds: int, **how: Any
+) -> Run:
+    """Run a method's new agents in a study, which prints and records their parameters; return the run.
+
+    Parameters
+    ----------
+    **how
+        As of `Study.run`, beside network, probes and rounds.
+
+    Raises
+    ------
+    BadInput
+        If no agent took part in any round.
+    """
     agents = agents_of(method, task, rounds)
     tell_parameters(study, name, method, agents, 2)
-    return agents
+    return check_took_part(name, study.run(name, network, agents, probes, **({"rounds": rounds} | how)))
 
 
 def over_star(method: Method) -> bool:

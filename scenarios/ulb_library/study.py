@@ -18,7 +18,7 @@ from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.method import REMEDIES, made, parse_remedies, reliability_of
+from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, played, reliability_of
 from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
@@ -26,7 +26,6 @@ from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import LibraryField, Readings, error_of, hindsight, load
 from netsim.studies import Study
 from netsim.studies.experiment import Method
-from netsim.studies.experiment.study import check_took_part
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -170,8 +169,7 @@ class _Library:
         size = self.features.shape[2]
         task = OnlineTask(streams, size, self.regularizer, graph, rounds=self.rounds, ideal=way == "ideal")
         probe = self.fields[name] = LibraryField(self.readings, self.features)
-        agents = made(self.study, name, method, task, self.rounds)
-        check_took_part(name, self.study.run(name, network, agents, [task.measure, probe], self.rounds))
+        played(self.study, name, method, task, network, [task.measure, probe], self.rounds)
 
     def report(self, names: list[int]) -> None:
         """Show what was learned."""
