@@ -1,7 +1,7 @@
 """The figures of the study of packet loss: small multiples, one idea a panel."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,6 @@ def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst:
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
     """
-    from matplotlib.lines import Line2D
-
     rows = means[means["measure"] == level]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
     columns = min(len(remedies), 4)
@@ -69,14 +67,14 @@ def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst:
     for panel in panels[::columns]:
         panel.set_ylabel(f"{error.text} above\n{ABOVE[level][0]} (%)", fontsize=9)
     panels[0].set(yscale="log", ylim=(low / 1.3, high * 1.3))
-    handles = [Line2D([], [], markersize=5, label=family, **_style(families, family)) for family in families]
-    handles.append(Line2D([], [], color="0.4", linestyle=(0, (1, 2)), linewidth=1, label="loss-free, same family"))
+    entries: dict[str, Any] = {family: {"markersize": 5, **_style(families, family)} for family in families}
+    entries["loss-free, same family"] = {"color": "0.4", "linestyle": (0, (1, 2)), "linewidth": 1}
     if burst > 1.0:
-        handles.append(Line2D([], [], color="0.4", label="independent losses"))
-        handles.append(Line2D([], [], color="0.4", linestyle="--", label=f"same mean, bursts of {burst:g}"))
+        entries["independent losses"] = {"color": "0.4"}
+        entries[f"same mean, bursts of {burst:g}"] = {"color": "0.4", "linestyle": "--"}
     subject = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
     beyond = f" (above {_HIGHEST:.0e} %: drawn there)" if float(rows["mean"].max()) > _HIGHEST else ""
-    return _finished(figure, handles, f"{subject}{beyond}\n{title}; bands: 95 % intervals of the mean")
+    return _finished(figure, entries, f"{subject}{beyond}\n{title}; bands: 95 % intervals of the mean")
 
 
 def _style(families: Sequence[str], family: str) -> dict[str, Any]:
@@ -84,8 +82,11 @@ def _style(families: Sequence[str], family: str) -> dict[str, Any]:
     return {"color": colour, "marker": mark}
 
 
-def _finished(figure: Figure, handles: list[Any], title: str) -> Figure:
-    """Return the figure with its legend and title."""
+def _finished(figure: Figure, entries: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
+    """Return the figure with its title and a legend: the styles of lines by label."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=label, **style) for label, style in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure
@@ -159,9 +160,8 @@ def draw_agreement(means: pd.DataFrame, title: str) -> Figure:
         panel.set_title(family, fontsize=10)
     for panel in panels[-1]:
         panel.set_xlabel("frames lost (%), independent", fontsize=9)
-    handles = _handles(remedies, lambda i: {"color": _REMEDY[i % 8], "marker": _MARKS[i % 8]})
     subject = "What agreement shows of a loss, and what it does not (below 1e-16: drawn there)"
-    return _finished(figure, handles, f"{subject}\n{title}")
+    return _finished(figure, _entries(remedies), f"{subject}\n{title}")
 
 
 def _remedies(panel: Axes, part: pd.DataFrame, remedies: Sequence[str], place: dict[float, int]) -> None:
@@ -176,19 +176,16 @@ def _remedies(panel: Axes, part: pd.DataFrame, remedies: Sequence[str], place: d
     _share_axis(panel, place)
 
 
-def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    return [
-        Line2D([], [], markersize=5, label=REMEDIES[name].title, **style(number))
-        for number, name in enumerate(remedies)
-    ]
+def _entries(remedies: Sequence[str], **fixed: Any) -> dict[str, dict[str, Any]]:
+    """Return the styles of remedies in a legend, by their titles."""
+    return {
+        REMEDIES[name].title: {"markersize": 5, "color": _REMEDY[i % 8], "marker": _MARKS[i % 8], **fixed}
+        for i, name in enumerate(remedies)
+    }
 
 
 def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figure:
     """Draw the error above a level against the bits on the wire, for some losses: a mark for each remedy."""
-    from matplotlib.lines import Line2D
-
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
@@ -210,11 +207,10 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figu
     panels[0].set(
         xscale="log", yscale="log", ylim=(low / 1.3, high * 1.3), ylabel=f"{error.text} above {ABOVE[level][1]} (%)"
     )
-    colours = {family: _style(families, family)["color"] for family in families}
-    handles = [Line2D([], [], color=colour, linewidth=5, label=family) for family, colour in colours.items()]
-    handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})
+    entries: dict[str, Any] = {f: {"color": _style(families, f)["color"], "linewidth": 5} for f in families}
+    entries |= _entries(remedies, color="0.3", linestyle="")
     subject = "What a remedy costs, and what it buys; down and to the left is better"
-    return _finished(figure, handles, f"{subject}\n{title}; bars: 95 % intervals of the mean")
+    return _finished(figure, entries, f"{subject}\n{title}; bars: 95 % intervals of the mean")
 
 
 def _three(shares: Sequence[float]) -> list[float]:
