@@ -37,16 +37,16 @@ class Mote(netsim.Agent):
     """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
 
     The sink takes none; of another mote without a parent all readings are lost. With ``acks`` it waits for each frame's
-    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` and ``sent_at`` hold when each
-    reading was taken and first offered to the radio (s); of the sink, ``heard`` lists the arrivals. ``lost`` has the
-    reason for each reading, by mote and time, that was not acknowledged.
+    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` lists when readings were taken,
+    ``sent_at`` has when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
+    arrivals. ``lost`` has the reason for each reading, by mote and time, that was not acknowledged.
     """
 
     def __init__(self, parent: Hashable | None, is_sink: bool, period: float, readings: int, acks: bool) -> None:
         self.parent, self.is_sink = parent, is_sink
         self.period, self.readings, self.acks = period, readings, acks
         self.taken_at: list[float] = []
-        self.sent_at: list[float] = []
+        self.sent_at: dict[int, float] = {}
         self.heard: list[Arrival] = []
         self.lost: dict[tuple[Hashable, float], str] = {}
 
@@ -60,7 +60,7 @@ class Mote(netsim.Agent):
         """Take readings, and pass them on."""
         async for _ in moments(self):
             if self.parent is not None:
-                self.sent_at.append(self.now)
+                self.sent_at[len(self.taken_at)] = self.now
             await self.forward([self.name, self.now])
 
     async def listen(self) -> None:

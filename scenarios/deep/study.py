@@ -156,7 +156,13 @@ def deep(
     baselines["DNN"] = partial(deep_network, part, units, len(classes), **trained)
     if ceiling_rows:
         baselines["ceiling"] = partial(ceiling, part, len(classes), most_rows=ceiling_rows, seed=seeds.seed)
-    others = _those_that_learn(study, baselines)
+    others = []
+    for name, baseline in baselines.items():
+        try:
+            others.append(baseline())
+        except ValueError as error:
+            # Of some samples, such as those of one class only, our maps do learn.
+            study.note(f"{name} left out: {' '.join(str(error).split())}")
     if data in _WIDTHS and not published_maps:
         study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
     _report(study, data, learned, others, part, classes, len(table.target))
@@ -176,18 +182,6 @@ class Learned:
     """Time to map all samples, to learn and to measure."""
     confusion: NDArray[np.int64] | None
     """Of the test samples, shape (C, C); None for a regression."""
-
-
-def _those_that_learn(study: Study, baselines: Mapping[str, Callable[[], Baseline]]) -> list[Baseline]:
-    """Return what the baselines achieved; a note says which a library refused."""
-    found = []
-    for name, baseline in baselines.items():
-        try:
-            found.append(baseline())
-        except ValueError as error:
-            # Of some samples, such as those of one class only, our maps do learn.
-            study.note(f"{name} left out: {' '.join(str(error).split())}")
-    return found
 
 
 def _learn(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from netsim.coders import Uniform
 from netsim.links import loss
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits
+from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, remedied
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import names_of
@@ -166,7 +166,7 @@ def experiment(
     first = seeds.seed
     numbers = range(first, first + count)
     methods = {
-        method.label["family"] + ("" if remedy == NONE else f" {remedy}"): REMEDIES[remedy].of(method)
+        method.label["family"] + ("" if remedy == NONE else f" {remedy}"): remedied(remedy, method)
         for remedy in remedies
         for name, method in families.items()
         if name in REMEDIES[remedy].families
@@ -180,8 +180,9 @@ def experiment(
         task: Any = results.cells[0][0].setup().task
         study.record(size)
         what = f"{data} data" if file is None else f"task {task.name}"
-        about = report.ReportContext(what, len(task.nodes), size.rounds or 0, burst, count, rows.partition_title)
-        report.tell(study, results, task.columns, about)
+        length = size.rounds or 0
+        title = f"{what}, {len(task.nodes)} agents{rows.partition_title}, {length:,} rounds, {count} seeds"
+        report.tell(study, results, task.columns, title, length, burst)
 
     made = Experiment(
         problem=problem,
