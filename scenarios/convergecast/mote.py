@@ -37,8 +37,8 @@ class Mote(netsim.Agent):
     """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
 
     The sink takes none; of another mote without a parent all readings are lost. With ``acks`` it waits for each frame's
-    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` lists when readings were taken,
-    ``sent_at`` has when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
+    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` lists when readings were taken
+    and ``sent_at`` when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
     arrivals. ``lost`` has the reason for each reading, by mote and time, that was not acknowledged.
     """
 
