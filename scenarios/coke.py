@@ -19,16 +19,7 @@ from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
 from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
-from netsim.scenarios.tasks.settings import (
-    TABLES,
-    TEXT,
-    PacedChannel,
-    Prepared,
-    Published,
-    Rows,
-    Wanted,
-    published_row,
-)
+from netsim.scenarios.tasks.settings import TABLES, TEXT, PacedChannel, Prepared, Published, Rows, Wanted, published_row
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Seeds

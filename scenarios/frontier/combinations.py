@@ -2,37 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from netsim import BadInput
-from netsim.agents import (
-    COKE,
-    CTA,
-    DDKL,
-    DKLA,
-    DOKL,
-    ODKLA,
-    RFFDOKL,
-    Always,
-    AtRandom,
-    Censor,
-    FedAvg,
-    Geometric,
-    Periodic,
-    PowerLaw,
-    Relative,
-)
+from netsim import BadInput, agents
+from netsim.agents import Always, Censor
 from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.studies import experiment
 from netsim.util import check
 
 METHODS: Mapping[str, experiment.Method] = {
-    "DKLA": experiment.Method(DKLA),
-    "COKE": experiment.Method(COKE),
-    "CTA": experiment.Method(CTA),
-    "RFF-DOKL": experiment.Method(RFFDOKL),
-    "DOKL": experiment.Method(DOKL),
-    "ODKLA": experiment.Method(ODKLA),
-    "DDKL": experiment.Method(DDKL),
+    "DKLA": experiment.Method(agents.DKLA),
+    "COKE": experiment.Method(agents.COKE),
+    "CTA": experiment.Method(agents.CTA),
+    "RFF-DOKL": experiment.Method(agents.RFFDOKL),
+    "DOKL": experiment.Method(agents.DOKL),
+    "ODKLA": experiment.Method(agents.ODKLA),
+    "DDKL": experiment.Method(agents.DDKL),
     **BASELINES,
 }
 """The methods that can be compared; a study gives the first seven their steps."""
@@ -71,7 +55,7 @@ def combinations(
         for variant, made in experiment.product(method, coder=coders, censor=own).items():
             # Methods that draw clients have coders of states only.
             given = made.given
-            if issubclass(made.kind, FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
+            if issubclass(made.kind, agents.FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
                 found.setdefault(name, method)
             else:
                 found[f"{name} {variant}".removesuffix(" none")] = made
@@ -100,11 +84,11 @@ def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
         return text, Always()
     word, dash, tail = text.partition("-")
     makers: dict[str, Callable[[float], Censor]] = {
-        "geometric": lambda mu: Geometric(threshold, mu),
-        "power": lambda mu: PowerLaw(threshold, mu),
-        "every": lambda m: Periodic(check.integer("censors", int(m) if m.is_integer() else m, low=1)),
-        "random": AtRandom,
-        "relative": Relative,
+        "geometric": lambda mu: agents.Geometric(threshold, mu),
+        "power": lambda mu: agents.PowerLaw(threshold, mu),
+        "every": lambda m: agents.Periodic(check.integer("censors", int(m) if m.is_integer() else m, low=1)),
+        "random": agents.AtRandom,
+        "relative": agents.Relative,
     }
     value = _number(tail) if dash else {"geometric": decay, "power": 1.0}.get(word)
     if word not in makers or value is None:
