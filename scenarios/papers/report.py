@@ -3,23 +3,8 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from netsim.scenarios.papers.claim import (
-    CAUSE_SHOWN,
-    DIFFERS,
-    EXCLUDED,
-    IN_PART,
-    LEARNED,
-    NO_DATA,
-    OPEN,
-    OUTCOMES,
-    VOID,
-    Found,
-    Judged,
-    Paper,
-    attempt,
-    typical,
-    why,
-)
+from netsim.scenarios.papers import claim
+from netsim.scenarios.papers.claim import Found, Judged, Paper
 from netsim.scenarios.papers.work import Runs
 from netsim.studies.results import interval_text
 
@@ -78,7 +63,7 @@ def write(
         "## In short",
         "",
         *_table(list(short[0]), (list(row.values()) for row in short)),
-        _KEY.format(learned=LEARNED),
+        _KEY.format(learned=claim.LEARNED),
         _SHARED_KEY.format(seeds=seeds),
         "",
         *shown[1:],
@@ -101,7 +86,7 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         outcomes = [each.outcome for each in claims]
-        counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+        counts = {outcome: outcomes.count(outcome) for outcome in claim.OUTCOMES}
         printed = [each for each in claims if _is_printed(each)]
         cells = sum(len(each.found) for each in printed)
         both = sum(each.agreeing for each in printed), sum(each.near for each in printed)
@@ -147,8 +132,8 @@ def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
         yield from ("### What figures and text say", "")
         names, rows = ["where", "claim", f"ours: mean [{reach}]", "verdict", "criterion"], []
         for each in statements:
-            claim, ours = each.claim, _interval(each.found[0])
-            rows.append((claim.where, claim.what, ours, _marked(each.verdict), claim.criterion))
+            of, ours = each.claim, _interval(each.found[0])
+            rows.append((of.where, of.what, ours, _marked(each.verdict), of.criterion))
         yield from _table(names, rows)
     for text in paper.left_out:
         yield from (f"Left out: {text}", "")
@@ -157,10 +142,10 @@ def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
 def _by_outcome(claims: Sequence[Judged]) -> Iterator[str]:
     """Yield a table of outcomes: a row for each outcome and reason."""
     rows: dict[tuple[str, str], list[str]] = {}
-    for outcome in OUTCOMES:
+    for outcome in claim.OUTCOMES:
         for each in claims:
             if each.outcome == outcome:
-                rows.setdefault((outcome, each.missing or why(each)), []).append(each.claim.title)
+                rows.setdefault((outcome, each.missing or claim.why(each)), []).append(each.claim.title)
     found = [(_marked(outcome), len(which), "; ".join(which), reason) for (outcome, reason), which in rows.items()]
     yield from _table(["outcome", "claims", "which", "why"], found)
 
@@ -174,8 +159,8 @@ def _numbers(where: str, labels: Sequence[str], several: Sequence[Judged]) -> It
         unit = f", in 1e{power}" if power else ""
         cells = [_cell(one, 10.0**power) for one in each.found]
         shares = [f"{number} of {len(each.found)}" for number in (each.agreeing, each.near)]
-        agree = VOID if each.void else shares[0]
-        rows.append([each.claim.what + unit, *cells, agree, shares[1], typical(each.found)])
+        agree = claim.VOID if each.void else shares[0]
+        rows.append([each.claim.what + unit, *cells, agree, shares[1], claim.typical(each.found)])
     yield from _table(["ours (theirs)", *labels, "agree", "within 10 %", "median off"], rows)
 
 
@@ -192,7 +177,7 @@ def _cell(one: Found, unit: float) -> str:
         return f"**–** ({theirs})"
     half = (one.high - one.low) / 2.0
     text = f"{_short(one.mean / unit)} ± {_short(half / unit, 2)}"
-    mark = {DIFFERS: "**", OPEN: "*"}.get(one.verdict, "")
+    mark = {claim.DIFFERS: "**", claim.OPEN: "*"}.get(one.verdict, "")
     return f"{mark}{text}{mark} ({theirs})"
 
 
@@ -219,9 +204,9 @@ def _interval(one: Found) -> str:
 
 
 def _marked(verdict: str) -> str:
-    if verdict in (DIFFERS, CAUSE_SHOWN, EXCLUDED):
+    if verdict in (claim.DIFFERS, claim.CAUSE_SHOWN, claim.EXCLUDED):
         return f"**{verdict}**"
-    return f"*{verdict}*" if verdict in (OPEN, VOID, IN_PART) else verdict
+    return f"*{verdict}*" if verdict in (claim.OPEN, claim.VOID, claim.IN_PART) else verdict
 
 
 def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
@@ -230,13 +215,13 @@ def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) 
     if tried := [each for each in claims if each.tried]:
         rows = []
         for each in tried:
-            others = (f"{key}: {attempt(one)}" for key, one in each.tried.items())
-            rows.append((each.claim.title, attempt(each), "; ".join(others)))
+            others = (f"{key}: {claim.attempt(one)}" for key, one in each.tried.items())
+            rows.append((each.claim.title, claim.attempt(each), "; ".join(others)))
         yield from _table(["claim", "as it is", "in other settings"], rows)
-    if left := dict.fromkeys(each.claim.open for each in claims if each.claim.open and why(each)):
+    if left := dict.fromkeys(each.claim.open for each in claims if each.claim.open and claim.why(each)):
         yield from ("The paper leaves these points open, and they may matter here:", "")
         yield from (*(f"* {text}." for text in left), "")
-    judged_by, done = {claim.work for claim in paper.claims}, []
+    judged_by, done = {each.work for each in paper.claims}, []
     for work in paper.works:
         if not runs[work.name].missing:
             failed = runs[work.name].failed
@@ -261,8 +246,8 @@ def table(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
                 ours = {"ours": one.mean, "low": one.low, "high": one.high, "seeds": len(one.values)}
                 cell = {"cell": one.cell.label, "published": one.cell.published, **ours, "off": one.off}
                 near = {} if one.cell.published is None else {"within_10_percent": one.near}
-                verdict = VOID if each.void else one.verdict
-                rows.append({**about, **cell, "verdict": verdict, **near, "why": why(each)})
+                verdict = claim.VOID if each.void else one.verdict
+                rows.append({**about, **cell, "verdict": verdict, **near, "why": claim.why(each)})
             if not each.found:
-                rows.append({**about, "verdict": NO_DATA, "why": each.missing})
+                rows.append({**about, "verdict": claim.NO_DATA, "why": each.missing})
     return rows
