@@ -130,8 +130,6 @@ class SensorField:
             links = dict.fromkeys(ends, replace(link, loss=field.loss))
         else:
             model = field._path_loss()
-            # The received power at the radius is the sensitivity.
-            model = replace(model, transmit_power=model.sensitivity + model.path_loss(field.radius))
             graph, links = model.network(places, link=link, least=0.1, both=True, seed=seed, connected=False)
         sink = min(places, key=lambda node: math.hypot(*places[node]))
         cut = len(places) - (len(nx.node_connected_component(graph, sink)) if sink in graph else 0)
@@ -142,8 +140,11 @@ class SensorField:
         return Layout(graph, links, received, sink, _parents(graph, received, sink, field.tree))
 
     def _path_loss(self) -> LogDistance:
+        """Return the model; of a random field its received power at ``radius`` is the sensitivity."""
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
-        return LogDistance(**{name: value for name, value in given.items() if value is not None})
+        model = LogDistance(**{name: value for name, value in given.items() if value is not None})
+        power = model.sensitivity + model.path_loss(self.radius)
+        return model if self.positions is not None else replace(model, transmit_power=power)
 
 
 @dataclass(frozen=True)

@@ -209,21 +209,17 @@ def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) ->
     error = task.error
     best = _end(study, error)
     shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
-    rows = []
-    for each in played:
-        row: dict[str, Any] = dict(each.cell.method.label)
-        row |= dict.fromkeys([*shown, "above_%", "round_there", "payload_bits_there", "wire_bits_there"], math.nan)
-        if each.name in study.runs:
-            rounds = study.runs[each.name].rounds
-            row |= {name: float(rounds[name].iloc[-1]) for name in shown}
-            row["above_%"] = 100 * (row[error] / best - 1)
-            there = settled(rounds[error], (1 + WITHIN) * best)
-            if there is not None:
-                at = rounds.iloc[there]
-                row["round_there"] = float(at["round"])
-                row["payload_bits_there"], row["wire_bits_there"] = float(at["payload_bits"]), float(at["wire_bits"])
-        rows.append(row)
-    table = pd.DataFrame(rows, index=[each.name for each in played])
+    costs = ["round", "payload_bits", "wire_bits"]
+    last, there = {}, {}
+    for name, run in study.runs.items():
+        rounds = run.rounds
+        last[name] = rounds[shown].iloc[-1].astype(float)
+        if (first := settled(rounds[error], (1 + WITHIN) * best)) is not None:
+            there[name] = rounds[costs].iloc[first].astype(float)
+    table = pd.DataFrame({each.name: each.cell.method.label for each in played}).T
+    table = table.join(pd.DataFrame(last, index=shown).T)
+    table["above_%"] = 100 * (table[error] / best - 1)
+    table = table.join(pd.DataFrame(there, index=costs, dtype=float).T.add_suffix("_there"))
     for bits in ("payload", "wire"):
         table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table[error])
     return table

@@ -130,14 +130,10 @@ def with_remedy(methods: Mapping[str, Method], remedy: str) -> tuple[dict[str, M
     if not changed:
         raise BadInput(f"remedy = {remedy!r}: must be combined with an ADMM method that sends states, such as DKLA")
     others = [name for name in methods if name not in changed and name not in own]
-    notes = []
-    if others:
-        notes.append(
-            f"Run as published, without {remedy}: {', '.join(others)} (only ADMM methods that send states support it)."
-        )
-    if own:
-        notes.append(f"Run with the duals of their own class, without {remedy}: {', '.join(own)}.")
-    return {**methods, **changed}, notes
+    only = "(only ADMM methods that send states support it)"
+    as_published = f"Run as published, without {remedy}: {', '.join(others)} {only}."
+    with_own = f"Run with the duals of their own class, without {remedy}: {', '.join(own)}."
+    return {**methods, **changed}, [as_published] * bool(others) + [with_own] * bool(own)
 
 
 def _usual(method: Method, name: str) -> Any:

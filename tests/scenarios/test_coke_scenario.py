@@ -254,13 +254,13 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    original = problems.batch_task
+    original = problems.feature_map
 
     def counted(*words: Any, **more: Any) -> Any:
         drawn.append(more["seed"])
         return original(*words, **more)
 
-    monkeypatch.setattr(problems, "batch_task", counted)
+    monkeypatch.setattr(problems, "feature_map", counted)
     numbers = np.random.default_rng(0).normal(size=(80, 3))
     pd.DataFrame(numbers, columns=["a", "b", "c"]).to_csv(tmp_path / "table.csv", index=False)
     fixed = {"data": str(tmp_path / "table.csv"), "agents": 3, "rounds": 4, "algorithms": "DKLA", "tune": True}
