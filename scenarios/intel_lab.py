@@ -238,26 +238,16 @@ def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
-    last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
-    first = next(iter(last))
-    rows = []
-    for name, run in study.runs.items():
-        end, ideal = last[name], last[f"{name.split()[0]} ideal"]
-        rows.append(
-            {
-                "algorithm": name,
-                "train_mse": end["train_mse"],
-                "test_mse": end["test_mse"],
-                "MSE / ideal": end["train_mse"] / ideal["train_mse"],
-                "heard": end["delivered"] / max(1, run.ledger.link_messages),
-                "transmissions": end["transmissions"],
-                "payload_bits": end["payload_bits"],
-                f"bits / {first}": end["payload_bits"] / last[first]["payload_bits"],
-                "mean_j": used[name]["used_j"].mean(),
-                "most_j": used[name]["used_j"].max(),
-            }
-        )
-    return pd.DataFrame(rows)
+    last = study.rounds.groupby("algorithm", sort=False).last()
+    error, bits = last["train_mse"], last["payload_bits"]
+    table = last[["train_mse", "test_mse"]].copy()
+    table["MSE / ideal"] = error / error[[f"{name.split()[0]} ideal" for name in last.index]].to_numpy()
+    table["heard"] = last["delivered"] / [max(1, study.runs[name].ledger.link_messages) for name in last.index]
+    table[["transmissions", "payload_bits"]] = last[["transmissions", "payload_bits"]]
+    table[f"bits / {last.index[0]}"] = bits / bits.iloc[0]
+    table["mean_j"] = [used[name]["used_j"].mean() for name in last.index]
+    table["most_j"] = [used[name]["used_j"].max() for name in last.index]
+    return table.reset_index()
 
 
 def _notes(

@@ -8,6 +8,7 @@ import numpy as np
 from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Found, Judged, Paper, printed
 from netsim.scenarios.papers.reading import rows_of
 from netsim.scenarios.papers.work import Runs
+from netsim.studies import Study
 from netsim.studies.figures import Axes, Figure, drawing, legend_below
 
 _VERDICTS = {
@@ -26,26 +27,29 @@ _SHOWN = (
 )
 
 
-def draw(
-    papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]
-) -> dict[str, tuple[Callable[[], Figure], str]]:
-    """Return the functions that draw figures with something to show, each with the figure's caption, by name."""
-    found: dict[str, tuple[Callable[[], Figure], str]] = {}
-    tables = _tables(papers)
-    if tables:
+def draw(study: Study, papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> dict[str, str]:
+    """Give a study the figures that have something to show; return their captions by the names of their files."""
+    found: dict[str, str] = {}
+
+    def add(name: str, figure: Callable[[], Figure], caption: str) -> None:
+        study.figure(name, figure, f"{caption}.")
+        found[f"{name}.png"] = caption
+
+    if tables := _tables(papers):
         seeds = len(next(iter(tables.values()))[0][0].values)
-        found["reproduction_ratios"] = (
+        add(
+            "reproduction_ratios",
             partial(_ratios, tables),
             f"Ours over theirs for every number of every table: the median of our {seeds} seeds divided by the printed "
             "number. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
         )
-    shown = [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]
-    if shown:
-        caption = (
+    if shown := [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]:
+        add(
+            "reproduction_coke",
+            partial(_coke, shown, runs),
             "COKE's tables: lines ours, mean and range of the seeds; crosses as printed. Right: against the mean "
-            "number of transmissions so far; zero transmissions are drawn at 1"
+            "number of transmissions so far; zero transmissions are drawn at 1",
         )
-        found["reproduction_coke"] = (partial(_coke, shown, runs), caption)
     return found
 
 
