@@ -118,7 +118,7 @@ def mtu(
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: Seeds) -> tuple[Network, Network]:
     """Return the plain network and one that repeats lost frames; raises BadInput if a round is too short for all."""
-    access = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
+    access: dict[str, Any] = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
     link, radio, _ = cc2420(sensing=nx.complete_graph(len(graph)), **access)
     rate, most = link.rate, link.mtu
     assert isinstance(rate, int | float)

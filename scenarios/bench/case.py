@@ -62,8 +62,9 @@ def _measure(study: Study, played: Played, error: AgentError | None) -> None:
         raise error
     chosen, agents = played.cell.problem, len(played.setup.graph or ())
     assert isinstance(chosen, Suited)
-    for name in ("reached_bits", "reached_s", "score"):
-        study.column(name, lambda rounds, name=name: chosen.columns(rounds, agents)[name])
+    study.column("reached_bits", lambda rounds: chosen.columns(rounds, agents)["reached_bits"])
+    study.column("reached_s", lambda rounds: chosen.columns(rounds, agents)["reached_s"])
+    study.column("score", lambda rounds: chosen.columns(rounds, agents)["score"])
     study.note(*filter(None, [diverged(played.name, study.runs[played.name], chosen.error)]))
 
 

@@ -75,8 +75,8 @@ def draw_tree(
             for mote, parent in tree.items():
                 line = "--" if mote in before else "-"
                 panel.plot(*np.transpose([view.places[mote], view.places[parent]]), line, color="0.6", lw=1, zorder=1)
-            dots = np.transpose([view.places[mote] for mote in values.index])
-            drawn = panel.scatter(*dots, c=values, cmap=colours, vmin=0, vmax=high, s=60, edgecolors="0.3", zorder=2)
+            x, y = np.transpose([view.places[mote] for mote in values.index])
+            drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=0, vmax=high, s=60, edgecolors="0.3", zorder=2)
             view.finish(panel, layout.sink)
             panel.figure.colorbar(drawn, ax=panel, label=label)
             panel.set_title(name, fontsize=10)
@@ -118,7 +118,8 @@ class _View:
 
     def finish(self, panel: Axes, sink: Any) -> None:
         """Draw the sink, name the motes that are far off, and label the axes."""
-        panel.scatter(*self.places[sink], marker="*", s=260, color="k", zorder=3)
+        x, y = self.places[sink]
+        panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
         for mote, at in self.far.items():
             where = ", ".join(f"{each:g}" for each in at)
             side, apart = ("right", -6) if self.places[mote][0] > self.middle[0] else ("left", 6)

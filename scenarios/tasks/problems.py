@@ -154,7 +154,8 @@ class OwnProblem:
 
 def titled(played: Played) -> str:
     """Return what figures' titles say of a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
-    problem, task = played.cell.problem, played.task
+    problem: Any = played.cell.problem
+    task = played.task
     what = f"{problem.data} data" if hasattr(problem, "data") else f"task {task.name}"
     divided = getattr(getattr(problem, "rows", getattr(problem, "stream", None)), "partition_title", "")
     return f"{what}, {len(task.nodes)} agents{divided}{getattr(played.cell.network, 'title', '')}"

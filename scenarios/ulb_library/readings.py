@@ -78,10 +78,11 @@ def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
     read = read[read["node"].astype(int).isin(motes) & read["seq"].between(0, minutes, inclusive="left")]
     read = read.astype({"seq": int, "node": int})
     # The first of several in one minute counts.
-    first = read.drop_duplicates(["seq", "node"]).set_index(["seq", "node"]).unstack()
+    first: Any = read.drop_duplicates(["seq", "node"]).set_index(["seq", "node"]).unstack()
 
     def grid(name: str) -> Array:
-        return first[name].reindex(index=range(minutes), columns=list(motes)).to_numpy(dtype=np.float64)
+        found: Array = first[name].reindex(index=range(minutes), columns=list(motes)).to_numpy(dtype=np.float64)
+        return found
 
     celsius = grid("temperature")
     present = ~np.isnan(celsius)
