@@ -13,7 +13,6 @@ from netsim import Run, topology
 from netsim.agents import LocalProblem, Squared, centralised
 from netsim.scenarios.bench.suite import AGENTS, EDGES
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
 from netsim.studies.experiment import Problem, Seeds, Setup
 from netsim.studies.reach import settling
@@ -63,16 +62,11 @@ class RegressionTask(Task):
         self._curvature = sum(x.T @ x for x in data) / _SAMPLES + _SHARE * len(data) * np.eye(_LENGTH)
         self._whole = self.best @ self._curvature @ self.best
 
-    @property
-    def measure(self) -> ModelProbe:
-        """A probe of a round's columns: the suboptimality, and how far models and copies of them differ."""
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return the suboptimality of the agents' models."""
+        return {"suboptimality": self.suboptimality(models)}
 
-        def columns(models: Readings) -> dict[str, float]:
-            return {"suboptimality": self.suboptimality(models["theta"])} | residuals(models)
-
-        return ModelProbe(columns, self.graph, ideal=False)
-
-    def suboptimality(self, models: Sequence[Array]) -> float:
+    def suboptimality(self, models: Sequence[Array] | Array) -> float:
         """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
         apart = np.stack(models) - self.best
         with np.errstate(over="ignore", invalid="ignore"):

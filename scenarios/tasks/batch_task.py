@@ -14,12 +14,12 @@ from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
 from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
 from netsim.scenarios.tasks.settings import Published, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Method
 from netsim.util import check
+from netsim.util.typing import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,14 +129,9 @@ class BatchTask(Task):
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
 
-    @property
-    def measure(self) -> ModelProbe:
-        """A probe of a round's columns: the errors of the agents' models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self.ideal)
-
-    def _columns(self, models: Readings) -> dict[str, float]:
-        thetas = np.array(models["theta"])
-        return {"train_mse": self._train(thetas), "test_mse": self._test(thetas)} | residuals(models)
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return the errors of the agents' models, shape (N, D), by column."""
+        return {"train_mse": self._train(models), "test_mse": self._test(models)}
 
     @property
     def watch(self) -> dict[str, Callable[[Any], float]]:
@@ -151,7 +146,7 @@ class BatchTask(Task):
     def optimum(self) -> dict[str, float]:
         """Return train_mse and test_mse of the model that a centre would learn."""
         model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
-        return {"train_mse": self._train(model), "test_mse": self._test(model)}
+        return self.measures(model)
 
 
 def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 import netsim
 from netsim import BadInput, Network, Run, topology
 from netsim.agents import Accumulated, CodedSums, Duals, EdgeDuals, OverStar, RunningSums
 from netsim.coders import Coder
 from netsim.links.reliability import WAYS
+from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.settings import Wanted, chosen_names, names_in
 from netsim.studies import Study, script
 from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.methods import default_of
 from netsim.studies.experiment.study import check_took_part, tell_parameters
 from netsim.util import check
+from netsim.util.typing import Array
 
 
 class Task:
@@ -41,6 +44,9 @@ class Task:
         As given.
     """
 
+    ideal: bool = False
+    """Whether the links lose and delay nothing, so that all copies of a state are the same."""
+
     def __init__(self, cost: Callable[[int], Any], graph: "nx.Graph[int]") -> None:
         self.cost, self.graph, self.nodes = cost, graph, range(len(graph))
 
@@ -51,6 +57,18 @@ class Task:
     def weights(self, node: int) -> Mapping[int, float]:
         """Return an agent's Metropolis weights by name: a row of a symmetric, doubly stochastic matrix."""
         return self._rows[node]
+
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return what is measured of the models of all agents, shape (N, …), by column."""
+        raise NotImplementedError
+
+    @property
+    def measure(self) -> Callable[[Mapping[Any, Any]], Mapping[str, float]]:
+        """A probe of a round's columns: the measures of the agents' models ``theta``, and how far they differ."""
+        return ModelProbe(self._columns, self.graph, self.ideal)
+
+    def _columns(self, models: Readings) -> dict[str, float]:
+        return self.measures(np.array(models["theta"])) | residuals(models)
 
 
 def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:

@@ -14,7 +14,6 @@ from scipy.optimize import minimize
 from netsim import BadInput, topology
 from netsim.core.records import TOTALS
 from netsim.scenarios.tasks.method import Task, agents_of
-from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
 from netsim.studies.experiment import Method, Problem, Setup
 from netsim.util import check
@@ -75,17 +74,9 @@ class OwnTask(Task):
 
     def _names(self) -> tuple[str, ...]:
         """Return the names of the columns, as the file measures the models at their start."""
-        return tuple(self._measured(np.zeros((len(self.costs), *self._shape))))
+        return tuple(self.measures(np.zeros((len(self.costs), *self._shape))))
 
-    @property
-    def measure(self) -> AgentProbe:
-        """A probe of a round's columns: what the file measures of the models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self.ideal)
-
-    def _columns(self, models: Readings) -> dict[str, float]:
-        return self._measured(np.array(models["theta"])) | residuals(models)
-
-    def _measured(self, models: Array, *more: Any) -> dict[str, float]:
+    def measures(self, models: Array, *more: Any) -> dict[str, float]:
         """Return what the file measures of models; BadInput if the first column is no number, and the models are."""
         found = called(self.file, f"measure of {self.name}: must run", self._measure, models, *more)
         try:
@@ -123,7 +114,7 @@ class OwnTask(Task):
         what = f"value and gradient of {self.name}: must run"
         solve = partial(minimize, jac=True, method="L-BFGS-B", options=options)
         best = called(self.file, what, solve, total, start).x.reshape(self._shape)
-        return self._measured(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
+        return self.measures(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
 
     def check_above_zero(self, error: float, whose: str) -> None:
         """Raise BadInput unless an error is above 0, as a study asks for that compares errors in per cent."""

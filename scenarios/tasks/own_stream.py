@@ -79,7 +79,7 @@ class OwnStreams(OwnTask):
         super().__init__(file, [CountedCost(cost) for cost in costs], graph, measure or _nothing, ideal)
 
     def _names(self) -> tuple[str, ...]:
-        own = self._measured(np.zeros((len(self.costs), *self._shape)), 1) if self._measures else {}
+        own = self.measures(np.zeros((len(self.costs), *self._shape)), 1) if self._measures else {}
         return ("running_loss", *own)
 
     def optimum(self) -> dict[str, float]:
@@ -104,7 +104,7 @@ class OwnStreams(OwnTask):
         if not all(counts):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         running = {"running_loss": sum(readings["loss"]) / sum(counts)}
-        own = self._measured(np.array(readings["theta"]), max(counts)) if self._measures else {}
+        own = self.measures(np.array(readings["theta"]), max(counts)) if self._measures else {}
         return running | own | residuals(readings)
 
 
