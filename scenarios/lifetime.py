@@ -103,7 +103,10 @@ def lifetime(
     check.integer("agents", problem.whole().agents, low=2)
     batteries.check()
     steps = steps.resolved(data)
-    methods = _methods(algorithms, steps)
+    known = steps.methods()
+    known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
+    known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
+    methods = {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
     task = learned(study, problem, Setup(seeds, rounds))
     study.record(steps)
     graph = task.graph
@@ -120,13 +123,6 @@ def lifetime(
             played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
-
-
-def _methods(algorithms: str, steps: BatchSteps) -> dict[str, Method]:
-    known = steps.methods()
-    known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
-    known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
-    return {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
 
 
 def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seeds: Seeds) -> float:

@@ -101,8 +101,7 @@ def counted(targets: Sequence[Array], classes: Sequence[str] = ()) -> pd.DataFra
     if not names:
         names = [_ends(together[labels == label]) for label in range(labels.max() + 1)]
     owners = np.repeat(np.arange(len(targets)), [len(each) for each in targets])
-    counts = np.zeros((len(targets), len(names)), dtype=np.int64)
-    np.add.at(counts, (owners, labels), 1)
+    counts = pd.crosstab(owners, labels).reindex(columns=range(len(names)), fill_value=0).to_numpy()
     return pd.DataFrame(counts, columns=names)
 
 
