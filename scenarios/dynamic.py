@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from netsim import BadInput
-from netsim.agents import PowerLaw, RandomFourier
-from netsim.agents.maps.features import FeatureMap
+from netsim.agents import FeatureMap, PowerLaw, RandomFourier
 from netsim.scenarios.data.streams import Kind, MovingTruth
 from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (

@@ -9,11 +9,10 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Link, Network
+from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
-from netsim.radio import Energy, Radio
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, spent

@@ -11,10 +11,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Network, Run
+from netsim import Network, Run, presets
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
-from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.method import played

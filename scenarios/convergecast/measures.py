@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from netsim import Run
+from netsim import Energy, Run
 from netsim.agents import Collector
-from netsim.radio import Energy
 from netsim.scenarios.convergecast.field import Layout
 from netsim.scenarios.convergecast.mote import NO_ROUTE
 from netsim.scenarios.tasks.motes import milliampere_hours

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from netsim.agents import COKE, DKLA, ODKLA, Geometric
-from netsim.agents.costs.classes import OnlineClasses
+from netsim.agents import COKE, DKLA, ODKLA, Geometric, OnlineClasses
 from netsim.coders import Uniform
 from netsim.core.records import DELIVERED
 from netsim.scenarios.data.samples import DIGITS, ClassSamples

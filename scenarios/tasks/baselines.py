@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from netsim import agents
+from netsim import Method, agents
 from netsim.coders import Uniform
-from netsim.studies.experiment import Method
 
 CODED_BITS = 4
 """Bits an element of the differences that coded baselines send, unless a study says otherwise."""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Squared, centralised
-from netsim.agents.maps.features import FeatureMap
+from netsim.agents import COKE, CTA, DKLA, FeatureMap, Geometric, LocalProblem, Squared, centralised
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training

@@ -9,10 +9,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
-from netsim.agents.costs.classes import ClassProblem, centralised_classes
+from netsim.agents import ClassProblem, FeatureMap, LocalProblem, Logistic, Squared, SquaredHinge, centralised_classes
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
-from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData

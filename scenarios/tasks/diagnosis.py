@@ -7,10 +7,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import Run
+from netsim import Ending, Run
 from netsim.agents import Accumulated, EdgeDuals
 from netsim.core.records import CAUSES, DELIVERED, REFUSED
-from netsim.studies.outcome import Ending
 
 Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""

@@ -7,10 +7,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Link, Radio, Run
+from netsim import Energy, Link, Radio, Run, presets
 from netsim.faults import Straggler
 from netsim.links.measured import Measured
-from netsim.radio import Energy, presets
 from netsim.radio.energy import STATES
 from netsim.util import check
 

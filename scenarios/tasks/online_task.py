@@ -13,10 +13,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import AgentError, BadInput
-from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
+from netsim import AgentError, BadInput, Experiment, Method, Problem, Setup
+from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, FeatureMap, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
-from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
 from netsim.network import played_by
@@ -32,7 +31,6 @@ from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method, Problem, Setup
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import Played, gives_values, study_of
 from netsim.studies.outcome import may_diverge

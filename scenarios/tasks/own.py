@@ -11,11 +11,10 @@ import networkx as nx
 import numpy as np
 from scipy.optimize import minimize
 
-from netsim import BadInput, topology
+from netsim import BadInput, Method, Problem, Setup, topology
 from netsim.core.records import TOTALS
 from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.studies import script
-from netsim.studies.experiment import Method, Problem, Setup
 from netsim.util import check
 from netsim.util.typing import Array
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import networkx as nx
 
-from netsim import BadInput, Link, Network, topology
+from netsim import BadInput, Link, Network, latency, loss, topology
 from netsim.agents.maps.features import Form
-from netsim.links import latency, loss
 from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition

@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 
 import netsim
-from netsim import Link, Network
-from netsim.agents import Always, OnlineCost
-from netsim.agents.consensus.base import Dual
-from netsim.agents.maps.features import RandomFourier
+from netsim import Link, Method, Network
+from netsim.agents import Always, Dual, OnlineCost, RandomFourier
 from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
@@ -25,7 +23,6 @@ from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import LibraryField, Readings, error_of, hindsight, load
 from netsim.studies import Study
-from netsim.studies.experiment import Method
 from netsim.util import check
 from netsim.util.typing import Array
 
