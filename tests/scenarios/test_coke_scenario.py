@@ -17,9 +17,8 @@ from netsim.scenarios.coke import CokeMethods, CokeRows, experiment
 from netsim.scenarios.data.tables import load_prepared
 from netsim.scenarios.tasks import problems
 from netsim.scenarios.tasks.settings import PacedChannel, Rows
-from netsim.studies import Study, catalogue
+from netsim.studies import Study, catalogue, sweep
 from netsim.studies.formats import Formats
-from netsim.studies.sweeps import sweep
 from tests.netsim.studies.test_sweep import files
 
 needs_data = pytest.mark.skipif(
