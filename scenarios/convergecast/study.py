@@ -19,7 +19,7 @@ from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
-from netsim.scenarios.tasks.settings import names_in
+from netsim.scenarios.tasks.settings import numbers_in
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Grid, Named, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
@@ -79,9 +79,9 @@ class RadioUse:
             routing = f"{self.routing.upper()}, " if self.routing in ROUTING else ""
             return [Way(f"{routing}{_NAMES.get(self.mac, self.mac.upper())}, wakes every {self.cycle:g} s", None, True)]
         found = []
-        for share, acked in itertools.product(
-            _shares(str(self.awake)), (False, True) if self.acks is None else (self.acks,)
-        ):
+        shares = numbers_in("awake", str(self.awake), "shares above 0, up to 1, with commas between", float)
+        shares = list(dict.fromkeys(check.share("awake", each) for each in shares))
+        for share, acked in itertools.product(shares, (False, True) if self.acks is None else (self.acks,)):
             duty = None if share == 1 else DutyCycle(period=self.cycle, awake=share * self.cycle)
             kind = self.routing.upper() if self.routing in ROUTING else "acks" if acked else "no acks"
             found.append(Way(f"{kind}, awake {share:g}", duty, acked))
@@ -187,18 +187,6 @@ def experiment(
 
 
 convergecast = study_of(experiment)
-
-
-def _shares(awake: str) -> list[float]:
-    """Return the shares of time that a text lists; raises BadInput for one that is none."""
-    found = []
-    for each in names_in(awake):
-        try:
-            share = float(each)
-        except ValueError:
-            raise check.refuse("awake", awake, "shares above 0, up to 1, with commas between") from None
-        found.append(check.share("awake", share))
-    return list(dict.fromkeys(found))
 
 
 def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """`netsim run packet_loss`: family × remedy × loss, independent and in bursts, in a folder where runs are kept."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import names_of
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, OwnProblem
-from netsim.scenarios.tasks.settings import TEXT, Channel, Published, Rows, chosen_names, names_in
+from netsim.scenarios.tasks.settings import TEXT, Channel, Published, Rows, chosen_names, names_in, numbers_in
 from netsim.studies import Study, catalogue
 from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup, sweep
 from netsim.studies.experiment.cells import Cell
@@ -93,12 +92,10 @@ class LossCompared(OwnProblem):
 
     def shares(self) -> list[float]:
         """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
-        try:
-            shares = sorted({0.0, *map(float, names_in(self.lost))})
-        except ValueError:
-            shares = [math.nan]
+        allowed = "numbers >= 0 and < 1, with commas between"
+        shares = sorted({0.0, *numbers_in("lost", self.lost, allowed, float)})
         if not all(0.0 <= share < 1.0 for share in shares):
-            raise check.refuse("lost", self.lost, "numbers >= 0 and < 1, with commas between")
+            raise check.refuse("lost", self.lost, allowed)
         if len(shares) < 2:
             raise check.refuse("lost", self.lost, "one number above 0 at least")
         check.finite("burst", self.burst, low=1.0)

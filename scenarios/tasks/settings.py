@@ -1,12 +1,12 @@
 """Parameters that several studies share: the links, the sizes of network and model, and a paper's settings."""
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import networkx as nx
 
@@ -20,6 +20,8 @@ from netsim.util import check, tables
 
 if TYPE_CHECKING:
     from netsim.studies.experiment.setup import Setup
+
+Number = TypeVar("Number", int, float)
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
@@ -334,6 +336,14 @@ class NetworkSize:
 def names_in(text: str | None) -> list[str]:
     """Return the parts of a parameter that lists several, with commas between; none of one that is left out."""
     return [] if text is None else [each.strip() for each in text.split(",")]
+
+
+def numbers_in(parameter: str, text: str, allowed: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Return the numbers that a parameter lists, with commas between; raises BadInput if one is none."""
+    try:
+        return [kind(each) for each in names_in(text)]
+    except ValueError:
+        raise check.refuse(parameter, text, allowed) from None
 
 
 def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:
