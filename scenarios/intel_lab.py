@@ -283,12 +283,11 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> Figure:
 
     graph = measured.graph
     places = np.array([graph.nodes[node]["pos"] for node in graph])
-    rows = {node: row for row, node in enumerate(graph)}
     ends = list(graph.edges)
     heard = np.array(
         [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
     )
-    segments = [places[[rows[a], rows[b]]] for a, b in ends]
+    segments = [places[[a, b]] for a, b in ends]
     figure, panels = drawing(7.5 * len(used), 5.8, len(used), grid="")
     joules = np.concatenate([table["used_j"] for table in used.values()])
     # One scale for all panels, logarithmic because a remedy may spend a tenth.

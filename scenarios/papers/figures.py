@@ -9,7 +9,7 @@ from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Fou
 from netsim.scenarios.papers.reading import rows_of
 from netsim.scenarios.papers.work import Runs
 from netsim.studies import Study
-from netsim.studies.figures import Axes, Figure, drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 
 _VERDICTS = {
     AGREES: ("C0", "agrees"),
@@ -97,10 +97,19 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> Figure:
 
 
 def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> Figure:
+    """Draw means and ranges against rounds, and against mean transmissions, with the printed points."""
     figure, panels = drawing(7.5, 2.1 * len(shown) + 0.4, 2, len(shown), sharey="row")
     for (left, right), (name, data, title) in zip(panels, shown, strict=True):
         for algorithm, colour in _COLOURS.items():
-            _lines(left, right, runs[name], algorithm, data, colour)
+            groups = rows_of(runs[name], algorithm, "train_mse", "transmissions").groupby("round")
+            errors, sent = groups["train_mse"], groups["transmissions"].mean().clip(lower=1.0)
+            mean = errors.mean()
+            left.plot(mean.index, mean, color=colour, label=algorithm)
+            left.fill_between(mean.index, errors.min(), errors.max(), color=colour, alpha=0.2, linewidth=0)
+            right.plot(sent, mean, color=colour, drawstyle="steps-post")
+            points = printed("coke_by_round", "train_mse", dataset=data, algorithm=algorithm)
+            left.plot(points["round"], points["train_mse"], "x", color=colour, label=f"{algorithm}, printed")
+            right.plot(points["transmissions"].clip(lower=1), points["train_mse"], "x", color=colour)
         left.set_title(title, fontsize=10)
         left.set(xlabel="round", ylabel="training MSE")
         right.set_xlabel("transmissions")
@@ -108,16 +117,3 @@ def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> Fi
             panel.set(xscale="log", yscale="log")
     legend_below(figure, 3)
     return figure
-
-
-def _lines(left: Axes, right: Axes, runs: Runs, algorithm: str, data: str, colour: str) -> None:
-    """Draw one algorithm's mean and range against rounds, and against mean transmissions, with the printed points."""
-    groups = rows_of(runs, algorithm, "train_mse", "transmissions").groupby("round")
-    errors, sent = groups["train_mse"], groups["transmissions"].mean().clip(lower=1.0)
-    mean = errors.mean()
-    left.plot(mean.index, mean, color=colour, label=algorithm)
-    left.fill_between(mean.index, errors.min(), errors.max(), color=colour, alpha=0.2, linewidth=0)
-    right.plot(sent, mean, color=colour, drawstyle="steps-post")
-    points = printed("coke_by_round", "train_mse", dataset=data, algorithm=algorithm)
-    left.plot(points["round"], points["train_mse"], "x", color=colour, label=f"{algorithm}, printed")
-    right.plot(points["transmissions"].clip(lower=1), points["train_mse"], "x", color=colour)

@@ -40,23 +40,16 @@ def cost_to_reach(
 
     ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
     """
-    algorithms = [str(name) for name in rounds["algorithm"].unique()]
-    saves = {name: pair for name, pair in saves.items() if {*pair} <= {*algorithms}}
-    ways = {
-        str(name): (part[column].to_numpy(float), part[cost].to_numpy(float))
-        for name, part in rounds.groupby("algorithm", sort=False)
-    }
-    rows = []
-    for level in sorted(levels, reverse=True):
-        row: dict[str, float] = {column: level}
-        for name, (values, costs) in ways.items():
-            reached = costs[values <= level]
-            row[name] = float(reached[0]) if len(reached) else math.nan
-        for name, (plain, cheap) in saves.items():
-            ours, theirs = row[cheap], row[plain]
-            row[name] = 100 * (1 - ours / theirs) if theirs else math.nan
-        rows.append(row)
-    table = pd.DataFrame(rows, columns=[column, *algorithms, *saves])
+    descending = sorted(levels, reverse=True)
+    table = pd.DataFrame({column: descending})
+    for name, part in rounds.groupby("algorithm", sort=False):
+        values, costs = part[column].to_numpy(float), part[cost].to_numpy(float)
+        reached = [costs[values <= level] for level in descending]
+        table[str(name)] = [each[0] if len(each) else math.nan for each in reached]
+    algorithms = list(table.columns[1:])
+    for name, (plain, cheap) in saves.items():
+        if {plain, cheap} <= {*algorithms}:
+            table[name] = 100 * (1 - table[cheap] / table[plain].where(table[plain] != 0))
     return table.dropna(how="all", subset=algorithms).reset_index(drop=True)
 
 
