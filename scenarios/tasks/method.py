@@ -77,23 +77,15 @@ def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:
 
 
 def played(
-    study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], rounds: int, **how: Any
+    study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], length: int, **how: Any
 ) -> Run:
-    """Run a method's new agents in a study, which prints and records their parameters; return the run.
+    """Run a method's new agents in a study for ``length`` rounds, after its parameters are told; return the run.
 
-    Parameters
-    ----------
-    **how
-        As of `Study.run`, beside network, probes and rounds.
-
-    Raises
-    ------
-    BadInput
-        If no agent took part in any round.
+    ``how`` is passed on to `Study.run`. Raises BadInput if no agent took part in any round.
     """
-    agents = agents_of(method, task, rounds)
+    agents = agents_of(method, task, length)
     tell_parameters(study, name, method, agents, 2)
-    return check_took_part(name, study.run(name, network, agents, probes, **({"rounds": rounds} | how)))
+    return check_took_part(name, study.run(name, network, agents, probes, **{"rounds": length, **how}))
 
 
 def over_star(method: Method) -> bool:
