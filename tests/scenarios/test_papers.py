@@ -419,7 +419,7 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     study = Study("papers", {})
     captions = figures.draw(study, {paper: claims}, runs)
     assert list(captions) == ["reproduction_ratios.png"]
-    assert study.figures["reproduction_ratios"]().axes[0].get_xlabel() == "ours / theirs"  # type: ignore[operator]
+    assert study.figures["reproduction_ratios"].axes[0].get_xlabel() == "ours / theirs"
     text = report.write({paper: claims}, runs, 3, captions)
     assert "3 seeds each" in text
     assert "A. Author, A Title." in text
