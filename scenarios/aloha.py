@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,12 +14,9 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, Radio, topology
 from netsim.studies import Study
-from netsim.studies.figures import drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.testing import sized
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RATE, FRAME = 250e3, 100
 _ROWS = 50
@@ -136,9 +133,9 @@ def _spoke(agent: netsim.Agent) -> bool:
     return isinstance(agent, Station) and agent.sent > 0
 
 
-def _draw(points: pd.DataFrame, title: str) -> "Figure":
+def _draw(points: pd.DataFrame, title: str) -> Figure:
     """Draw throughput against offered load: measured points, and the closed forms."""
-    figure, panel = drawing(6.5, 4.4)
+    figure, panel = drawing(6.5, 4.4, title=title)
     fine = np.linspace(0.0, max(float(points["offered"].max()), 1.0), 200)
     for number, name in enumerate(points["access"].unique()):
         part, colour = points[points["access"] == name], f"C{number}"
@@ -150,7 +147,5 @@ def _draw(points: pd.DataFrame, title: str) -> "Figure":
     panel.set_ylabel("throughput S (frames in the time of one)")
     panel.set_xlim(left=0)
     panel.set_ylim(bottom=0)
-    panel.grid(alpha=0.3)
-    figure.suptitle(title)
     legend_below(figure)
     return figure

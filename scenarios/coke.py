@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -15,28 +14,17 @@ from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.batch_task import verdicts
+from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
-from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import Features, FileProblem, KernelRegression, titled
-from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
-from netsim.scenarios.tasks.settings import (
-    TABLES,
-    TEXT,
-    OwnProblem,
-    PacedChannel,
-    Prepared,
-    Published,
-    Rows,
-    Wanted,
-    published_row,
-)
+from netsim.scenarios.tasks.own import OTHER
+from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
+from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
+from netsim.scenarios.tasks.settings import TABLES, TEXT, PacedChannel, Prepared, Published, Rows, Wanted, published_row
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method, Problem
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
@@ -133,20 +121,12 @@ def experiment(
     rounds : int
         Number of rounds.
     """
-    file = compared.task
-    if file is not None:
-        check_left_out(file, data, rows, features)
-        data = OTHER
+    regression = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
+    problem, data = compared.instead(regression, rows, features, edges=features.edges)
     paper = published_row(Published.TABLE, data, conventions)
     compared = compared.resolved(data, conventions)
     censor = Geometric(paper["threshold_v"], paper["threshold_mu"], squared=paper["squared"])
     methods, notes = compared.methods(paper["rho"], censor)
-    problem: Problem
-    if file is None:
-        problem = KernelRegression(data=data, rows=rows, conventions=conventions, **dataclasses.asdict(features))
-    else:
-        problem = FileProblem(file=Path(file), edges=features.edges)
-
     return Experiment(
         problem=problem,
         methods=methods,
@@ -211,10 +191,10 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, task.error, best)
-    error = measure(task.error, log=True)
+    error = Axis(task.error, log=True)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
-    study.note(*_notes(rounds, savings, error), *verdicts(study, task, {each.name: each.kind for each in played}))
+    study.note(*_notes(rounds, savings, error), *notes_on(study, task, {each.name: each.kind for each in played}))
     finite = rounds[np.isfinite(rounds[task.error]) & (rounds[task.error] < 100 * task.variance)]
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]

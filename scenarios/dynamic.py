@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from netsim import BadInput
-from netsim.agents import PowerLaw, RandomFourier
-from netsim.agents.maps.features import FeatureMap
+from netsim.agents import FeatureMap, PowerLaw, RandomFourier
 from netsim.scenarios.data.streams import Kind, MovingTruth
 from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (
@@ -31,18 +30,13 @@ from netsim.scenarios.tasks.online_task import (
     recent_errors,
     study_of_streams,
 )
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Setting, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Setup
+from netsim.studies.experiment import Experiment, Seeds, Setup
 from netsim.studies.experiment.study import Played
-from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
+from netsim.studies.figures import Axis, Figure, curves
 from netsim.util import check, draws
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _RECENT = 0.05
@@ -85,12 +79,12 @@ class DynamicSteps(OnlineSteps):
 
     TABLE = "dynamic_settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
+    # Of tomshardware the best of a grid, on a shuffle that no study runs on.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "tomshardware": {"rho": 0.3, "eta": 1.0, "step": 0.3},
-        "other": {"rho": 1.0, "eta": 2.0, "step": 0.3},
+        "rho": {"tomshardware": 0.3, "other": 1.0},
+        "eta": {"tomshardware": 1.0, "other": 2.0},
+        "step": {"tomshardware": 0.3, "other": 0.3},
     }
-    """rho, eta and step by data set; of tomshardware the best of a grid, on a shuffle that no study runs on."""
-
     USUAL_CONVENTIONS = TABLES
 
     bits: int | None = None
@@ -250,7 +244,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 def _figures(
     rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]
-) -> "dict[str, Callable[[], Figure]]":
+) -> dict[str, Callable[[], Figure]]:
     """Return functions that draw, by figure: recent errors, how far from the plain method's, regret and tracking."""
     found: dict[str, Callable[[], Figure]] = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)
@@ -270,10 +264,11 @@ def _figures(
             found[name] = partial(curves, others, above, [Axis("round")], f"How far from {plain}, {data}")
     shown = converged(rounds[rounds["round"] >= 20])
     shown = shown[shown["algorithm"].isin(main)]
-    found["regret"] = partial(curves, shown, measure("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
+    found["regret"] = partial(curves, shown, Axis("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
     if "tracking_error" in shown:
         errors = shown.groupby("algorithm", sort=False)["tracking_error"]
         smooth = shown.assign(tracking_error=errors.transform(lambda each: each.rolling(50).mean()))
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        found["tracking"] = partial(curves, smooth, measure("tracking_error", log=True), [Axis("round")], title)
+        error = Axis("tracking_error", log=True, label="MSE against the true function")
+        found["tracking"] = partial(curves, smooth, error, [Axis("round")], title)
     return found

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,8 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, topology
 from netsim.studies import Study
-from netsim.studies.figures import drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LATENCY = 0.01
 """Seconds that a messenger takes."""
@@ -100,9 +97,9 @@ def generals(
     )
 
 
-def _draw(table: pd.DataFrame, wars: int, title: str) -> "Figure":
+def _draw(table: pd.DataFrame, wars: int, title: str) -> Figure:
     """Draw the shares of the wars by the number of messages, with two standard errors, beside the expected ones."""
-    figure, panel = drawing(6.5, 4.4)
+    figure, panel = drawing(6.5, 4.4, title=title)
     count = table["messages"]
     for colour, mark, outcome, label in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):
         share, expected = table[outcome], table[f"{outcome} expected"]
@@ -113,7 +110,5 @@ def _draw(table: pd.DataFrame, wars: int, title: str) -> "Figure":
     panel.set_ylabel(f"share of {wars} wars")
     panel.set_xticks(count if len(count) <= 12 else count[::5])
     panel.set_ylim(bottom=0)
-    panel.grid(alpha=0.3)
-    figure.suptitle(title)
     legend_below(figure)
     return figure

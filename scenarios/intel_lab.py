@@ -4,32 +4,26 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Link, Network
+from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
-from netsim.radio import Energy, presets
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
-from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
+from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, spent
 from netsim.scenarios.tasks.problems import KernelRegression, titled
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Method, Named, Setup
+from netsim.studies.experiment import Experiment, Grid, Method, Named, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.figures import Axis, curves, drawing
-from netsim.studies.seeds import DataSeeds, Seeds
+from netsim.studies.figures import Axis, Figure, curves, drawing
+from netsim.studies.seeds import DataSeeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import networkx as nx
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,22 +75,19 @@ class Motes:
     round_period: float = 15.0
     min_be: int = 8
 
-    def preset(self) -> presets.Preset:
-        """Return CC2420 radios of IEEE 802.15.4; raises BadInput for what they cannot be."""
+    def link_and_radio(self) -> tuple[Link, Radio]:
+        """Return those of a CC2420 of IEEE 802.15.4; raises BadInput for what it cannot be."""
         check.one_of("medium", self.medium, ("matrix", "fragments", "csma"))
-        found = presets.ieee802154(self.power_dbm)
-        assert found.radio is not None
+        link, radio, _ = cc2420(self.power_dbm)
         min_be = check.integer("min_be", self.min_be, low=0, high=20)
-        radio = dataclasses.replace(found.radio, min_be=min_be, max_be=max(min_be, found.radio.max_be))
         # A message that is heard or lost as a whole has one header, and its slot leaves it time enough.
-        link = Link(header_bits=found.link.header_bits) if self.medium == "matrix" else found.link
-        return found._replace(link=link, radio=radio)
+        link = Link(header_bits=link.header_bits) if self.medium == "matrix" else link
+        return link, dataclasses.replace(radio, min_be=min_be, max_be=max(min_be, radio.max_be))
 
     def energy(self) -> tuple[Energy, float]:
         """Return what a radio spends in its states, and its bits per second."""
-        found = presets.ieee802154(self.power_dbm)
-        assert found.energy is not None
-        return found.energy, check.finite("rate", found.link.rate, above=0)
+        link, _, energy = cc2420(self.power_dbm)
+        return energy, check.finite("rate", link.rate, above=0)
 
     def measured(self) -> Measured:
         """Return the lab's links, between motes that are numbered from 0."""
@@ -124,10 +115,9 @@ class LabLinks(Motes):
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
-        measured, preset = self.measured(), self.preset()
-        link = dataclasses.replace(preset.link, reliability=self.reliability)
+        measured, (link, radio) = self.measured(), self.link_and_radio()
+        link = dataclasses.replace(link, reliability=self.reliability)
         losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}
-        contends = self.medium == "csma" and not self.lossless and preset.radio is not None
         # As on the lab's own plan, and in floor_plan.png: y grows downwards, in a replay, too.
         graph = measured.graph.copy()
         for place in graph.nodes.values():
@@ -138,7 +128,7 @@ class LabLinks(Motes):
             link,
             links={ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()},
             round_period=self.round_period,
-            medium=preset.radio if contends and preset.radio is not None else "radio",
+            medium=radio if self.medium == "csma" and not self.lossless else "radio",
             seed=setup.seeds.network,
         )
 
@@ -222,7 +212,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
     title = f"Training error from round 5 on, {title}"
-    figure = partial(curves, shown[shown["round"] >= 5], measure("train_mse", log=True), axes, title, levels)
+    figure = partial(curves, shown[shown["round"] >= 5], Axis("train_mse", log=True), axes, title, levels)
     study.figure(
         "mse",
         figure,
@@ -247,26 +237,16 @@ def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
-    last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
-    first = next(iter(last))
-    rows = []
-    for name, run in study.runs.items():
-        end, ideal = last[name], last[f"{name.split()[0]} ideal"]
-        rows.append(
-            {
-                "algorithm": name,
-                "train_mse": end["train_mse"],
-                "test_mse": end["test_mse"],
-                "MSE / ideal": end["train_mse"] / ideal["train_mse"],
-                "heard": end["delivered"] / max(1, run.ledger.link_messages),
-                "transmissions": end["transmissions"],
-                "payload_bits": end["payload_bits"],
-                f"bits / {first}": end["payload_bits"] / last[first]["payload_bits"],
-                "mean_j": used[name]["used_j"].mean(),
-                "most_j": used[name]["used_j"].max(),
-            }
-        )
-    return pd.DataFrame(rows)
+    last = study.rounds.groupby("algorithm", sort=False).last()
+    error, bits = last["train_mse"], last["payload_bits"]
+    table = last[["train_mse", "test_mse"]].copy()
+    table["MSE / ideal"] = error / error[[f"{name.split()[0]} ideal" for name in last.index]].to_numpy()
+    table["heard"] = last["delivered"] / [max(1, study.runs[name].ledger.link_messages) for name in last.index]
+    table[["transmissions", "payload_bits"]] = last[["transmissions", "payload_bits"]]
+    table[f"bits / {last.index[0]}"] = bits / bits.iloc[0]
+    table["mean_j"] = [used[name]["used_j"].mean() for name in last.index]
+    table["most_j"] = [used[name]["used_j"].max() for name in last.index]
+    return table.reset_index()
 
 
 def _notes(
@@ -296,20 +276,19 @@ def _notes(
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
 
 
-def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure":
+def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
 
     graph = measured.graph
     places = np.array([graph.nodes[node]["pos"] for node in graph])
-    rows = {node: row for row, node in enumerate(graph)}
     ends = list(graph.edges)
     heard = np.array(
         [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
     )
-    segments = [places[[rows[a], rows[b]]] for a, b in ends]
-    figure, panels = drawing(7.5 * len(used), 5.8, len(used))
+    segments = [places[[a, b]] for a, b in ends]
+    figure, panels = drawing(7.5 * len(used), 5.8, len(used), grid="")
     joules = np.concatenate([table["used_j"] for table in used.values()])
     # One scale for all panels, logarithmic because a remedy may spend a tenth.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())
@@ -324,9 +303,7 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure"
             panel.annotate(str(graph.nodes[node]["mote"]), (x, y), ha="center", va="center", fontsize=7, color=colour)
         # As on the lab's own plan: y grows downwards.
         panel.invert_yaxis()
-        panel.set_aspect("equal")
-        panel.set_title(title)
-        panel.set_xlabel("x (m)")
+        panel.set(aspect="equal", title=title, xlabel="x (m)")
     panels[0].set_ylabel("y (m)")
     figure.colorbar(dots, ax=list(panels), label="energy (J)", shrink=0.9, pad=0.01)
     figure.colorbar(lines, ax=list(panels), label="reception (mean of both directions)", shrink=0.9, pad=0.01)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,22 +14,18 @@ import pandas as pd
 from netsim import Network, Run
 from netsim.agents import CodedSums
 from netsim.coders import Uniform
-from netsim.radio import DutyCycle, Energy, Radio, presets
+from netsim.radio import DutyCycle, Energy
 from netsim.radio.energy import STATES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
-from netsim.scenarios.tasks.method import agents_of, made
-from netsim.scenarios.tasks.motes import in_turn, milliampere_hours
+from netsim.scenarios.tasks.method import agents_of, played
+from netsim.scenarios.tasks.motes import cc2420, in_turn, milliampere_hours
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Method, Setup
-from netsim.studies.experiment.study import check_took_part, learned
-from netsim.studies.figures import drawing, legend_below
-from netsim.studies.seeds import Seeds
+from netsim.studies.experiment import Method, Seeds, Setup
+from netsim.studies.experiment.study import learned
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TRIAL = 30  # rounds
 _SHOWN = 1_000_000  # rounds
@@ -70,8 +66,7 @@ class Batteries:
 
     def energies(self, agents: int, seed: int) -> dict[int, Energy]:
         """Return what each node's radio spends, and what its battery holds."""
-        energy = presets.ieee802154().energy
-        assert energy is not None
+        energy = cc2420()[2]
         shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, agents)
         return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in enumerate(shares)}
 
@@ -108,7 +103,10 @@ def lifetime(
     check.integer("agents", problem.whole().agents, low=2)
     batteries.check()
     steps = steps.resolved(data)
-    methods = _methods(algorithms, steps)
+    known = steps.methods()
+    known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
+    known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
+    methods = {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
     task = learned(study, problem, Setup(seeds, rounds))
     study.record(steps)
     graph = task.graph
@@ -120,31 +118,17 @@ def lifetime(
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seeds)
-            agents = made(study, name, method, task, rounds)
             # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
-            shown = min(rounds, _SHOWN)
-            check_took_part(name, study.run(name, network, agents, [task.measure], shown, watch=task.watch))
+            how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
+            played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 
 
-def _methods(algorithms: str, steps: BatchSteps) -> dict[str, Method]:
-    known = steps.methods()
-    known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
-    known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
-    return {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
-
-
-def _radio(graph: "nx.Graph[int]", **settings: Any) -> Radio:
-    radio = presets.ieee802154(acks=False).radio
-    assert radio is not None
-    return dataclasses.replace(radio, sensing=nx.complete_graph(len(graph)), **settings)
-
-
 def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seeds: Seeds) -> float:
     """Return a turn's length (s): the longest message of a trial, the access of its fragments, and a margin."""
-    radio, preset = _radio(graph), presets.ieee802154()
-    network = Network(graph, preset.link, medium=radio, round_period=100.0, seed=seeds.network)
+    link, radio, _ = cc2420(acks=False, sensing=nx.complete_graph(len(graph)))
+    network = Network(graph, link, medium=radio, round_period=100.0, seed=seeds.network)
     frames = network.run(agents_of(method, task, _TRIAL), trace=True).on_air
     seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
     access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
@@ -159,14 +143,10 @@ def _network(
     if awake > period:
         raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
     duty = DutyCycle(period=period, awake=awake) if sleeps else None
-    return Network(
-        graph,
-        presets.ieee802154().link,
-        medium=_radio(graph, duty_cycle=duty, energy=energies),
-        round_period=period,
-        seed=seeds.network,
-        faults=in_turn(graph, slot),
-    )
+    sensing = nx.complete_graph(len(graph))
+    link, radio, _ = cc2420(acks=False, sensing=sensing, duty_cycle=duty, energy=energies)
+    faults = in_turn(graph, slot)
+    return Network(graph, link, medium=radio, round_period=period, seed=seeds.network, faults=faults)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -209,7 +189,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
     period, battery = batteries.period, batteries.battery
     before = run.rounds[run.rounds["round"] < ends[0]]
     first, median = (each if math.isfinite(each) else math.nan for each in (ends[0], ends[(len(ends) - 1) // 2]))
-    energy, powers = run.energy, presets.ieee802154().energy
+    energy, powers = run.energy, cc2420()[2]
     lived = np.minimum(energy["died_at_s"], run.ended_at).sum() / period
     row: dict[str, Any] = {
         "algorithm": method,
@@ -245,13 +225,13 @@ def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
         yield f"Half of the batteries or more outlast the {rounds} rounds: {names}."
 
 
-def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
+def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> Figure:
     """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
     methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in ends))
-    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), sharey=True)
+    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), title=title, sharey=True)
     finite = [each[np.isfinite(each)] for each in ends.values()]
     first = min((each[0] for each in finite if len(each)), default=rounds)
     for panel, radio in zip(panels, shown, strict=True):
@@ -270,11 +250,8 @@ def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
         shown_marks = [mark for mark in _MARKS if low <= mark <= high]
         panel.set_xticks(shown_marks, [f"{mark:,}" for mark in shown_marks])
         panel.minorticks_off()
-        panel.set_xlim(low, high)
-        panel.set_xlabel("round")
-        panel.grid(alpha=0.3)
+        panel.set(xlim=(low, high), xlabel="round")
     panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
     panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, 5)
-    figure.suptitle(title)
     return figure

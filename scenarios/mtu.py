@@ -5,33 +5,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Network, Run
+from netsim import Network, Run, presets
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
-from netsim.radio import presets
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
-from netsim.scenarios.tasks.method import made
-from netsim.scenarios.tasks.motes import in_turn
+from netsim.scenarios.tasks.method import played
+from netsim.scenarios.tasks.motes import cc2420, in_turn
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
-from netsim.studies.experiment import Setup
-from netsim.studies.experiment.study import check_took_part, learned
-from netsim.studies.figures import drawing
+from netsim.studies.experiment import Seeds, Setup
+from netsim.studies.experiment.study import learned
+from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
-from netsim.studies.seeds import Seeds
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
@@ -113,8 +107,7 @@ def mtu(
         for way, network in zip(("", air.remedy), networks[bits], strict=True):
             name = _name(algorithm, bits, way)
             with may_diverge() as outcome:
-                agents = made(study, name, plain.with_given(coder=coder), task, rounds)
-                check_took_part(name, study.run(name, network, agents, [task.measure], rounds))
+                played(study, name, plain.with_given(coder=coder), task, network, [task.measure], rounds)
             if outcome.how is not None:
                 study.lost[name] = outcome.how
                 study.note(f"{name} diverged: {outcome.error}")
@@ -124,12 +117,8 @@ def mtu(
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: Seeds) -> tuple[Network, Network]:
     """Return the plain network and one that repeats lost frames; raises BadInput if a round is too short for all."""
-    preset = presets.ieee802154()
-    assert preset.radio is not None
-    link, sensing = preset.link, nx.complete_graph(len(graph))
-    radio = dataclasses.replace(
-        preset.radio, sensing=sensing, min_be=_MIN_BE, max_be=_MAX_BE, max_csma_backoffs=_BACKOFFS
-    )
+    access: dict[str, Any] = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
+    link, radio, _ = cc2420(sensing=nx.complete_graph(len(graph)), **access)
     rate, most = link.rate, link.mtu
     assert isinstance(rate, int | float)
     assert most is not None
@@ -203,8 +192,7 @@ def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[s
 
 def _millijoules(run: Run) -> float:
     """Return what an agent spends in a round to send and to hear frames."""
-    energy = presets.ieee802154().energy
-    assert energy is not None
+    energy = cc2420()[2]
     spent = run.energy[["transmit_s", "receive_s"]].mean()
     joules = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
     return float(1e3 * joules / len(run.rounds))
@@ -218,23 +206,21 @@ def boundaries(table: pd.DataFrame, size: int) -> list[float]:
     return [8 * (k * most - beside) / size for k in range(1, math.ceil(table["frames"].max()))]
 
 
-def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
+def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> Figure:
     """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
-    figure, panels = drawing(13, 4.4, 3)
+    figure, panels = drawing(13, 4.4, 3, grid="y")
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)
     shares = 100 * (1 - loss) ** np.repeat(np.arange(1, len(ends) + 2), 2)
     line = np.array([table["bits"].min() / 1.2, *steps, table["bits"].max() * 1.2])
     panels[0].plot(line, shares, color="0.3", linewidth=1, label="(1 − p)^frames")
     panels[0].plot(table["bits"], table["arrived_%"], "o", color="C0", label="measured")
-    panels[0].set_ylabel("messages that arrive whole (%)")
-    panels[0].set_ylim(0, 104)
+    panels[0].set(ylabel="messages that arrive whole (%)", ylim=(0, 104))
     for column, what in (("train_mse", "training MSE"), ("mj", "energy of frames, agent and round (mJ)")):
         panel = panels[1 if column == "train_mse" else 2]
         panel.plot(table["bits"], table[column], "o--", color="C3", label="as it is")
         panel.plot(table["bits"], table[f"{column} mended"], "s-", color="C2", label="what is lost is sent again")
-        panel.set_yscale("log")
-        panel.set_ylabel(what)
+        panel.set(yscale="log", ylabel=what)
     for style, (name, level) in zip((":", "-"), levels.items(), strict=True):
         panels[1].axhline(level, color="0.4", linestyle=style, linewidth=1, label=name)
     for panel in panels:
@@ -244,7 +230,7 @@ def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, floa
     return figure
 
 
-def _mark(panel: "Axes", ends: list[float], bits: list[int]) -> None:
+def _mark(panel: Axes, ends: list[float], bits: list[int]) -> None:
     from matplotlib.ticker import NullLocator
 
     for end in ends:
@@ -252,6 +238,4 @@ def _mark(panel: "Axes", ends: list[float], bits: list[int]) -> None:
     panel.set_xscale("log", base=2)
     panel.set_xticks(bits, [str(each) for each in bits])
     panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_xlabel("bits an element")
-    panel.set_xlim(min(bits) / 1.2, max(bits) * 1.2)
-    panel.grid(axis="y", alpha=0.3)
+    panel.set(xlabel="bits an element", xlim=(min(bits) / 1.2, max(bits) * 1.2))

@@ -1,28 +1,24 @@
 """A neural network that agents learn together, by D-PSGD or any method that asks for gradients only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from netsim.coders import Float
 from netsim.scenarios.tasks.baselines import BASELINES
-from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
+from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.method import wanted
-from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
+from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Axis, Figure, curves
 
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3
@@ -39,12 +35,6 @@ def gradient_methods() -> Mapping[str, Method]:
         for name, method in BASELINES.items()
         if getattr(getattr(method.kind, "local_step", None), "asks", ("gradient",)) == ("gradient",)
     }
-
-
-def _in_single(method: Method) -> Method:
-    """Return a method that sends its states in float32, if it has a coder and none was chosen."""
-    has_coder = "coder" in method.parameters() and "coder" not in method.given
-    return method.with_given(coder=Float(32)) if has_coder else method
 
 
 def experiment(
@@ -73,7 +63,9 @@ def experiment(
     """
     methods, notes = wanted(compared, gradient_methods(), {"eta": _USUAL_STEP})
     if model.dtype == "float32":
-        methods = {name: _in_single(each) for name, each in methods.items()}
+        # States travel in float32, too, where a method has a coder and none was chosen.
+        whole = [name for name, each in methods.items() if "coder" in each.parameters() and "coder" not in each.given]
+        methods |= {name: methods[name].with_given(coder=Float(32)) for name in whole}
     etas = [f"methods.{name}.eta" for name, each in methods.items() if "eta" in each.given]
     return Experiment(
         problem=NeuralLearning(data=data, samples=samples, model=model, size=size),
@@ -101,11 +93,13 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     study.error = "train_loss"
     rounds = study.rounds
     known = rounds[np.isfinite(rounds["train_loss"])]
-    study.table("ends", "At the end (mean_model: the mean of all agents' models)", _ends(rounds, task))
+    counts = ["time_s", "transmissions", "payload_bits", "wire_bits"]
+    last = rounds.groupby("algorithm", sort=False).tail(1)[["algorithm", *task.columns, "consensus_error", *counts]]
+    study.table("ends", "At the end (mean_model: the mean of all agents' models)", last)
     reached = cost_to_reach(known, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(reached):
         study.table("bits_to_reach", "Bits on the wire to reach a test error", reached)
-    study.note(*_verdicts(study))
+    study.note(*verdicts(study.runs, "train_loss", lambda name: "--eta"))
     by = ["round", *["time_s"] * (getattr(channel, "compute", None) is not None), "wire_bits"]
     whose = "a mean over the agents' models; where there are few algorithms also that of the mean of the models"
     for name, column, label, what in (
@@ -118,20 +112,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
             study.figure(name, drawn, f"The {what}, {whose}.")
 
 
-def _ends(rounds: pd.DataFrame, task: NeuralTask) -> pd.DataFrame:
-    """Return the last row of each run."""
-    counts = ["time_s", "transmissions", "payload_bits", "wire_bits"]
-    return rounds.groupby("algorithm", sort=False).tail(1)[["algorithm", *task.columns, "consensus_error", *counts]]
-
-
-def _verdicts(study: Study) -> Iterator[str]:
-    """Yield notes on each run that sent nothing, diverged or missed frames."""
-    for name, run in study.runs.items():
-        quiet = silent(name, run)
-        yield from filter(None, [quiet] if quiet else [diverged(name, run, "train_loss", "--eta"), unheard(name, run)])
-
-
-def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:
     """Draw a measure of the agents' models, and of few algorithms also of their mean, against some columns."""
     if rounds["algorithm"].nunique() <= _FEW:
         parts = []

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -28,15 +27,14 @@ from netsim.scenarios.tasks.online_task import (
     step_seconds,
     study_of_streams,
 )
-from netsim.scenarios.tasks.own import OTHER, check_left_out
+from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.own_stream import StreamFile
-from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import TABLES, Channel, OwnProblem, Wanted
+from netsim.scenarios.tasks.problems import OwnProblem, titled
+from netsim.scenarios.tasks.settings import TABLES, Channel, Wanted
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _RUNNING = "running_mse"
@@ -49,11 +47,9 @@ class PublishedSteps(OnlineSteps):
     TABLE = "online_settings"
     # Of a grid, the best on a shuffle that no study runs on; those of airquality are what --tune chose, rounded.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "airquality": {"rho": 0.3, "eta": 2.0, "step": 0.5},
-        "tomshardware": {"rho": 0.3, "eta": 2.0, "step": 0.3},
-        "energy": {"rho": 3.0, "eta": 0.3, "step": 0.1},
-        "twitter": {"rho": 0.1, "eta": 2.0, "step": 0.3},
-        **OnlineSteps.USUAL,
+        "rho": {"airquality": 0.3, "tomshardware": 0.3, "energy": 3.0, "twitter": 0.1, "other": 1.0},
+        "eta": {"airquality": 2.0, "tomshardware": 2.0, "energy": 0.3, "twitter": 2.0, "other": 8.0},
+        "step": {"airquality": 0.5, "tomshardware": 0.3, "energy": 0.1, "twitter": 0.3, "other": 0.1},
     }
 
 
@@ -67,6 +63,8 @@ class OnlineCompared(OwnProblem, Wanted):
         A Python file whose function task(seed) returns each agent's cost, which changes with time, a graph or None, and
         a measure or None: what is learned in place of the data, for 1000 rounds by default.
     """
+
+    KIND = StreamFile
 
     algorithms: str = "RFF-DOKL,DOKL,ODKLA,QC-ODKLA"
 
@@ -95,17 +93,14 @@ def experiment(
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.
     """
-    file, problem = compared.task, OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
-    own = None
-    if file is not None:
-        check_left_out(file, data, stream, setting, but=("rounds", "edges"))
-        data, own = OTHER, StreamFile(file=Path(file), edges=setting.edges)
+    regression = OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
+    problem, data = compared.instead(regression, stream, setting, edges=setting.edges, but=("rounds", "edges"))
     steps = PublishedSteps().resolved(data, conventions)
     censor = Geometric(check.finite("threshold", steps.threshold), check.number("decay", steps.decay))
     known = {name: steps.of(each) for name, each in methods(censor, quantizer.coder(3)).items()}
     found, notes = wanted(compared, known, steps.given(censor), taken=compared.algorithms.split(","))
     return Experiment(
-        problem=own or problem,
+        problem=problem,
         methods=found,
         networks=channel,
         seeds=[seeds],
@@ -121,14 +116,11 @@ online = study_of_streams(experiment)
 
 def _report(study: Study, played: Sequence[Played]) -> None:
     study.error = None
-    problem, task = played[-1].cell.problem, played[-1].task
-    if isinstance(problem, OnlineRegression):
-        data, errors, what = problem.data, [task.error], f"{problem.data} data"
-    else:
-        data, errors, what = OTHER, list(task.columns), f"task {task.name}"
-    division = getattr(getattr(problem, "stream", None), "partition_title", "")
-    times = running_times(data, played)
-    of = f"{what}, {len(task.nodes)} agents{division}{getattr(played[-1].cell.network, 'title', '')}"
+    problem: Any = played[-1].cell.problem
+    task = played[-1].task
+    of_data = isinstance(problem, OnlineRegression)
+    data, errors = (problem.data, [task.error]) if of_data else (OTHER, list(task.columns))
+    times, of = running_times(data, played), titled(played[-1])
     rounds, error = study.rounds, errors[0]
     study.table("ends", "At the end of the stream", ends(study, "ODKLA", errors))
     study.table("running_time", "Running time", times)
@@ -142,7 +134,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20], error)
     what = "mean squared error" if error == _RUNNING else "mean cost"
-    scale = measure(error, log=not (shown[error] <= 0).any())
+    scale = Axis(error, log=not (shown[error] <= 0).any())
     study.figure(
         "mse",
         partial(curves, shown, scale, axes, f"Running error from round 20 on, {of}"),
@@ -154,7 +146,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     regret = rounds.dropna(subset=["static_regret"])
     study.figure(
         "regret",
-        partial(curves, regret, measure("static_regret"), [Axis("round")], f"Static regret, {of}"),
+        partial(curves, regret, Axis("static_regret"), [Axis("round")], f"Static regret, {of}"),
         "What each method has lost so far, less what the best fixed model for the same samples would have lost.",
     )
 

@@ -14,8 +14,11 @@ from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    # For annotations elsewhere: to import matplotlib takes long.
+    Axes = Figure = Any
 
 LABELS = known.LABELS
 """Axis labels by column (`netsim.studies.columns`)."""
@@ -66,7 +69,7 @@ def curves(
     levels : mapping, optional
         The values of horizontal reference lines, by label.
     """
-    figure, panels = drawing(max(4.2 * len(against), 6.5), 4.2, len(against), sharey=True)
+    figure, panels = drawing(max(4.2 * len(against), 6.5), 4.2, len(against), title=title, sharey=True)
     count = rounds["algorithm"].nunique()
     for panel, x in zip(panels, against, strict=True):
         drawn = "steps-post" if x.jumps or y.jumps else "default"
@@ -84,7 +87,6 @@ def curves(
             _thin_minor_labels(panel, rounds[x.column][rounds[x.column] > 0])
         if x.column == "round":
             whole_rounds(panel)
-        panel.grid(alpha=0.3)
     panels[0].set_ylabel(y.text)
     positive = rounds[y.column][rounds[y.column] > 0]
     if y.log and len(positive):
@@ -93,26 +95,35 @@ def curves(
             # A single value has no range for an axis.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
-    figure.suptitle(title)
     legend_below(figure)
     return figure
 
 
 def drawing(
-    width: float, height: float, columns: int | None = None, rows: int | None = None, **how: Any
+    width: float,
+    height: float,
+    columns: int | None = None,
+    rows: int | None = None,
+    *,
+    title: str = "",
+    grid: str = "both",
+    **how: Any,
 ) -> "tuple[Figure, Any]":
     """Return a new figure of a size in inches (`sized`) and its panel, a row of ``columns`` panels or a grid with
     ``rows``.
 
-    ``how`` is passed on to matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
+    ``grid`` names the axes whose grid lines panels have: "both", "x", "y", or "" for none. ``how`` is passed on to
+    matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=sized(width, height, columns or 1), layout="constrained")
-    if columns is None:
-        return figure, figure.subplots()
-    panels = figure.subplots(rows or 1, columns, squeeze=False, **how)
-    return figure, panels if rows else panels[0]
+    if title:
+        figure.suptitle(title)
+    panels = figure.subplots(rows or 1, columns or 1, squeeze=False, **how)
+    for panel in panels.flat if grid else ():
+        panel.grid(axis=grid, alpha=0.3)
+    return figure, panels[0, 0] if columns is None else panels if rows else panels[0]
 
 
 STYLES: Mapping[str, Mapping[str, Any]] = {

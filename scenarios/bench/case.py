@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
 
 from netsim import AgentError, BadInput, topology
 from netsim.scenarios.bench.methods import chosen_methods
-from netsim.scenarios.bench.problems import PROBLEMS, Suited, reached, score
+from netsim.scenarios.bench.problems import PROBLEMS, Suited
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Task, agents_of, over_star
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method
+from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
@@ -64,10 +62,9 @@ def _measure(study: Study, played: Played, error: AgentError | None) -> None:
         raise error
     chosen, agents = played.cell.problem, len(played.setup.graph or ())
     assert isinstance(chosen, Suited)
-    where: dict[str, Any] = {"error": chosen.error, "target": chosen.target}
-    study.column("reached_bits", lambda rounds: reached(rounds, **where, cost="wire_bits") / agents)
-    study.column("reached_s", lambda rounds: reached(rounds, **where, cost="time_s"))
-    study.column("score", lambda rounds: score(rounds, **where, agents=agents))
+    study.column("reached_bits", lambda rounds: chosen.columns(rounds, agents)["reached_bits"])
+    study.column("reached_s", lambda rounds: chosen.columns(rounds, agents)["reached_s"])
+    study.column("score", lambda rounds: chosen.columns(rounds, agents)["score"])
     study.note(*filter(None, [diverged(played.name, study.runs[played.name], chosen.error)]))
 
 

@@ -112,30 +112,26 @@ def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict
     method, problem, network = (str(part[key].iloc[0]) for key in KEYS)
     seed = int(settings["bench"]["runs_sha256"], 16) % len(SEEDS)
     row = part[part["seed"] == seed]
+    case = f"{method} on {problem}, {network}"
     if sorted(part["seed"]) != list(SEEDS):
-        raise _refused(folder, f"an entry with the seeds {SEEDS[0]} to {SEEDS[-1]} of {method} on {problem}, {network}")
-    given: dict[str, Any] = {"problem": problem, "network": network, "seed": seed}
-    given |= (
-        {"algorithms": method} if method in METHODS else {"algorithms": NONE, "method": _file(folder, settings, method)}
-    )
+        raise _refused(folder, f"an entry with the seeds {SEEDS[0]} to {SEEDS[-1]} of {case}")
+    given: dict[str, Any] = {"problem": problem, "network": network, "seed": seed, "algorithms": method}
+    if method not in METHODS:
+        given |= {"algorithms": NONE, "method": _file(folder, settings, method)}
     values = str(row["settings"].iloc[0])
     if part["settings"].nunique() > 1 or not (values == OWN or _VALUES.fullmatch(values)):
-        raise _refused(
-            folder, f"an entry with one text of settings, NAME = VALUE, …, of {method} on {problem}, {network}"
-        )
+        raise _refused(folder, f"an entry with one text of settings, NAME = VALUE, …, of {case}")
     if values != OWN:
         given["set"] = ",".join(f"{method}.{each.replace(' ', '')}" for each in values.split(", "))
     rounds = catalogue.find_study("bench_case").execute(**given).rounds
     last = rounds.iloc[-1]
-    found = [last[PROBLEMS[problem].error], last["reached_bits"], last["reached_s"], last["wire_bits"]]
-    before, after = row[list(_REPEATED)].to_numpy(float)[0], np.array(found, dtype=float)
+    found = last[[PROBLEMS[problem].error, "reached_bits", "reached_s", "wire_bits"]]
+    before, after = row[list(_REPEATED)].to_numpy(float)[0], found.to_numpy(float)
     if not np.allclose(after, before, rtol=NEAR, atol=0.0, equal_nan=True):
         numbers = ", ".join(
             f"{name} {b:.6g} (here {a:.6g})" for name, b, a in zip(_REPEATED, before, after, strict=True)
         )
-        raise _refused(
-            folder, f"an entry whose runs can be repeated; {method} on {problem}, {network}, seed {seed}: {numbers}"
-        )
+        raise _refused(folder, f"an entry whose runs can be repeated; {case}, seed {seed}: {numbers}")
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.nanmax(np.where(after == before, 0.0, np.abs(after - before) / np.abs(before)))
     return {"method": method, "problem": problem, "network": network, "seed": seed, "difference": float(apart)}

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
-from netsim import BadInput
+from netsim import BadInput, Method
 from netsim.agents import COKE, CTA, DKLA, EdgeDuals, Geometric, RunningSums
 from netsim.coders import Uniform
 from netsim.scenarios.tasks.baselines import BASELINES, CODED_BITS
 from netsim.scenarios.tasks.method import methods_in
 from netsim.scenarios.tasks.settings import chosen_names
-from netsim.studies.experiment import Method
 
 _COKE = Method(COKE, rho=0.05, censor=Geometric(0.3, 0.95))
 

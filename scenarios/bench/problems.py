@@ -13,11 +13,9 @@ from netsim import Run, topology
 from netsim.agents import LocalProblem, Squared, centralised
 from netsim.scenarios.bench.suite import AGENTS, EDGES
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
-from netsim.studies.experiment import Problem, Setup
+from netsim.studies.experiment import Problem, Seeds, Setup
 from netsim.studies.reach import settling
-from netsim.studies.seeds import Seeds
 from netsim.util.draws import generator
 from netsim.util.typing import Array
 
@@ -64,16 +62,11 @@ class RegressionTask(Task):
         self._curvature = sum(x.T @ x for x in data) / _SAMPLES + _SHARE * len(data) * np.eye(_LENGTH)
         self._whole = self.best @ self._curvature @ self.best
 
-    @property
-    def measure(self) -> ModelProbe:
-        """A probe of a round's columns: the suboptimality, and how far models and copies of them differ."""
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return the suboptimality of the agents' models."""
+        return {"suboptimality": self.suboptimality(models)}
 
-        def columns(models: Readings) -> dict[str, float]:
-            return {"suboptimality": self.suboptimality(models["theta"])} | residuals(models)
-
-        return ModelProbe(columns, self.graph, ideal=False)
-
-    def suboptimality(self, models: Sequence[Array]) -> float:
+    def suboptimality(self, models: Sequence[Array] | Array) -> float:
         """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
         apart = np.stack(models) - self.best
         with np.errstate(over="ignore", invalid="ignore"):
@@ -123,15 +116,15 @@ class Suited(Problem):
         made.rounds, made.after = self.rounds, [self.costs]
         return made  # type: ignore[no-any-return]
 
+    def columns(self, rounds: pd.DataFrame, agents: int) -> dict[str, Array]:
+        """Return what each row's run took to reach the target until now, and the score that tuning makes small."""
+        bits, seconds = (reached(rounds, self.error, self.target, cost) for cost in ("wire_bits", "time_s"))
+        scores = score(rounds, self.error, self.target, agents)
+        return {"reached_bits": bits / agents, "reached_s": seconds, "score": scores}
+
     def costs(self, run: Run) -> dict[str, float]:
-        """Return what a whole run took to reach the target, and the score that tuning makes small."""
-        rounds, agents = run.rounds, len(run.agents)
-        where: dict[str, Any] = {"error": self.error, "target": self.target}
-        return {
-            "reached_bits": reached(rounds, **where, cost="wire_bits")[-1] / agents,
-            "reached_s": reached(rounds, **where, cost="time_s")[-1],
-            "score": score(rounds, **where, agents=agents)[-1],
-        }
+        """Return what a whole run took to reach the target, and the score."""
+        return {name: values[-1] for name, values in self.columns(run.rounds, len(run.agents)).items()}
 
 
 REGRESSION_ROUNDS, DIGITS_ROUNDS = 200, 120

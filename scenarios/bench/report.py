@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -10,12 +9,9 @@ from numpy.typing import NDArray
 
 from netsim.scenarios.bench.problems import PROBLEMS
 from netsim.scenarios.bench.suite import NETWORKS
-from netsim.studies.figures import drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.studies.intervals import confidence, statistic
 from netsim.studies.paired import paired
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KEYS = ["method", "problem", "network"]
 OWN = "its own"
@@ -148,7 +144,7 @@ def _ratio(rows: pd.DataFrame) -> str:
     return f"{text} ({row['pairs']})" if row["missing"] else text
 
 
-def draw(table: pd.DataFrame, problem: str) -> "Figure":
+def draw(table: pd.DataFrame, problem: str) -> Figure:
     """Draw a problem's cases: for each network the kilobits that an agent of each method sends to the target."""
     part = _made_for(table, problem)
     methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
@@ -156,7 +152,7 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
     ran = part[part["seeds"].notna()]
     means = ran["kbit"].dropna().to_numpy(float)
     low, high = (means.min() / 3, means.max() * 10) if len(means) else (1.0, 10.0)
-    for panel, network in zip(np.atleast_1d(panels), networks, strict=True):
+    for panel, network in zip(panels, networks, strict=True):
         across = panel.get_yaxis_transform()
         for row in ran[ran["network"] == network].to_dict("records"):
             place, whole = methods.index(row["method"]), row["survived"] == row["seeds"]
@@ -174,13 +170,10 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
         for place, method in enumerate(methods):
             if not (ran[ran["network"] == network]["method"] == method).any():
                 panel.plot(0.96, place, "_", color="0.6", ms=5, transform=across)
-        panel.set_xscale("log")
-        panel.set_xlim(low, high)
-        panel.set_ylim(len(methods) - 0.5, -0.5)
+        panel.set(xscale="log", xlim=(low, high), ylim=(len(methods) - 0.5, -0.5))
         panel.set_title(network, fontsize=10)
         panel.set_xlabel("kbit an agent")
-        panel.grid(alpha=0.3)
-    first = np.atleast_1d(panels)[0]
+    first = panels[0]
     first.set_yticks(range(len(methods)), methods)
     first.plot([], [], "o-", color="C0", label="target reached on all seeds: mean, 95 % interval")
     first.plot([], [], "D-", color="C1", mfc="w", label="on so many (mean and interval of these)")
@@ -189,9 +182,5 @@ def draw(table: pd.DataFrame, problem: str) -> "Figure":
     legend_below(figure)
     chosen = PROBLEMS[problem]
     seeds = int(ran["seeds"].max()) if len(ran) else 0
-    figure.suptitle(f"{problem}: bits to a {_words(problem)} of {chosen.target:g}, {seeds} seeds")
+    figure.suptitle(f"{problem}: bits to a {chosen.error.replace('_', ' ')} of {chosen.target:g}, {seeds} seeds")
     return figure
-
-
-def _words(problem: str) -> str:
-    return PROBLEMS[problem].error.replace("_", " ")

@@ -89,10 +89,7 @@ Case = tuple[str, str, str]
 def experiment(*, entered: Entered = Entered()) -> Experiment:
     """Every method in each case of the suite that it is made for."""
     methods = entered.methods()
-    return _experiment(entered, methods, _left_out(entered, methods))
-
-
-def _experiment(entered: Entered, methods: Mapping[str, Method], left_out: Mapping[Case, str]) -> Experiment:
+    left_out = _left_out(entered, methods)
     if all(left_out.values()):
         whys = "; ".join(dict.fromkeys(left_out.values()))
         raise BadInput(f"networks: must hold one that a method can run on; {whys}")
@@ -134,9 +131,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     if check is not None:
         check_entry(study, check)
         return
-    methods = entered.methods()
-    left_out = _left_out(entered, methods)
-    made = _experiment(entered, methods, left_out)
+    made = experiment(entered=entered)
     if entered.paired is not None:
         one_of("paired", entered.paired, made.methods)
     reference = entered.paired or _REFERENCE
@@ -156,7 +151,8 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     results = made.run(work.folder, **how)
     for _, found in results.cells:
         record(found.read)
-    _tell(study, _measured(results, made), [(*case, why) for case, why in left_out.items() if why], reference)
+    refused = [(*case, why) for case, why in _left_out(entered, entered.methods()).items() if why]
+    _tell(study, _measured(results, made), refused, reference)
 
 
 def _measured(results: Results, made: Experiment) -> pd.DataFrame:
@@ -184,7 +180,7 @@ def _tell(study: Study, each: pd.DataFrame, refused: Sequence[tuple[str, str, st
     if reference in set(each["method"]) and each["method"].nunique() > 1:
         title = f"Bits to the target, relative to {reference}, seed by seed"
         study.table("bench_paired", title, compared := against(each, reference))
-    texts = []
+    texts: list[str] = []
     for problem in dict.fromkeys(table["problem"]):
         chosen = PROBLEMS[problem]
         about = (
@@ -193,15 +189,15 @@ def _tell(study: Study, each: pd.DataFrame, refused: Sequence[tuple[str, str, st
             f"Student's t of the logarithms] over {len(SEEDS)} seeds. 7/10: reached on 7 of 10 seeds, of which "
             "the mean is. Where fewer than half reach it, the mean error of the last round stands there instead."
         )
-        texts += [about, markdown(table, problem)]
+        texts += about, markdown(table, problem)
         study.figure(f"bench_{problem}", partial(draw, table, problem), about.replace("**", ""))
         if compared is not None and problem in set(compared["problem"]):
-            texts.append(
+            about = (
                 f"Bits to the target as a multiple of {reference}'s on the same seed: geometric mean [95 % interval, "
                 "Student's t of the logarithms]; *: p < 0.05 after Holm, for all ratios of the benchmark together; (7):"
                 " of the 7 seeds on which both reach it, if not of all. –: of fewer than 5."
             )
-            texts.append(ratios(compared, problem))
+            texts += about, ratios(compared, problem)
     study.text("benchmark", "\n\n".join(texts) + "\n")
     for why in dict.fromkeys(why for *_, why in refused):
         names = dict.fromkeys(

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from netsim import BadInput, Link, Network
-from netsim.links import loss
+from netsim import BadInput, Link, Network, Setup, loss
 from netsim.links.measured import Measured, grenoble, intel_lab
 from netsim.scenarios.tasks.motes import numbered
-from netsim.studies.experiment import Setup
 
 VERSION = 1
 SEEDS = range(10)

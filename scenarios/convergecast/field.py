@@ -96,10 +96,8 @@ class SensorField:
     def _placed(self, preset: presets.Preset, seed: int) -> "Layout":
         """Return the motes of the file; a mote without a path to the sink has the parent None."""
         assert self.positions is not None
-        assert self.exponent is not None
-        assert self.shadowing is not None
-        loss = LogDistance(exponent=self.exponent, shadowing=self.shadowing)
-        found = Deployment.from_csv(self.positions, path_loss=loss, preset=preset, connected=self.connected, seed=seed)
+        how: dict[str, Any] = {"path_loss": self._path_loss(), "connected": self.connected}
+        found = Deployment.from_csv(self.positions, preset=preset, seed=seed, **how)
         if len(found.sinks) != 1:
             raise BadInput(
                 f"positions = {self.positions!r}: must have one mote with sink = 1; it has {len(found.sinks)}"
@@ -142,13 +140,11 @@ class SensorField:
         return Layout(graph, links, received, sink, _parents(graph, received, sink, field.tree))
 
     def _path_loss(self) -> LogDistance:
-        """Return the model whose received power at ``radius`` is the sensitivity."""
-        assert self.exponent is not None
-        assert self.shadowing is not None
-        assert self.fading is not None
-        model = LogDistance(exponent=self.exponent, shadowing=self.shadowing, fading=self.fading)
+        """Return the model; of a random field its received power at ``radius`` is the sensitivity."""
+        given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
+        model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)
-        return replace(model, transmit_power=power)
+        return model if self.positions is not None else replace(model, transmit_power=power)
 
 
 @dataclass(frozen=True)

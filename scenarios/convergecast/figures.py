@@ -2,19 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from netsim.scenarios.convergecast.field import Layout
-from netsim.studies.figures import drawing, legend_below
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+from netsim.studies.figures import Axes, Figure, drawing, legend_below
 
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
@@ -22,9 +18,9 @@ _MARKS = "os^vD"
 _MARGIN, _STOREY = 0.3, 2.0
 
 
-def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
+def draw_by_hops(by_hops: pd.DataFrame, title: str) -> Figure:
     """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
-    figure, panels = drawing(12.5, 4.4, 3)
+    figure, panels = drawing(12.5, 4.4, 3, title=f"Convergecast: {title}")
     columns = {
         "delivered_%": "readings that arrive (%)",
         "latency_s": "mean latency (s)",
@@ -39,10 +35,7 @@ def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
             mark = _MARKS[number % len(_MARKS)]
             panel.plot(rows["hops"], rows[column], _LINES.get(kind, "-"), color=colour, marker=mark, ms=4, label=name)
     for panel, (column, label) in zip(panels, columns.items(), strict=True):
-        panel.set_xlabel("hops to the sink")
-        panel.set_ylabel(label)
-        panel.set_xticks(range(1, int(by_hops["hops"].max()) + 1))
-        panel.grid(alpha=0.3)
+        panel.set(xlabel="hops to the sink", ylabel=label, xticks=range(1, int(by_hops["hops"].max()) + 1))
         if column == "latency_s" and by_hops[column].isna().all():
             panel.set_yticks([])
             panel.text(0.5, 0.5, "no reading arrived", transform=panel.transAxes, ha="center")
@@ -51,7 +44,6 @@ def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
         else:
             panel.set_ylim(bottom=0)
     legend_below(figure, 3)
-    figure.suptitle(f"Convergecast: {title}")
     return figure
 
 
@@ -61,7 +53,7 @@ def draw_tree(
     title: str,
     parents: Mapping[str, Mapping[Any, Any]] = MappingProxyType({}),
     lost: Mapping[str, Collection[Any]] = MappingProxyType({}),
-) -> "Figure":
+) -> Figure:
     """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale.
 
     ``parents`` are those of a run, by its name, if they are not the layout's; ``lost`` the motes that had them only
@@ -69,64 +61,26 @@ def draw_tree(
     """
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
     view = _View(layout)
-    figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names))
+    title = f"Convergecast: {title}; the star is the sink"
+    figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names), title=title, grid="")
     most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")
-        tree = parents.get(name, layout.parents)
+        tree = {mote: parent for mote, parent in parents.get(name, layout.parents).items() if parent is not None}
         before = lost.get(name, ())
         for panel, values, label, colours, high in (
             (row[0], part["delivered_%"], "readings that arrive (%)", "cividis", 100.0),
             (row[1], 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", most),
         ):
-            _map(panel, view, layout, tree, before, values, label, colours, (0.0, high))
-        for panel in row:
+            for mote, parent in tree.items():
+                line = "--" if mote in before else "-"
+                panel.plot(*np.transpose([view.places[mote], view.places[parent]]), line, color="0.6", lw=1, zorder=1)
+            x, y = np.transpose([view.places[mote] for mote in values.index])
+            drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=0, vmax=high, s=60, edgecolors="0.3", zorder=2)
+            view.finish(panel, layout.sink)
+            panel.figure.colorbar(drawn, ax=panel, label=label)
             panel.set_title(name, fontsize=10)
-    figure.suptitle(f"Convergecast: {title}; the star is the sink")
     return figure
-
-
-def _map(
-    panel: "Axes",
-    view: "_View",
-    layout: Layout,
-    tree: Mapping[Any, Any],
-    before: Collection[Any],
-    values: "pd.Series[float]",
-    label: str,
-    colours: str,
-    limits: tuple[float, float],
-) -> None:
-    places = view.places
-    for mote, parent in tree.items():
-        if parent is None:
-            continue
-        line = "--" if mote in before else "-"
-        panel.plot(*np.transpose([places[mote], places[parent]]), line, color="0.6", linewidth=1, zorder=1)
-    x, y = np.transpose([places[mote] for mote in values.index])
-    low, high = limits
-    drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=low, vmax=high, s=60, edgecolors="0.3", zorder=2)
-    x, y = places[layout.sink]
-    panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
-    for mote, at in view.far.items():
-        x, y = places[mote]
-        where = ", ".join(f"{each:g}" for each in at)
-        aside = ("right", -6) if x > view.middle[0] else ("left", 6)
-        panel.annotate(
-            f"{mote}: far off, at ({where})",
-            (x, y),
-            (aside[1], 0),
-            textcoords="offset points",
-            ha=aside[0],
-            va="center",
-            fontsize=7,
-        )
-    # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
-    panel.set_aspect("equal", adjustable="datalim")
-    panel.set_xlabel("x (m)")
-    panel.set_ylabel("y (m)")
-    view.mark_floors(panel)
-    panel.figure.colorbar(drawn, ax=panel, label=label)
 
 
 class _View:
@@ -162,7 +116,21 @@ class _View:
             moved[self.axis] = self.step * next(k for k, (low, high) in enumerate(self.floors) if low <= at[2] <= high)
         return moved
 
-    def mark_floors(self, panel: "Axes") -> None:
+    def finish(self, panel: Axes, sink: Any) -> None:
+        """Draw the sink, name the motes that are far off, and label the axes."""
+        x, y = self.places[sink]
+        panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
+        for mote, at in self.far.items():
+            where = ", ".join(f"{each:g}" for each in at)
+            side, apart = ("right", -6) if self.places[mote][0] > self.middle[0] else ("left", 6)
+            how: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 7}
+            panel.annotate(f"{mote}: far off, at ({where})", self.places[mote], (apart, 0), **how)
+        # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
+        panel.set_aspect("equal", adjustable="datalim")
+        panel.set(xlabel="x (m)", ylabel="y (m)")
+        self.mark_floors(panel)
+
+    def mark_floors(self, panel: Axes) -> None:
         """Write the height of each floor beside it, and the places on each along the axis."""
         if len(self.floors) < 2:
             return
@@ -177,17 +145,8 @@ class _View:
             corner = self.low.copy()
             corner[self.axis] = high + self.step * k
             corner[1] = corner[1] if self.axis else self.high[1]
-            panel.annotate(
-                height,
-                corner,
-                (0, 7),
-                textcoords="offset points",
-                fontsize=8,
-                color="0.35",
-                va="bottom",
-                zorder=4,
-                bbox={"pad": 0.5, "fc": "w", "ec": "none"},
-            )
+            how: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": "0.35", "va": "bottom"}
+            panel.annotate(height, corner, (0, 7), zorder=4, bbox={"pad": 0.5, "fc": "w", "ec": "none"}, **how)
             if k:
                 line = low + self.step * k - (self.step - (high - low)) / 2
                 (panel.axhline if self.axis else panel.axvline)(line, color="0.85", linewidth=0.8, zorder=0)

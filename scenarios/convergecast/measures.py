@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from netsim import Run
+from netsim import Energy, Run
 from netsim.agents import Collector
-from netsim.radio import Energy
 from netsim.scenarios.convergecast.field import Layout
 from netsim.scenarios.convergecast.mote import NO_ROUTE
 from netsim.scenarios.tasks.motes import milliampere_hours
@@ -33,19 +32,12 @@ def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
         hops = len(layout.path(mote)) or math.nan
         for number in range(1, agent.readings + 1):
             taken = agent.taken_at[number - 1] if number <= len(agent.taken_at) else math.nan
-            sent = _sent(agent, number)
+            sent = agent.sent_at.get(number, math.nan)
             at = arrived.get((mote, number), math.nan)
             reason = "" if at == at else NEVER if math.isnan(taken) else reasons.get((mote, number), "")
             rows.append((mote, hops, number, taken, sent, at, at - taken, reason))
     names = ["mote", "hops", "reading", "taken_s", "sent_s", "arrived_s", "latency_s", "reason"]
     return pd.DataFrame(rows, columns=names)
-
-
-def _sent(agent: Any, number: int) -> float:
-    """Return when a reading was first offered to the radio (s); NaN: never."""
-    if isinstance(agent, Collector):
-        return agent.sent_at.get(number, math.nan)
-    return agent.sent_at[number - 1] if number <= len(agent.sent_at) else math.nan
 
 
 def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float]]:

@@ -1,7 +1,7 @@
 """The motes of a convergecast: they sample, and pass on the readings of others over a tree that is given or found."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -17,6 +17,14 @@ NO_ROUTE = "no route"
 SLOT = 10e-3  # s, of TSCH
 
 
+async def moments(mote: Any) -> AsyncIterator[float]:
+    """Yield when a mote takes its readings, at random: motes that coincide once would else coincide each time."""
+    for k in range(0 if mote.is_sink else mote.readings):
+        await asyncio.sleep(mote.period * (k + mote.rng.random()) - mote.now)
+        mote.taken_at.append(mote.now)
+        yield mote.now
+
+
 class Arrival(NamedTuple):
     """A reading at the sink: who took it, when, and when it arrived (s)."""
 
@@ -29,16 +37,16 @@ class Mote(netsim.Agent):
     """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
 
     The sink takes none; of another mote without a parent all readings are lost. With ``acks`` it waits for each frame's
-    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` and ``sent_at`` hold when each
-    reading was taken and first offered to the radio (s); of the sink, ``heard`` lists the arrivals. ``lost`` has the
-    reason for each reading, by mote and time, that was not acknowledged.
+    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` lists when readings were taken
+    and ``sent_at`` when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
+    arrivals. ``lost`` has the reason for each reading, by mote and time, that was not acknowledged.
     """
 
     def __init__(self, parent: Hashable | None, is_sink: bool, period: float, readings: int, acks: bool) -> None:
         self.parent, self.is_sink = parent, is_sink
         self.period, self.readings, self.acks = period, readings, acks
         self.taken_at: list[float] = []
-        self.sent_at: list[float] = []
+        self.sent_at: dict[int, float] = {}
         self.heard: list[Arrival] = []
         self.lost: dict[tuple[Hashable, float], str] = {}
 
@@ -49,12 +57,10 @@ class Mote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings at random moments, because motes that coincide once would otherwise coincide each time."""
-        for k in range(0 if self.is_sink else self.readings):
-            await asyncio.sleep(self.period * (k + self.rng.random()) - self.now)
-            self.taken_at.append(self.now)
+        """Take readings, and pass them on."""
+        async for _ in moments(self):
             if self.parent is not None:
-                self.sent_at.append(self.now)
+                self.sent_at[len(self.taken_at)] = self.now
             await self.forward([self.name, self.now])
 
     async def listen(self) -> None:
@@ -92,10 +98,8 @@ class Reports(Collector):
 
     async def work(self) -> None:
         """Report the time of each reading."""
-        for k in range(0 if self.is_sink else self.readings):
-            await asyncio.sleep(self.period * (k + self.rng.random()) - self.now)
-            self.taken_at.append(self.now)
-            self.report(self.now)
+        async for now in moments(self):
+            self.report(now)
 
 
 class CTPMote(Reports, CTP):

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
-from netsim.scenarios.tasks.settings import names_in
+from netsim.scenarios.tasks.motes import cc2420
+from netsim.scenarios.tasks.settings import numbers_in
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Named, Setup
+from netsim.studies.experiment import Experiment, Grid, Named, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.seeds import GraphSeeds, Seeds
+from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125
@@ -78,9 +79,9 @@ class RadioUse:
             routing = f"{self.routing.upper()}, " if self.routing in ROUTING else ""
             return [Way(f"{routing}{_NAMES.get(self.mac, self.mac.upper())}, wakes every {self.cycle:g} s", None, True)]
         found = []
-        for share, acked in itertools.product(
-            _shares(str(self.awake)), (False, True) if self.acks is None else (self.acks,)
-        ):
+        shares = numbers_in("awake", str(self.awake), "shares above 0, up to 1, with commas between", float)
+        shares = list(dict.fromkeys(check.share("awake", each) for each in shares))
+        for share, acked in itertools.product(shares, (False, True) if self.acks is None else (self.acks,)):
             duty = None if share == 1 else DutyCycle(period=self.cycle, awake=share * self.cycle)
             kind = self.routing.upper() if self.routing in ROUTING else "acks" if acked else "no acks"
             found.append(Way(f"{kind}, awake {share:g}", duty, acked))
@@ -188,38 +189,10 @@ def experiment(
 convergecast = study_of(experiment)
 
 
-def _together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all runs, the run's name first."""
-    table = pd.concat(parts, ignore_index=True)
-    return table[["algorithm", *table.columns.drop("algorithm")]]
-
-
-def _shares(awake: str) -> list[float]:
-    """Return the shares of time that a text lists; raises BadInput for one that is none."""
-    found = []
-    for each in names_in(awake):
-        try:
-            share = float(each)
-        except ValueError:
-            raise check.refuse("awake", awake, "shares above 0, up to 1, with commas between") from None
-        found.append(check.share("awake", share))
-    return list(dict.fromkeys(found))
-
-
 def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
     """Return how many readings were taken so far, and how many arrived."""
     taken = sum(len(mote.taken_at) for mote in agents.values())
     return {"readings": taken, "arrived": sum(len(mote.heard) for mote in agents.values() if mote.is_sink)}
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was measured in all runs: by mote, by reading, losses by reason, and days that batteries last."""
-
-    motes: pd.DataFrame
-    readings: pd.DataFrame
-    losses: pd.DataFrame
-    lasting: pd.DataFrame
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -227,29 +200,26 @@ class _Found:
 
 def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: RadioUse, battery: float) -> None:
     study.record(field, use)
-    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), presets.ieee802154().energy
-    assert energy is not None
+    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), cc2420()[2]
     parts = []
     for way, (name, run) in zip(use.ways(), study.runs.items(), strict=True):
         rows = measures.by_reading(run, layout)
         table = measures.by_mote(run, rows, layout, energy, use.tries(use.radio(way), _agents(run)[layout.sink]))
         if use.repeats_above:
             table["retries"] = math.nan
-        parts.append([part.assign(algorithm=name) for part in (table, rows, measures.losses(rows, run))])
-    motes, rows, losses = (_together(each) for each in zip(*parts, strict=True))
-    lasting = measures.lasting(motes, battery, {name: run.ended_at for name, run in study.runs.items()})
+        parts.append((table, rows, measures.losses(rows, run)))
+        for part in parts[-1]:
+            part.insert(0, "algorithm", name)
+    motes, readings, losses = (pd.concat(each, ignore_index=True) for each in zip(*parts, strict=True))
+    days = measures.lasting(motes, battery, {name: run.ended_at for name, run in study.runs.items()})
     how = f"tree by {field.tree}" if use.routing == "tree" else use.routing.upper()
-    _tell(study, _Found(motes, rows, losses, lasting), layout, use, f"{len(layout.graph)} motes, {how}")
-
-
-def _tell(study: Study, found: "_Found", layout: Layout, use: RadioUse, title: str) -> None:
-    motes, readings = found.motes, found.readings
+    title = f"{len(layout.graph)} motes, {how}"
     study.tables |= {"by_mote": motes, "by_reading": readings}
     by_run = measures.sums(motes, readings, ["algorithm"])
     by_hops = measures.sums(motes, readings, ["algorithm", "hops"])
     by_hops = pd.concat(part.sort_values("hops") for _, part in by_hops.groupby("algorithm", sort=False))
     cost = list(by_run.columns).index("frames")
-    lasting = by_run.iloc[:, [0, *range(cost, by_run.shape[1])]].merge(found.lasting, on="algorithm")
+    lasting = by_run.iloc[:, [0, *range(cost, by_run.shape[1])]].merge(days, on="algorithm")
     study.table("by_run", "What arrives", by_run.iloc[:, :cost])
     routed = use.routing in ROUTING
     over = "over the best tree" if routed else "to the sink"
@@ -257,8 +227,8 @@ def _tell(study: Study, found: "_Found", layout: Layout, use: RadioUse, title: s
         "by_hops", f"The same, and what it costs a mote, by hops {over}", by_hops.drop(columns=measures.QUANTILES)
     )
     study.table("energy", "What it costs a mote, and how long batteries last at this rate", lasting)
-    if len(found.losses):
-        study.table("losses", "Why readings did not arrive", found.losses)
+    if len(losses):
+        study.table("losses", "Why readings did not arrive", losses)
     if cut := [str(mote) for mote, parent in layout.parents.items() if parent is None]:
         study.note(f"Without a path to the sink: {', '.join(cut)}.")
     study.note(*missed_notes(study.runs), *_mac_notes(study, use, layout))

@@ -68,6 +68,8 @@ class Columns:
         the mean of the column's other numbers; the target must not miss any.
     """
 
+    OF_TABLES: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "classes")
+
     target: str | None = None
     drop: str | None = None
     missing: str | None = None
@@ -78,10 +80,10 @@ class Columns:
         return False
 
     def check_left_out(self, data: str) -> None:
-        """Raise BadInput if columns are chosen, for data that are no table."""
-        for name in ("target", "drop", "missing", "classes"):
+        """Raise BadInput if rows, columns or a scaling are chosen, for data that are no table."""
+        for name in self.OF_TABLES:
             value = getattr(self, name, None)
-            if value is not None:
+            if value is not None and (name, value) != ("scaling", "column"):
                 raise BadInput(f"{name} = {value!r}: must be left out for the data {data!r}, which are no table")
 
 
@@ -100,17 +102,11 @@ class Preparation(Columns):
         Default: "column".
     """
 
+    OF_TABLES = (*Columns.OF_TABLES, "first", "within", "scaling")
+
     first: int | None = None
     within: float | None = None
     scaling: str | None = None
-
-    def check_left_out(self, data: str) -> None:
-        """Raise BadInput if rows, columns or a scaling are chosen, for data that are no table."""
-        super().check_left_out(data)
-        for name, usual in (("first", None), ("within", None), ("scaling", "column")):
-            value = getattr(self, name)
-            if value not in (None, usual):
-                raise BadInput(f"{name} = {value!r}: must be left out for the data {data!r}, which are no table")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +156,6 @@ class Chosen:
     target: str
     classes: bool
     notes: tuple[str, ...]
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The notes, by their former name."""
-        return self.notes
 
     @property
     def input_columns(self) -> list[str]:

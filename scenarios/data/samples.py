@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
-from netsim.scenarios.data.choice import TableChoice, choose
+from netsim.scenarios.data.choice import ClassChoice, TableChoice, choose
 from netsim.scenarios.data.classes import drawn_rows, inputs_of, labelled
 from netsim.scenarios.data.tables import Table, unit
 from netsim.util import check
@@ -90,16 +90,8 @@ class SomeRows(Samples):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassSamples(Samples):
-    """Which samples are learned from, in a study that tells classes apart.
-
-    Parameters
-    ----------
-    classes : bool
-        Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
-    """
-
-    numbers_too = False
+class ClassSamples(ClassChoice, Samples):
+    """Which samples are learned from, in a study that tells classes apart."""
 
     def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
         """Return samples and the names of their classes, as `Samples.load` does; raises BadInput if there are none."""

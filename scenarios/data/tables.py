@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim.agents.maps.features import kernel_matrix
 from netsim.errors import BadInput
-from netsim.scenarios.data.choice import Chosen, Columns, Preparation, choose
+from netsim.scenarios.data.choice import Columns, Preparation, choose
 from netsim.scenarios.data.formats import samples_in
 from netsim.scenarios.data.partitions import EVENLY, Partition
 from netsim.util import check
@@ -64,7 +64,10 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
         If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, a column that is
         named is none, or a column holds text, dates, NaN or infinity.
     """
-    return numeric(choose(data, Columns() if choice is None else choice))
+    chosen = choose(data, Columns() if choice is None else choice)
+    inputs = np.column_stack([chosen.column(each) for each in chosen.input_columns])
+    target, names = chosen.column(chosen.target), tuple(chosen.input_columns)
+    return Table(chosen.name, inputs, target, names, chosen.target, chosen.notes)
 
 
 def load_prepared(data: str, preparation: Preparation) -> Table:
@@ -87,18 +90,6 @@ def load_prepared(data: str, preparation: Preparation) -> Table:
     if scaling == "column":
         return scale_unit(table)
     return replace(table, inputs=unit(table.inputs, axis=None), target=unit(table.target))
-
-
-def numeric(chosen: Chosen) -> Table:
-    """Return a table whose columns have been chosen, all as numbers; errors as of `load_table`."""
-    return Table(
-        name=chosen.name,
-        inputs=np.column_stack([chosen.column(each) for each in chosen.input_columns]),
-        target=chosen.column(chosen.target),
-        input_columns=tuple(chosen.input_columns),
-        target_column=chosen.target,
-        notes=chosen.notes,
-    )
 
 
 def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None) -> int:

@@ -1,16 +1,12 @@
 """Figures of the study of deep kernel learning."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from netsim.studies.figures import drawing
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Figure, drawing
 
 _STYLES = {
     "RF-KL": ("C0", "o"),
@@ -24,7 +20,7 @@ _MANY = 12
 """From this many classes on numbers are small, and zeros left out."""
 
 
-def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> "Figure":
+def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> Figure:
     """Draw the metric against trainable parameters of one output: ours filled, the published hollow."""
     figure, panel = drawing(9, 4.8)
     for method, (colour, marker) in _STYLES.items():
@@ -45,9 +41,7 @@ def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, ti
     panel.set_xscale("log")
     if metric == "test_mse":
         panel.set_yscale("log")
-    panel.set_xlabel("trainable parameters, one output")
-    panel.set_ylabel(_LABELS[metric])
-    panel.grid(alpha=0.3)
+    panel.set(xlabel="trainable parameters, one output", ylabel=_LABELS[metric])
     panel.set_title(title)
     handles, labels = panel.get_legend_handles_labels()
     # What is ours first.
@@ -56,13 +50,13 @@ def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, ti
     return figure
 
 
-def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title: str) -> "Figure":
+def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title: str) -> Figure:
     """Draw a confusion matrix: shares of each true class (row) by colour, counts as numbers."""
     count = len(classes)
     # A dollar sign would begin a formula.
     classes, title = [name.replace("$", r"\$") for name in classes], title.replace("$", r"\$")
     side = min(max(5.0, 0.42 * count + 1.8), 14.0)
-    figure, panel = drawing(side + 1.0, side)
+    figure, panel = drawing(side + 1.0, side, grid="")
     totals = np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     shares = confusion / totals
     image = panel.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
@@ -75,8 +69,7 @@ def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title
     upright = all(len(name) <= 3 for name in classes)
     panel.set_xticks(range(count), classes, rotation=0 if upright else 30, ha="center" if upright else "right")
     panel.set_yticks(range(count), classes)
-    panel.set_xlabel("predicted class")
-    panel.set_ylabel("true class")
+    panel.set(xlabel="predicted class", ylabel="true class")
     figure.colorbar(image, label="share of the true class", shrink=0.8)
     panel.set_title(f"{title}: test samples")
     return figure

@@ -14,7 +14,7 @@ from netsim.agents.maps.deep import composed, fourier_layers
 from netsim.agents.maps.features import FeatureMap, Kernel
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.classes import ridge_regularizer, signs
-from netsim.scenarios.tasks.settings import names_in
+from netsim.scenarios.tasks.settings import names_in, numbers_in
 from netsim.studies import Study
 from netsim.util import check, draws
 from netsim.util.typing import Array
@@ -87,11 +87,8 @@ def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> lis
 
 def whole_numbers(name: str, text: str) -> list[int]:
     """Return the positive whole numbers that a parameter lists, in order, each once."""
-    try:
-        found = {int(each) for each in names_in(text)}
-    except ValueError:
-        raise check.refuse(name, text, "positive whole numbers with commas between") from None
-    return sorted(check.integer(name, each, low=1) for each in found)
+    found = numbers_in(name, text, "positive whole numbers with commas between", int)
+    return sorted(check.integer(name, each, low=1) for each in set(found))
 
 
 def kernels_in(text: str, layers: int) -> list[Kernel]:

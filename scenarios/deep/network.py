@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from netsim.agents import COKE, DKLA, ODKLA, Geometric
-from netsim.agents.costs.classes import OnlineClasses
+from netsim.agents import COKE, DKLA, ODKLA, Geometric, OnlineClasses
 from netsim.coders import Uniform
 from netsim.core.records import DELIVERED
 from netsim.scenarios.data.samples import DIGITS, ClassSamples
@@ -18,17 +17,13 @@ from netsim.scenarios.data.tables import deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
 from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
 from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.method import Task, made
+from netsim.scenarios.tasks.method import Task, played
 from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import Channel, Divided, NetworkSize
 from netsim.studies import Study
-from netsim.studies.experiment import Method
-from netsim.studies.figures import Axis, curves
-from netsim.studies.seeds import Seeds
+from netsim.studies.experiment import Method, Seeds
+from netsim.studies.figures import Axis, Figure, curves
 from netsim.util import check
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TRAIN_SHARE = 0.75
 _TIMES = (2.5, 2.0, 1.8, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1.05, 1.02, 1.01)
@@ -101,19 +96,14 @@ class Methods:
     eta: float = 3.0
     bits: int = 4
 
-    def check(self) -> None:
-        """Raise BadInput for what is outside its range."""
-        for name in ("rho", "online_rho", "eta"):
-            check.finite(name, getattr(self, name), above=0.0)
-        Geometric(self.threshold, self.decay)
-        Uniform(self.bits)
-
-    def named(self, name: str) -> Method:
-        """Return DKLA, COKE or QC-ODKLA."""
+    def named(self) -> dict[str, Method]:
+        """Return the methods by name; raises BadInput for what is outside its range."""
+        rho, online_rho, eta = (
+            check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "online_rho", "eta")
+        )
         censor = Geometric(self.threshold, self.decay)
-        if name == "QC-ODKLA":
-            return Method(ODKLA, rho=self.online_rho, eta=self.eta, censor=censor, coder=Uniform(self.bits))
-        return Method(DKLA, rho=self.rho) if name == "DKLA" else Method(COKE, rho=self.rho, censor=censor)
+        online = Method(ODKLA, rho=online_rho, eta=eta, censor=censor, coder=Uniform(self.bits))
+        return {"DKLA": Method(DKLA, rho=rho), "COKE": Method(COKE, rho=rho, censor=censor), "QC-ODKLA": online}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +179,7 @@ def deep_network(
     """
     size, partition = size.resolved(), samples.divided()
     shapes = model.shapes()
-    methods.check()
+    known = methods.named()
     table, classes = samples.load(data, seeds.data)
     enough(len(table.target), size.agents, 2)  # before a graph of that size is built
     links = _links(channel)
@@ -212,12 +202,11 @@ def deep_network(
         best = task.measures(task.best_model()[None])
         study.centralised |= {f"{shape.name} {name}": value for name, value in best.items()}
         for each, network in networks.items():
-            for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
+            for method in known if each == links[0] else ("DKLA", "COKE"):
                 case = Case(shape, method, each, best)
                 probe = task.probe(ideal=each.ideal)
                 learned = streamed(task, seeds.data) if method == "QC-ODKLA" else task
-                agents = made(study, case.name, methods.named(method), learned, size.rounds)
-                study.run(case.name, network, agents, [probe], size.rounds)
+                played(study, case.name, known[method], learned, network, [probe], size.rounds)
                 cases.append(case)
     _report(study, cases, len(classes), f"{data} data, {size.agents} agents{samples.partition_title}")
 
@@ -347,7 +336,7 @@ def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.Data
     return part
 
 
-def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> Figure:
     """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
     part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
     part = _smoothed(part[np.isfinite(part[column])], cases, column)

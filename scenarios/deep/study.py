@@ -1,11 +1,10 @@
 """RF-KL, DKL and DKL-MLP beside networks with more trainable layers: what a few trainable parameters are worth."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
@@ -21,6 +20,7 @@ from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
 from netsim.scenarios.deep.maps import Shape, choose_times, draw_seed, kernels_in, shapes, whole_numbers
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
+from netsim.scenarios.tasks.settings import Published
 from netsim.studies import Study
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
@@ -45,6 +45,14 @@ _SEMI_WIDTHS = {
 _TRAIN_SHARE = 0.75
 _FEWEST = 10  # rows from which a ceiling can be learned
 _PUBLISHED_AS = {"sensorless_subset": "sensor", "wisdm_har": "activity"}
+_OTHER_ROWS = {
+    "sensorless_subset": "Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class.",
+    "wisdm_har": "Published: UCI HAR, 7,352 rows of 30 inputs. Here: WISDM, {rows:,} rows of {inputs} inputs, another "
+    "data set of the same kind: the values are not comparable.",
+    "tomshardware": "Published: 11,000 rows, which ones and how scaled is not said. Here: {rows:,} rows at random, "
+    "inputs and target scaled to [0, 1].",
+    "letter": "Published for Letter: a figure only (width 200), no table.",
+}
 _BALANCED = 1.5
 """Classes are called balanced if the largest is at most this many times as large as all are on average."""
 
@@ -57,8 +65,8 @@ class PaperSamples(SomeRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapSetting:
-    """The feature maps to compare.
+class MapSetting(Published):
+    """The feature maps to compare; widths left open are as published for the data set.
 
     Parameters
     ----------
@@ -72,19 +80,12 @@ class MapSetting:
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     """
 
+    USUAL: ClassVar[Mapping[str, Mapping[str, str]]] = {"widths": {**_WIDTHS, "other": _USUAL_WIDTHS}}
+
     widths: str | None = None
     layers: int = 2
     kernels: str = "gaussian"
     tune: bool = True
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set."""
-        return {"widths": {**_WIDTHS, "other": _USUAL_WIDTHS}}
-
-    def resolved(self, data: str) -> Self:
-        """Return it with the published widths for the data set, or the usual ones, if they were left open."""
-        return dataclasses.replace(self, widths=_WIDTHS.get(data, _USUAL_WIDTHS)) if self.widths is None else self
 
     def shapes(self) -> list[Shape]:
         """Return the maps; raises BadInput for a width, kernel or number of layers that cannot be."""
@@ -155,7 +156,13 @@ def deep(
     baselines["DNN"] = partial(deep_network, part, units, len(classes), **trained)
     if ceiling_rows:
         baselines["ceiling"] = partial(ceiling, part, len(classes), most_rows=ceiling_rows, seed=seeds.seed)
-    others = _those_that_learn(study, baselines)
+    others = []
+    for name, baseline in baselines.items():
+        try:
+            others.append(baseline())
+        except ValueError as error:
+            # Of some samples, such as those of one class only, our maps do learn.
+            study.note(f"{name} left out: {' '.join(str(error).split())}")
     if data in _WIDTHS and not published_maps:
         study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
     _report(study, data, learned, others, part, classes, len(table.target))
@@ -175,18 +182,6 @@ class Learned:
     """Time to map all samples, to learn and to measure."""
     confusion: NDArray[np.int64] | None
     """Of the test samples, shape (C, C); None for a regression."""
-
-
-def _those_that_learn(study: Study, baselines: Mapping[str, Callable[[], Baseline]]) -> list[Baseline]:
-    """Return what the baselines achieved; a note says which a library refused."""
-    found = []
-    for name, baseline in baselines.items():
-        try:
-            found.append(baseline())
-        except ValueError as error:
-            # Of some samples, such as those of one class only, our maps do learn.
-            study.note(f"{name} left out: {' '.join(str(error).split())}")
-    return found
 
 
 def _learn(
@@ -311,20 +306,8 @@ def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], 
                 if len(near):
                     names = ", ".join(f"{method} {widths}" for method, widths in near.itertuples(index=False))
                     yield f"Published accuracies within 2 points of that: {names}."
-    if data == "sensorless_subset":
-        yield f"Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class."
-    elif data == "wisdm_har":
-        yield (
-            f"Published: UCI HAR, 7,352 rows of 30 inputs. Here: WISDM, {rows:,} rows of {part.train_inputs.shape[1]} "
-            "inputs, another data set of the same kind: the values are not comparable."
-        )
-    elif data == "tomshardware":
-        yield (
-            f"Published: 11,000 rows, which ones and how scaled is not said. Here: {rows:,} rows at random, inputs and "
-            "target scaled to [0, 1]."
-        )
-    elif data == "letter":
-        yield "Published for Letter: a figure only (width 200), no table."
+    if data in _OTHER_ROWS:
+        yield _OTHER_ROWS[data].format(rows=rows, inputs=part.train_inputs.shape[1])
     if len(theirs):
         yield (
             "Published: trained by gradient descent, one run, parameters counted for one output (per_output here). "

@@ -2,37 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from netsim import BadInput
-from netsim.agents import (
-    COKE,
-    CTA,
-    DDKL,
-    DKLA,
-    DOKL,
-    ODKLA,
-    RFFDOKL,
-    Always,
-    AtRandom,
-    Censor,
-    FedAvg,
-    Geometric,
-    Periodic,
-    PowerLaw,
-    Relative,
-)
+from netsim import BadInput, agents
+from netsim.agents import Always, Censor
 from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.studies import experiment
 from netsim.util import check
 
 METHODS: Mapping[str, experiment.Method] = {
-    "DKLA": experiment.Method(DKLA),
-    "COKE": experiment.Method(COKE),
-    "CTA": experiment.Method(CTA),
-    "RFF-DOKL": experiment.Method(RFFDOKL),
-    "DOKL": experiment.Method(DOKL),
-    "ODKLA": experiment.Method(ODKLA),
-    "DDKL": experiment.Method(DDKL),
+    "DKLA": experiment.Method(agents.DKLA),
+    "COKE": experiment.Method(agents.COKE),
+    "CTA": experiment.Method(agents.CTA),
+    "RFF-DOKL": experiment.Method(agents.RFFDOKL),
+    "DOKL": experiment.Method(agents.DOKL),
+    "ODKLA": experiment.Method(agents.ODKLA),
+    "DDKL": experiment.Method(agents.DDKL),
     **BASELINES,
 }
 """The methods that can be compared; a study gives the first seven their steps."""
@@ -71,7 +55,7 @@ def combinations(
         for variant, made in experiment.product(method, coder=coders, censor=own).items():
             # Methods that draw clients have coders of states only.
             given = made.given
-            if issubclass(made.kind, FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
+            if issubclass(made.kind, agents.FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
                 found.setdefault(name, method)
             else:
                 found[f"{name} {variant}".removesuffix(" none")] = made
@@ -83,39 +67,33 @@ def coder_of(text: str) -> tuple[str, Coder]:
     if text in _CODERS[:3]:
         return text, Float(int(text.removeprefix("float")))
     bits, at, reach = text.removeprefix("qsgd-").partition("@")
-    if not (bits.isascii() and bits.isdigit()):
-        raise _unknown("coders", text, _CODERS, f"B: bits, 1 to {MOST_BITS}; R: a range")
-    count = check.integer("coders", int(bits), low=1, high=MOST_BITS)
-    if not at:
-        return (text, QSGD(count)) if text.startswith("qsgd-") else (f"{count}-bit", Uniform(count))
-    limit = _number(reach)
-    if limit is None or text.startswith("qsgd-"):
-        raise _unknown("coders", text, _CODERS, f"B: bits, 1 to {MOST_BITS}; R: a range")
-    check.finite("coders", limit, above=0.0)
-    return f"{count}-bit@{limit:g}", Uniform(count, -limit, limit)
+    random, limit = text.startswith("qsgd-"), _number(reach)
+    if bits.isascii() and bits.isdigit():
+        count = check.integer("coders", int(bits), low=1, high=MOST_BITS)
+        if not at:
+            return (text, QSGD(count)) if random else (f"{count}-bit", Uniform(count))
+        if limit is not None and not random:
+            check.finite("coders", limit, above=0.0)
+            return f"{count}-bit@{limit:g}", Uniform(count, -limit, limit)
+    raise _unknown("coders", text, _CODERS, f"B: bits, 1 to {MOST_BITS}; R: a range")
 
 
 def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
     """Return a censor by its text, and its name in results; raises BadInput for an unknown one."""
-    plain: dict[str, Callable[[], Censor]] = {
-        "none": Always,
-        "geometric": lambda: Geometric(threshold, decay),
-        "power": lambda: PowerLaw(threshold, 1.0),
-    }
-    if text in plain:
-        return text, plain[text]()
-    word, _, tail = text.partition("-")
+    if text == "none":
+        return text, Always()
+    word, dash, tail = text.partition("-")
     makers: dict[str, Callable[[float], Censor]] = {
-        "geometric": lambda mu: Geometric(threshold, mu),
-        "power": lambda mu: PowerLaw(threshold, mu),
-        "every": lambda m: Periodic(_whole("censors", m)),
-        "random": AtRandom,
-        "relative": Relative,
+        "geometric": lambda mu: agents.Geometric(threshold, mu),
+        "power": lambda mu: agents.PowerLaw(threshold, mu),
+        "every": lambda m: agents.Periodic(check.integer("censors", int(m) if m.is_integer() else m, low=1)),
+        "random": agents.AtRandom,
+        "relative": agents.Relative,
     }
-    value = _number(tail)
+    value = _number(tail) if dash else {"geometric": decay, "power": 1.0}.get(word)
     if word not in makers or value is None:
         raise _unknown("censors", text, _CENSORS, "the capital letter: a number")
-    return f"{word}-{value:g}", makers[word](value)
+    return f"{word}-{value:g}" if dash else word, makers[word](value)
 
 
 def _number(text: str) -> float | None:
@@ -123,10 +101,6 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _whole(parameter: str, number: float) -> int:
-    return check.integer(parameter, int(number) if number.is_integer() else number, low=1)
 
 
 def _unknown(parameter: str, text: str, known: Sequence[str], letters: str) -> BadInput:

@@ -2,18 +2,13 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
-from netsim.studies.figures import LABELS, Axis, drawing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies.figures import LABELS, Axes, Axis, Figure, drawing
 
 # Marker and colour of each method, and of those from files, one after the other.
 _COLOURS = [*(f"C{i}" for i in (0, 3, 2, 4, 1, 5, 6)), "navy", "olive", "teal", "maroon", "indigo", "deeppink", "peru"]
@@ -28,7 +23,7 @@ _ROWS = 24
 _LEAST = 0.01  # %
 
 
-def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> "Figure":
+def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> Figure:
     """Draw final errors by payload and wire bits with the named front, but for poor rows; below, those near the
     reference.
     """
@@ -40,12 +35,28 @@ def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) 
     figure = Figure(figsize=(13, 10.5))
     figure.subplots_adjust(left=0.075, right=0.99, bottom=0.11, top=0.95, wspace=0.15, hspace=0.14)
     panels = figure.subplots(2, 2)
-    for column, bits in enumerate(("payload_bits", "wire_bits")):
-        above, below = panels[:, column]
-        level = 1.0 + WITHIN
-        _scatter(above, drawn, bits, error.column, level * table[error.column].iloc[0], ~near, styles)
-        _scatter(below, drawn[near], bits, "above_%", 100 * WITHIN, near[near], styles)
-        below.set_xlabel(LABELS[bits])
+    # Below, those near the reference: each row with its errors, a level, and which points of the front it names.
+    rows = (
+        (drawn, error.column, (1.0 + WITHIN) * table[error.column].iloc[0], ~near),
+        (drawn[near], "above_%", 100 * WITHIN, near[near]),
+    )
+    for row, (part, y, level, named) in zip(panels, rows, strict=True):
+        for panel, bits in zip(row, ("payload_bits", "wire_bits"), strict=True):
+            for (method, censored), points in part.groupby(["method", part["censor"] != "none"], sort=False):
+                marker, colour = styles[method]
+                face = colour if censored else "none"
+                panel.scatter(points[bits], points[y], 36, marker=marker, facecolors=face, edgecolors=colour)
+            panel.set(xscale="log", yscale="linear" if y == "above_%" else "log")
+            front = part[part[bits.replace("bits", "front")]].sort_values(bits)
+            panel.step(front[bits], front[y], "-", where="post", color="0.2", linewidth=1, zorder=0)
+            panel.axhline(level, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+            panel.tick_params(which="both", labelsize=9)
+            panel.tick_params(axis="y", which="minor", labelsize=_SMALL)
+            panel.grid(alpha=0.25)
+            front = front[named.reindex(front.index)]
+            _name_points(panel, front[bits], front[y], [str(name) for name in front.index])
+    for panel, bits in zip(panels[1], ("payload_bits", "wire_bits"), strict=True):
+        panel.set_xlabel(LABELS[bits])
     panels[0, 0].set_ylabel(f"final {error.text}")
     panels[1, 0].set_ylabel(f"% above {REFERENCE}")
     figure.suptitle(f"Error against bits, {title}; below, what ends within {_NEAR:g} % of {REFERENCE}")
@@ -59,35 +70,7 @@ def _styles(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
     return _STYLES | dict(zip(own, itertools.cycle(_OWN), strict=False))
 
 
-def _scatter(
-    panel: "Axes",
-    table: pd.DataFrame,
-    bits: str,
-    error: str,
-    level: float,
-    named: "pd.Series[bool]",
-    styles: Mapping[str, tuple[str, str]],
-) -> None:
-    """Draw errors by bits, a level, and the front with the names of some points."""
-    for method, part in table.groupby("method", sort=False):
-        marker, colour = styles[str(method)]
-        for censored, points in part.groupby(part["censor"] != "none"):
-            face = colour if censored else "none"
-            panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)
-    panel.set_xscale("log")
-    if error != "above_%":
-        panel.set_yscale("log")
-    front = table[table[bits.replace("bits", "front")]].sort_values(bits)
-    panel.step(front[bits], front[error], "-", where="post", color="0.2", linewidth=1, zorder=0)
-    panel.axhline(level, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
-    panel.tick_params(which="both", labelsize=9)
-    panel.tick_params(axis="y", which="minor", labelsize=_SMALL)
-    panel.grid(alpha=0.25)
-    front = front[named.reindex(front.index)]
-    _name_points(panel, front[bits], front[error], [str(name) for name in front.index])
-
-
-def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
+def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -107,7 +90,7 @@ def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
         )
 
 
-def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
+def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
     """Write names below and left of the points of a front, where no other point can be, and widen the axes as needed.
 
     Names go down as the front does, each at least a line below the last, so that none covers another or a leader.
@@ -151,7 +134,7 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
         )
 
 
-def draw_there(table: pd.DataFrame, error: Axis) -> "Figure":
+def draw_there(table: pd.DataFrame, error: Axis) -> Figure:
     """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
     Of the combinations that were never there, the nearest are drawn.

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,40 +12,22 @@ import pandas as pd
 from netsim import Agent, AgentError, BadInput, Run
 from netsim.agents import Always, Geometric, OnlineCost, Squared
 from netsim.coders import Float
-from netsim.scenarios.frontier.combinations import (
-    METHODS,
-    ONLINE,
-    REFERENCE,
-    WITHIN,
-    censor_of,
-    coder_of,
-    combinations,
-)
+from netsim.scenarios.frontier.combinations import METHODS, ONLINE, REFERENCE, WITHIN, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
-from netsim.scenarios.tasks.method import Task, methods_in
-from netsim.scenarios.tasks.own import OTHER, OwnTask, check_left_out
-from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, titled
-from netsim.scenarios.tasks.savings import measure
-from netsim.scenarios.tasks.settings import (
-    Channel,
-    OwnProblem,
-    Rows,
-    Setting,
-    chosen_names,
-    names_in,
-    published_row,
-)
+from netsim.scenarios.tasks.method import Task, methods_in, names_of
+from netsim.scenarios.tasks.own import OwnTask
+from netsim.scenarios.tasks.problems import KernelRegression, OwnProblem, titled
+from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in, published_row
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Problem, Setup
+from netsim.studies.experiment import Experiment, Seeds, Setup
 from netsim.studies.experiment import Method as Part
 from netsim.studies.experiment.study import Played, check_run, study_of
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
 from netsim.studies.results import pareto
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 
@@ -128,41 +109,30 @@ class MethodGrid(OwnProblem):
         own = {name: each for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)}
         words = {name: each.label["censor"] for name, each in own.items() if "censor" in each.given}
         thresholds = [name for name, word in words.items() if word.startswith(("geometric", "power", "own"))]
-        several = {
-            "rho": [f"methods.{name}.rho" for name, each in own.items() if "rho" in each.given],
-            "eta": [f"methods.{name}.eta" for name, each in own.items() if "eta" in each.given],
-            "threshold": [f"methods.{name}.censor.v" for name in thresholds],
-            "decay": [f"methods.{name}.censor.mu" for name in thresholds if words[name] in ("geometric", "own")],
-        }
-        return {name: each for name, each in several.items() if each}
-
-
-class Streams(Task):
-    """A batch task's samples as streams: each is seen once, in its order."""
-
-    def __init__(self, task: BatchTask) -> None:
-        super().__init__(self._cost, task.graph)
-        self.task, self.weights = task, task.weights  # type: ignore[method-assign]
-
-    @property
-    def length(self) -> int:
-        """The number of rounds until the first agent has passed over its samples."""
-        return min(len(problem.targets) for problem in self.task.problems)
-
-    def _cost(self, node: int) -> OnlineCost:
-        problem = self.task.problems[node]
-        samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
+        decays = {name: own[name] for name in thresholds if words[name] in ("geometric", "own")}
+        return (
+            names_of(own, {"rho": "rho", "eta": "eta"})
+            | names_of({name: own[name] for name in thresholds}, {"threshold": "censor.v"})
+            | names_of(decays, {"decay": "censor.mu"})
+        )
 
 
 class OnePass(Part):
-    """An online method, whose agents pass once over their samples."""
+    """An online method, whose agents pass once over their samples of a batch task, in their order."""
 
     def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         """Return new agents, one for each node, or for some nodes."""
-        assert isinstance(setup.task, BatchTask)
-        stream = Streams(setup.task)
-        return super().agents(replace(setup, task=stream, rounds=min(setup.rounds, stream.length)), nodes)
+        task = setup.task
+        assert isinstance(task, BatchTask)
+
+        def cost(node: int) -> OnlineCost:
+            problem = task.problems[node]
+            samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
+            return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
+
+        # Until the first agent has passed over its samples.
+        rounds = min(setup.rounds, *(len(problem.targets) for problem in task.problems))
+        return super().agents(replace(setup, task=Task(cost, task.graph), rounds=rounds), nodes)
 
 
 def experiment(
@@ -189,16 +159,13 @@ def experiment(
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     """
-    problem: Problem
-    if grid.task is None:
-        problem = KernelRegression(data=data, rows=rows, **asdict(setting))
-        check.integer("agents", problem.whole().agents, low=2)
-    else:
-        check_left_out(grid.task, data, rows, setting)
-        data, problem = OTHER, FileProblem(file=Path(grid.task), edges=setting.edges)
-        if online := [name for name in ONLINE if name in names_in(grid.methods)]:
-            allowed = f"left out with task = {grid.task!r}; the study online takes them"
-            raise check.refuse("methods", ",".join(online), allowed)
+    regression = KernelRegression(data=data, rows=rows, **asdict(setting))
+    problem, data = grid.instead(regression, rows, setting, edges=setting.edges)
+    if problem is regression:
+        check.integer("agents", regression.whole().agents, low=2)
+    elif online := [name for name in ONLINE if name in names_in(grid.methods)]:
+        allowed = f"left out with task = {grid.task!r}; the study online takes them"
+        raise check.refuse("methods", ",".join(online), allowed)
     paper = published_row("settings", data)
     admm = {"rho": paper["rho"]}
     sizes = {"DKLA": admm, "COKE": admm, "CTA": {"eta": paper["cta_eta"]}} | steps.by_method()
@@ -242,21 +209,17 @@ def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) ->
     error = task.error
     best = _end(study, error)
     shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
-    rows = []
-    for each in played:
-        row: dict[str, Any] = dict(each.cell.method.label)
-        row |= dict.fromkeys([*shown, "above_%", "round_there", "payload_bits_there", "wire_bits_there"], math.nan)
-        if each.name in study.runs:
-            rounds = study.runs[each.name].rounds
-            row |= {name: float(rounds[name].iloc[-1]) for name in shown}
-            row["above_%"] = 100 * (row[error] / best - 1)
-            there = settled(rounds[error], (1 + WITHIN) * best)
-            if there is not None:
-                at = rounds.iloc[there]
-                row["round_there"] = float(at["round"])
-                row["payload_bits_there"], row["wire_bits_there"] = float(at["payload_bits"]), float(at["wire_bits"])
-        rows.append(row)
-    table = pd.DataFrame(rows, index=[each.name for each in played])
+    costs = ["round", "payload_bits", "wire_bits"]
+    last, there = {}, {}
+    for name, run in study.runs.items():
+        rounds = run.rounds
+        last[name] = rounds[shown].iloc[-1].astype(float)
+        if (first := settled(rounds[error], (1 + WITHIN) * best)) is not None:
+            there[name] = rounds[costs].iloc[first].astype(float)
+    table = pd.DataFrame({each.name: each.cell.method.label for each in played}).T
+    table = table.join(pd.DataFrame(last, index=shown).T)
+    table["above_%"] = 100 * (table[error] / best - 1)
+    table = table.join(pd.DataFrame(there, index=costs, dtype=float).T.add_suffix("_there"))
     for bits in ("payload", "wire"):
         table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table[error])
     return table
@@ -273,7 +236,7 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 
 def _report(study: Study, played: Sequence[Played]) -> None:
     task, title = played[0].task, titled(played[0])
-    table, error = _table(study, played, task), measure(task.error)
+    table, error = _table(study, played, task), Axis(task.error)
     # Errors are compared with the reference's, not with those of the best constant prediction.
     study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)

@@ -1,23 +1,19 @@
 """The figure of the study of online multi-kernel learning."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS, drawing, legend_below, line_style, unmark_unseen, whole_rounds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies.figures import LABELS, Axes, Figure, drawing, legend_below, line_style, unmark_unseen, whole_rounds
 
 _COLOURS = {"path": "C3", "ring": "C0", "star": "C4", "complete": "C2"}
 _FIRST_ROUND = 10
 """Before, a mean over the rounds so far is mostly noise."""
 
 
-def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> "Figure":
+def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> Figure:
     """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
 
     ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
@@ -53,7 +49,7 @@ def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnG
 
 
 def _curve(
-    panel: "Axes", method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
+    panel: Axes, method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
 ) -> None:
     """Draw one method's curve and band: the columns of x, y and the band, and marks that tell coincident ones apart."""
     if part.empty:
@@ -72,8 +68,7 @@ def _curve(
         panel.fill_between(part[x], part[y] - part[band], part[y] + part[band], color=colour, alpha=0.15, linewidth=0)
 
 
-def _label(panel: "Axes", x: str) -> None:
+def _label(panel: Axes, x: str) -> None:
     panel.set_xlabel(LABELS.get(x, x))
     if x == "round":
         whole_rounds(panel)
-    panel.grid(alpha=0.3)

@@ -1,18 +1,14 @@
 """The figures of the study of packet loss: small multiples, one idea a panel."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES
-from netsim.studies.figures import Axis, drawing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Axes, Axis, Figure, drawing
 
 _FAMILIES = (("C2", "o"), ("C0", "s"), ("C1", "^"), ("C3", "D"), ("C4", "v"), ("C5", "P"), ("C6", "X"), ("C7", "p"))
 _REMEDY = ("black", "C2", "C0", "C1", "C4", "C3", "C5", "C6")
@@ -37,18 +33,17 @@ MEASURES = {
 """What `draw_agreement` shows, by column."""
 
 
-def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst: float = 1.0) -> "Figure":
+def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst: float = 1.0) -> Figure:
     """Draw the error above a level against the loss: a panel for each remedy, a line and band for each family.
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
     """
-    from matplotlib.lines import Line2D
-
     rows = means[means["measure"] == level]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
     columns = min(len(remedies), 4)
     lines = math.ceil(len(remedies) / columns)
-    figure, panels = drawing(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3, columns, lines, sharex=True, sharey=True)
+    size = max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3
+    figure, panels = drawing(*size, columns, lines, grid="y", sharex=True, sharey=True)
     panels = panels.ravel()
     place = _places(rows)
     low, high = _limits(rows)
@@ -71,16 +66,15 @@ def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst:
         panel.set_visible(False)
     for panel in panels[::columns]:
         panel.set_ylabel(f"{error.text} above\n{ABOVE[level][0]} (%)", fontsize=9)
-    panels[0].set_yscale("log")
-    panels[0].set_ylim(low / 1.3, high * 1.3)
-    handles = [Line2D([], [], markersize=5, label=family, **_style(families, family)) for family in families]
-    handles.append(Line2D([], [], color="0.4", linestyle=(0, (1, 2)), linewidth=1, label="loss-free, same family"))
+    panels[0].set(yscale="log", ylim=(low / 1.3, high * 1.3))
+    entries: dict[str, Any] = {family: {"markersize": 5, **_style(families, family)} for family in families}
+    entries["loss-free, same family"] = {"color": "0.4", "linestyle": (0, (1, 2)), "linewidth": 1}
     if burst > 1.0:
-        handles.append(Line2D([], [], color="0.4", label="independent losses"))
-        handles.append(Line2D([], [], color="0.4", linestyle="--", label=f"same mean, bursts of {burst:g}"))
+        entries["independent losses"] = {"color": "0.4"}
+        entries[f"same mean, bursts of {burst:g}"] = {"color": "0.4", "linestyle": "--"}
     subject = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
     beyond = f" (above {_HIGHEST:.0e} %: drawn there)" if float(rows["mean"].max()) > _HIGHEST else ""
-    return _finished(figure, handles, f"{subject}{beyond}\n{title}; bands: 95 % intervals of the mean")
+    return _finished(figure, entries, f"{subject}{beyond}\n{title}; bands: 95 % intervals of the mean")
 
 
 def _style(families: Sequence[str], family: str) -> dict[str, Any]:
@@ -88,14 +82,17 @@ def _style(families: Sequence[str], family: str) -> dict[str, Any]:
     return {"color": colour, "marker": mark}
 
 
-def _finished(figure: "Figure", handles: list[Any], title: str) -> "Figure":
-    """Return the figure with its legend and title."""
+def _finished(figure: Figure, entries: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
+    """Return the figure with its title and a legend: the styles of lines by label."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=label, **style) for label, style in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure
 
 
-def _line(panel: "Axes", rows: pd.DataFrame, place: dict[float, int], style: Any, limits: tuple[float, float]) -> None:
+def _line(panel: Axes, rows: pd.DataFrame, place: dict[float, int], style: Any, limits: tuple[float, float]) -> None:
     """Draw a line with its band; values beyond the limits are drawn on them."""
     x = [place[each] for each in rows["loss"]]
     mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
@@ -108,7 +105,7 @@ def _line(panel: "Axes", rows: pd.DataFrame, place: dict[float, int], style: Any
     panel.vlines(x[:first], low[:first], high[:first], color=colour, alpha=0.4, linewidth=3)
 
 
-def _apart(panel: "Axes", x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
+def _apart(panel: Axes, x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
     """Draw a line over the losses above 0, and the point at 0 apart from it."""
     first = 1 if 0 in x else 0
     panel.plot(x[:first], y[:first], **style | {"linestyle": ""})
@@ -135,22 +132,21 @@ def _places(rows: pd.DataFrame) -> dict[float, int]:
     return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
 
 
-def _share_axis(panel: "Axes", place: dict[float, int]) -> None:
+def _share_axis(panel: Axes, place: dict[float, int]) -> None:
     panel.set_xticks(list(place.values()), [f"{100 * share:g}" for share in place], fontsize=8)
     panel.set_xlim(-0.4, len(place) - 0.6)
     panel.axvline(0.5, color="0.8", linewidth=0.8)
     panel.tick_params(axis="y", labelsize=8)
-    panel.grid(axis="y", alpha=0.3)
 
 
-def draw_agreement(means: pd.DataFrame, title: str) -> "Figure":
+def draw_agreement(means: pd.DataFrame, title: str) -> Figure:
     """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
     rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
     families = list(dict.fromkeys(rows["family"]))
     remedies = list(dict.fromkeys(means["remedy"]))
     shown = [name for name in MEASURES if (rows["measure"] == name).any()]
     width, height = max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5
-    figure, panels = drawing(width, height, len(families), len(shown), sharex=True, sharey="row")
+    figure, panels = drawing(width, height, len(families), len(shown), grid="y", sharex=True, sharey="row")
     place = _places(means)
     for line, measure in zip(panels, shown, strict=True):
         for panel, family in zip(line, families, strict=True):
@@ -164,12 +160,11 @@ def draw_agreement(means: pd.DataFrame, title: str) -> "Figure":
         panel.set_title(family, fontsize=10)
     for panel in panels[-1]:
         panel.set_xlabel("frames lost (%), independent", fontsize=9)
-    handles = _handles(remedies, lambda i: {"color": _REMEDY[i % 8], "marker": _MARKS[i % 8]})
     subject = "What agreement shows of a loss, and what it does not (below 1e-16: drawn there)"
-    return _finished(figure, handles, f"{subject}\n{title}")
+    return _finished(figure, _entries(remedies), f"{subject}\n{title}")
 
 
-def _remedies(panel: "Axes", part: pd.DataFrame, remedies: Sequence[str], place: dict[float, int]) -> None:
+def _remedies(panel: Axes, part: pd.DataFrame, remedies: Sequence[str], place: dict[float, int]) -> None:
     """Draw a line for each remedy; values that are zero up to rounding are drawn at 1e-16."""
     for number, remedy in enumerate(remedies):
         one = part[part["remedy"] == remedy].sort_values("loss")
@@ -181,19 +176,16 @@ def _remedies(panel: "Axes", part: pd.DataFrame, remedies: Sequence[str], place:
     _share_axis(panel, place)
 
 
-def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") -> list[Any]:
-    from matplotlib.lines import Line2D
+def _entries(remedies: Sequence[str], **fixed: Any) -> dict[str, dict[str, Any]]:
+    """Return the styles of remedies in a legend, by their titles."""
+    return {
+        REMEDIES[name].title: {"markersize": 5, "color": _REMEDY[i % 8], "marker": _MARKS[i % 8], **fixed}
+        for i, name in enumerate(remedies)
+    }
 
-    return [
-        Line2D([], [], markersize=5, label=REMEDIES[name].title, **style(number))
-        for number, name in enumerate(remedies)
-    ]
 
-
-def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> "Figure":
+def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figure:
     """Draw the error above a level against the bits on the wire, for some losses: a mark for each remedy."""
-    from matplotlib.lines import Line2D
-
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
@@ -212,16 +204,13 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> "Fig
             panel.errorbar(spent[family, remedy], y, yerr=reach, color=colour, marker=mark, markersize=7, alpha=0.85)
         panel.set_title(f"{100 * share:g} % of the frames lost", fontsize=10)
         panel.set_xlabel("bits on the wire")
-        panel.grid(alpha=0.3)
-    panels[0].set_xscale("log")
-    panels[0].set_yscale("log")
-    panels[0].set_ylim(low / 1.3, high * 1.3)
-    panels[0].set_ylabel(f"{error.text} above {ABOVE[level][1]} (%)")
-    colours = {family: _style(families, family)["color"] for family in families}
-    handles = [Line2D([], [], color=colour, linewidth=5, label=family) for family, colour in colours.items()]
-    handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})
+    panels[0].set(
+        xscale="log", yscale="log", ylim=(low / 1.3, high * 1.3), ylabel=f"{error.text} above {ABOVE[level][1]} (%)"
+    )
+    entries: dict[str, Any] = {f: {"color": _style(families, f)["color"], "linewidth": 5} for f in families}
+    entries |= _entries(remedies, color="0.3", linestyle="")
     subject = "What a remedy costs, and what it buys; down and to the left is better"
-    return _finished(figure, handles, f"{subject}\n{title}; bars: 95 % intervals of the mean")
+    return _finished(figure, entries, f"{subject}\n{title}; bars: 95 % intervals of the mean")
 
 
 def _three(shares: Sequence[float]) -> list[float]:

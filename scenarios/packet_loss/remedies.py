@@ -35,14 +35,6 @@ class Remedy(NamedTuple):
         """What the links do."""
         return self.flags.get("reliability", NONE)
 
-    def of(self, family: Method) -> Method:
-        """Return a method with what its agents do, the remedy as a label."""
-        if duals := self.flags.get("remedy"):
-            family = with_remedy({"": family}, duals)[0][""]
-        own = {name: value for name, value in self.flags.items() if name == "unheard"}
-        name = next(name for name, each in REMEDIES.items() if each is self)
-        return family.with_given(**own).with_label(remedy=name)
-
 
 REMEDIES: Mapping[str, Remedy] = {
     NONE: Remedy("no remedy", {}, METHODS),
@@ -59,6 +51,15 @@ REMEDIES: Mapping[str, Remedy] = {
     "keyframe": Remedy("key frames", {"reliability": "keyframe"}, ("DKLA", *_CODED)),
 }
 """The remedies by name; the first is the absence of one."""
+
+
+def remedied(remedy: str, family: Method) -> Method:
+    """Return a method with what its agents do about lost frames, the remedy as a label."""
+    flags = REMEDIES[remedy].flags
+    if duals := flags.get("remedy"):
+        family = with_remedy({"": family}, duals)[0][""]
+    own = {name: value for name, value in flags.items() if name == "unheard"}
+    return family.with_given(**own).with_label(remedy=remedy)
 
 
 def fits(columns: Mapping[str, Any]) -> bool:

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,10 @@ from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
-from netsim.scenarios.tasks.savings import called, measure
+from netsim.scenarios.tasks.savings import called
 from netsim.studies import Study
 from netsim.studies.experiment import Results
+from netsim.studies.figures import Axis
 from netsim.studies.outcome import COLUMN as OUTCOME
 from netsim.studies.outcome import DIVERGED, FAILED, share_text
 from netsim.studies.results import interval, interval_text
@@ -73,26 +73,9 @@ def measured(results: Results, errors: Sequence[str]) -> tuple[pd.DataFrame, lis
     return frame, failed
 
 
-@dataclass(frozen=True)
-class ReportContext:
-    """What was done: the problem, how many agents and rounds, how long bursts are, how many seeds, who has what."""
-
-    what: str
-    agents: int
-    rounds: int
-    burst: float
-    repeats: int
-    partition: str = ""
-
-    @property
-    def title(self) -> str:
-        """What figures say of it."""
-        return f"{self.what}, {self.agents} agents{self.partition}, {self.rounds:,} rounds, {self.repeats} seeds"
-
-
-def tell(study: Study, results: Results, errors: Sequence[str], about: ReportContext) -> None:
+def tell(study: Study, results: Results, errors: Sequence[str], title: str, rounds: int, burst: float) -> None:
     """Leave tables, notes and figures with the study."""
-    error = measure(errors[0])
+    error = Axis(errors[0])
     table, failed = measured(results, errors)
     runs = with_errors(table, error.column)
     means = summarised(runs, errors)
@@ -100,15 +83,15 @@ def tell(study: Study, results: Results, errors: Sequence[str], about: ReportCon
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
         kind = interval_text(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
-        title = f"{REMEDIES[remedy].title}: {error.text} above loss-free (%) by frames lost, mean [{kind}]"
-        study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
+        shown = f"{REMEDIES[remedy].title}: {error.text} above loss-free (%) by frames lost, mean [{kind}]"
+        study.table(f"above_loss_free_{remedy.replace('-', '_')}", shown, by_share(means, remedy))
     share = nearest(means, _PRICED)
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    study.note(*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, failed, error.column))
+    study.note(*notes(means, burst), *_keyframes(means, rounds), *left_out(runs, failed, error.column))
     level = ABOVE_OPTIMUM if (means["measure"] == ABOVE_OPTIMUM).any() else ABOVE_LOSS_FREE
-    reach = f"{about.title}\nbands and bars: {interval_text(pick(means, level)['count'])}"
+    reach = f"{title}\nbands and bars: {interval_text(pick(means, level)['count'])}"
     above = f"{called(error).lower()} above {ABOVE[level][1]}"
     study.figure(
         "error",
@@ -119,13 +102,13 @@ def tell(study: Study, results: Results, errors: Sequence[str], about: ReportCon
     if (means["burst"] > 1.0).any():
         study.figure(
             "bursts",
-            partial(figures.draw_errors, means, level, error, reach, burst=about.burst),
-            f"The {above} where frames are lost in bursts of {about.burst:g} (dashed), beside independent losses of "
+            partial(figures.draw_errors, means, level, error, reach, burst=burst),
+            f"The {above} where frames are lost in bursts of {burst:g} (dashed), beside independent losses of "
             "the same mean.",
         )
     study.figure(
         "agreement",
-        partial(figures.draw_agreement, means, about.title),
+        partial(figures.draw_agreement, means, title),
         "What the consensus error, the sum of the duals and the spread of the copies show of lost frames, by family.",
     )
     study.figure(

@@ -1,35 +1,24 @@
 """`netsim run packet_loss`: family × remedy × loss, independent and in bursts, in a folder where runs are kept."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from netsim.coders import Uniform
 from netsim.links import loss
 from netsim.scenarios.packet_loss import report
-from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits
+from netsim.scenarios.packet_loss.remedies import CODED, FAMILIES, METHODS, NONE, REMEDIES, fits, remedied
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.method import names_of
-from netsim.scenarios.tasks.own import OTHER, check_left_out
-from netsim.scenarios.tasks.problems import FileProblem, KernelRegression
-from netsim.scenarios.tasks.settings import (
-    TEXT,
-    Channel,
-    OwnProblem,
-    Rows,
-    chosen_names,
-    names_in,
-)
+from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, OwnProblem
+from netsim.scenarios.tasks.settings import TEXT, Channel, Published, Rows, chosen_names, names_in, numbers_in
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Method, Problem, Results, Setup, sweep
+from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup, sweep
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
-from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
@@ -37,7 +26,7 @@ _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossSize:
+class LossSize(Published):
     """The size of the network and of the model; smaller for the synthetic data, so that all converge.
 
     Parameters
@@ -62,7 +51,6 @@ class LossSize:
         "edges": {"other": 28},
         "features": {"synthetic": 20, "other": 100},
     }
-    SYNTHETIC: ClassVar[Mapping[str, Any]] = {"regularizer": 1e-3}
 
     rounds: int | None = None
     agents: int | None = None
@@ -70,17 +58,6 @@ class LossSize:
     features: int | None = None
     sigma: float | None = None
     regularizer: float | None = None
-
-    def sized(self, data: str) -> Self:
-        """Return the sizes for a data set; what stays open is as published."""
-        usual = {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
-        usual |= self.SYNTHETIC if data == "synthetic" else {}
-        return dataclasses.replace(self, **{k: value for k, value in usual.items() if getattr(self, k) is None})
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, its value by data set."""
-        return {name: dict(values) for name, values in cls.USUAL.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +92,10 @@ class LossCompared(OwnProblem):
 
     def shares(self) -> list[float]:
         """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
-        try:
-            shares = sorted({0.0, *map(float, names_in(self.lost))})
-        except ValueError:
-            shares = [math.nan]
+        allowed = "numbers >= 0 and < 1, with commas between"
+        shares = sorted({0.0, *numbers_in("lost", self.lost, allowed, float)})
         if not all(0.0 <= share < 1.0 for share in shares):
-            raise check.refuse("lost", self.lost, "numbers >= 0 and < 1, with commas between")
+            raise check.refuse("lost", self.lost, allowed)
         if len(shares) < 2:
             raise check.refuse("lost", self.lost, "one number above 0 at least")
         check.finite("burst", self.burst, low=1.0)
@@ -175,21 +150,20 @@ def experiment(
     shares, remedies, burst, file = compared.shares(), compared.ordered(), compared.burst, compared.task
     count = check.integer("repeats", compared.repeats, low=2)
     rows.divided()
-    problem: Problem
-    if file is None:
-        families, size = compared.families(data), size.sized(data)
-        sizes = {name: value for name, value in dataclasses.asdict(size).items() if name != "rounds"}
-        problem = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
-    else:
-        check_left_out(file, data, rows, size, but=("rounds", "edges"))
-        families = compared.families(OTHER)
-        size = dataclasses.replace(size, rounds=300 if size.rounds is None else size.rounds)
-        problem = FileProblem(file=Path(file), edges=size.edges)
+    whole = size.resolved(data)
+    if data == "synthetic" and whole.regularizer is None:
+        whole = dataclasses.replace(whole, regularizer=1e-3)
+    sizes = {name: value for name, value in dataclasses.asdict(whole).items() if name != "rounds"}
+    regression = KernelRegression(data=data, rows=rows, conventions=TEXT, **sizes)
+    problem, known = compared.instead(regression, rows, size, edges=size.edges, but=("rounds", "edges"))
+    families = compared.families(known)
+    size = whole if file is None else dataclasses.replace(size, rounds=300 if size.rounds is None else size.rounds)
+    if isinstance(problem, FileProblem):
         _check_own(problem, families, size.rounds or 0, seeds)
     first = seeds.seed
     numbers = range(first, first + count)
     methods = {
-        method.label["family"] + ("" if remedy == NONE else f" {remedy}"): REMEDIES[remedy].of(method)
+        method.label["family"] + ("" if remedy == NONE else f" {remedy}"): remedied(remedy, method)
         for remedy in remedies
         for name, method in families.items()
         if name in REMEDIES[remedy].families
@@ -203,8 +177,9 @@ def experiment(
         task: Any = results.cells[0][0].setup().task
         study.record(size)
         what = f"{data} data" if file is None else f"task {task.name}"
-        about = report.ReportContext(what, len(task.nodes), size.rounds or 0, burst, count, rows.partition_title)
-        report.tell(study, results, task.columns, about)
+        length = size.rounds or 0
+        title = f"{what}, {len(task.nodes)} agents{rows.partition_title}, {length:,} rounds, {count} seeds"
+        report.tell(study, results, task.columns, title, length, burst)
 
     made = Experiment(
         problem=problem,

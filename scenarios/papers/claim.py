@@ -94,6 +94,11 @@ class Claim:
     learning: bool = True
     """Whether it is void where none of these learns: not if it is about what learning does not change."""
 
+    @property
+    def title(self) -> str:
+        """Where it stands, and what it says."""
+        return f"{self.where}, {self.what}"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:

@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Found, Judged, Paper, printed
 from netsim.scenarios.papers.reading import rows_of
 from netsim.scenarios.papers.work import Runs
-from netsim.studies.figures import drawing, legend_below
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from netsim.studies import Study
+from netsim.studies.figures import Figure, drawing, legend_below
 
 _VERDICTS = {
     AGREES: ("C0", "agrees"),
@@ -31,26 +27,29 @@ _SHOWN = (
 )
 
 
-def draw(
-    papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]
-) -> "dict[str, tuple[Callable[[], Figure], str]]":
-    """Return the functions that draw figures with something to show, each with the figure's caption, by name."""
-    found: dict[str, tuple[Callable[[], Figure], str]] = {}
-    tables = _tables(papers)
-    if tables:
+def draw(study: Study, papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> dict[str, str]:
+    """Give a study the figures that have something to show; return their captions by the names of their files."""
+    found: dict[str, str] = {}
+
+    def add(name: str, figure: Callable[[], Figure], caption: str) -> None:
+        study.figure(name, figure, f"{caption}.")
+        found[f"{name}.png"] = caption
+
+    if tables := _tables(papers):
         seeds = len(next(iter(tables.values()))[0][0].values)
-        found["reproduction_ratios"] = (
+        add(
+            "reproduction_ratios",
             partial(_ratios, tables),
             f"Ours over theirs for every number of every table: the median of our {seeds} seeds divided by the printed "
             "number. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
         )
-    shown = [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]
-    if shown:
-        caption = (
+    if shown := [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]:
+        add(
+            "reproduction_coke",
+            partial(_coke, shown, runs),
             "COKE's tables: lines ours, mean and range of the seeds; crosses as printed. Right: against the mean "
-            "number of transmissions so far; zero transmissions are drawn at 1"
+            "number of transmissions so far; zero transmissions are drawn at 1",
         )
-        found["reproduction_coke"] = (partial(_coke, shown, runs), caption)
     return found
 
 
@@ -66,10 +65,10 @@ def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Fo
     return {name: cells for name, cells in found.items() if cells}
 
 
-def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
+def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, panel = drawing(8.0, 1.3 + 0.34 * len(tables))
+    figure, panel = drawing(8.0, 1.3 + 0.34 * len(tables), grid="x")
     panel.axvspan(1.0 - NEAR, 1.0 + NEAR, color="0.9", zorder=0)
     panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=1)
     drawn = {}
@@ -90,40 +89,31 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_yticks(range(len(tables)), list(tables), fontsize=8)
-    panel.set_ylim(len(tables) - 0.5, -0.6)
-    panel.set_xlabel("ours / theirs")
-    panel.grid(axis="x", alpha=0.3)
+    panel.set(ylim=(len(tables) - 0.5, -0.6), xlabel="ours / theirs")
     labels = [label for _, label in _VERDICTS.values() if label in drawn]
     handles = [drawn[label] for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
-def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> "Figure":
+def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> Figure:
+    """Draw means and ranges against rounds, and against mean transmissions, with the printed points."""
     figure, panels = drawing(7.5, 2.1 * len(shown) + 0.4, 2, len(shown), sharey="row")
     for (left, right), (name, data, title) in zip(panels, shown, strict=True):
         for algorithm, colour in _COLOURS.items():
-            _lines(left, right, runs[name], algorithm, data, colour)
+            groups = rows_of(runs[name], algorithm, "train_mse", "transmissions").groupby("round")
+            errors, sent = groups["train_mse"], groups["transmissions"].mean().clip(lower=1.0)
+            mean = errors.mean()
+            left.plot(mean.index, mean, color=colour, label=algorithm)
+            left.fill_between(mean.index, errors.min(), errors.max(), color=colour, alpha=0.2, linewidth=0)
+            right.plot(sent, mean, color=colour, drawstyle="steps-post")
+            points = printed("coke_by_round", "train_mse", dataset=data, algorithm=algorithm)
+            left.plot(points["round"], points["train_mse"], "x", color=colour, label=f"{algorithm}, printed")
+            right.plot(points["transmissions"].clip(lower=1), points["train_mse"], "x", color=colour)
         left.set_title(title, fontsize=10)
-        left.set_xlabel("round")
-        left.set_ylabel("training MSE")
+        left.set(xlabel="round", ylabel="training MSE")
         right.set_xlabel("transmissions")
         for panel in (left, right):
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            panel.grid(alpha=0.3)
+            panel.set(xscale="log", yscale="log")
     legend_below(figure, 3)
     return figure
-
-
-def _lines(left: "Axes", right: "Axes", runs: Runs, algorithm: str, data: str, colour: str) -> None:
-    """Draw one algorithm's mean and range against rounds, and against mean transmissions, with the printed points."""
-    groups = rows_of(runs, algorithm, "train_mse", "transmissions").groupby("round")
-    errors, sent = groups["train_mse"], groups["transmissions"].mean().clip(lower=1.0)
-    mean = errors.mean()
-    left.plot(mean.index, mean, color=colour, label=algorithm)
-    left.fill_between(mean.index, errors.min(), errors.max(), color=colour, alpha=0.2, linewidth=0)
-    right.plot(sent, mean, color=colour, drawstyle="steps-post")
-    points = printed("coke_by_round", "train_mse", dataset=data, algorithm=algorithm)
-    left.plot(points["round"], points["train_mse"], "x", color=colour, label=f"{algorithm}, printed")
-    right.plot(points["transmissions"].clip(lower=1), points["train_mse"], "x", color=colour)

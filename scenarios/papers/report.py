@@ -1,25 +1,10 @@
 """The report of the papers' study, in Markdown: ours beside theirs, what agrees, what does not, and why."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from netsim.scenarios.papers.claim import (
-    CAUSE_SHOWN,
-    DIFFERS,
-    EXCLUDED,
-    IN_PART,
-    LEARNED,
-    NO_DATA,
-    OPEN,
-    OUTCOMES,
-    VOID,
-    Found,
-    Judged,
-    Paper,
-    attempt,
-    typical,
-    why,
-)
+from netsim.scenarios.papers import claim
+from netsim.scenarios.papers.claim import Found, Judged, Paper
 from netsim.scenarios.papers.work import Runs
 from netsim.studies.results import interval_text
 
@@ -69,7 +54,7 @@ def write(
 
     ``figures`` are captions by file name; ``every`` has the names of all papers, of which some may be left out.
     """
-    shown = [f"![{caption}]({name})\n" for name, caption in figures.items()]
+    shown, short = [f"![{caption}]({name})\n" for name, caption in figures.items()], overview(papers)
     lines = [
         _TITLE,
         "",
@@ -77,9 +62,8 @@ def write(
         _INTRODUCTION.format(seeds=seeds, command=_command(papers, every)),
         "## In short",
         "",
-        *_table(overview(papers)),
-        "",
-        _KEY.format(learned=LEARNED),
+        *_table(list(short[0]), (list(row.values()) for row in short)),
+        _KEY.format(learned=claim.LEARNED),
         _SHARED_KEY.format(seeds=seeds),
         "",
         *shown[1:],
@@ -102,11 +86,11 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         outcomes = [each.outcome for each in claims]
-        counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+        counts = {outcome: outcomes.count(outcome) for outcome in claim.OUTCOMES}
         printed = [each for each in claims if _is_printed(each)]
         cells = sum(len(each.found) for each in printed)
-        numbers = f"{sum(each.agreeing for each in printed)} of {cells}" if cells else "–"
-        close = f"{sum(each.near for each in printed)} of {cells}" if cells else "–"
+        both = sum(each.agreeing for each in printed), sum(each.near for each in printed)
+        numbers, close = (f"{number} of {cells}" if cells else "–" for number in both)
         near_ones = {"printed numbers that agree": numbers, "within 10 % of our median": close}
         rows.append({"paper": paper.name, "claims": len(claims), **counts, **near_ones})
     return rows
@@ -126,68 +110,58 @@ def near(claims: Sequence[Judged]) -> Iterator[str]:
         yield f"{name} {sum(each.near for each in several)} of {sum(len(each.found) for each in several)}"
 
 
-def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    yield _line(list(rows[0]))
-    yield "|" + "---|" * len(rows[0])
-    yield from (_line(list(row.values())) for row in rows)
+def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield a table with the names of its columns, and an empty line."""
+    yield from (_line(names), "|" + "---|" * len(names), *map(_line, rows), "")
 
 
 def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
     yield from (f"## {paper.name}", "", f"{paper.title}.", "")
     for text in paper.notes:
-        yield text
-        yield ""
+        yield from (text, "")
     yield from _by_outcome(claims)
     tables: dict[tuple[str, tuple[str, ...]], list[Judged]] = {}
     for each in claims:
         if _is_printed(each):
             tables.setdefault((each.claim.where, tuple(one.cell.label for one in each.found)), []).append(each)
-    for (where, labels), rows in tables.items():
-        yield from _numbers(where, labels, rows)
+    for (where, labels), several in tables.items():
+        yield from _numbers(where, labels, several)
     statements = [each for each in claims if each.found and not _is_printed(each)]
     if statements:
-        yield from (
-            "### What figures and text say",
-            "",
-            f"| where | claim | ours: mean [{_interval_of(statements)}] | verdict | criterion |",
-            "|---|---|---|---|---|",
-        )
+        reach = interval_text(len(one.values) for each in statements for one in each.found)
+        yield from ("### What figures and text say", "")
+        names, rows = ["where", "claim", f"ours: mean [{reach}]", "verdict", "criterion"], []
         for each in statements:
-            one, claim = each.found[0], each.claim
-            yield _line([claim.where, claim.what, _interval(one), _marked(each.verdict), claim.criterion])
-        yield ""
+            of, ours = each.claim, _interval(each.found[0])
+            rows.append((of.where, of.what, ours, _marked(each.verdict), of.criterion))
+        yield from _table(names, rows)
     for text in paper.left_out:
-        yield f"Left out: {text}"
-        yield ""
+        yield from (f"Left out: {text}", "")
 
 
 def _by_outcome(claims: Sequence[Judged]) -> Iterator[str]:
     """Yield a table of outcomes: a row for each outcome and reason."""
     rows: dict[tuple[str, str], list[str]] = {}
-    for outcome in OUTCOMES:
+    for outcome in claim.OUTCOMES:
         for each in claims:
             if each.outcome == outcome:
-                reason = each.missing or why(each)
-                rows.setdefault((outcome, reason), []).append(f"{each.claim.where}, {each.claim.what}")
-    yield from ("| outcome | claims | which | why |", "|---|---|---|---|")
-    for (outcome, reason), which in rows.items():
-        yield _line([_marked(outcome), len(which), "; ".join(which), reason])
-    yield ""
+                rows.setdefault((outcome, each.missing or claim.why(each)), []).append(each.claim.title)
+    found = [(_marked(outcome), len(which), "; ".join(which), reason) for (outcome, reason), which in rows.items()]
+    yield from _table(["outcome", "claims", "which", "why"], found)
 
 
-def _numbers(where: str, labels: Sequence[str], rows: Sequence[Judged]) -> Iterator[str]:
+def _numbers(where: str, labels: Sequence[str], several: Sequence[Judged]) -> Iterator[str]:
     yield f"### {where.capitalize()}: {', '.join(labels) if len(labels) < 4 else f'{labels[0]} to {labels[-1]}'}"
     yield ""
-    yield _line(["ours (theirs)", *labels, "agree", "within 10 %", "median off"])
-    yield "|" + "---|" * (len(labels) + 4)
-    for each in rows:
+    rows = []
+    for each in several:
         power = _power([one.cell.published for one in each.found if one.cell.published])
         unit = f", in 1e{power}" if power else ""
         cells = [_cell(one, 10.0**power) for one in each.found]
-        agree = VOID if each.void else f"{each.agreeing} of {len(each.found)}"
-        close = f"{each.near} of {len(each.found)}"
-        yield _line([each.claim.what + unit, *cells, agree, close, typical(each.found)])
-    yield ""
+        shares = [f"{number} of {len(each.found)}" for number in (each.agreeing, each.near)]
+        agree = claim.VOID if each.void else shares[0]
+        rows.append([each.claim.what + unit, *cells, agree, shares[1], claim.typical(each.found)])
+    yield from _table(["ours (theirs)", *labels, "agree", "within 10 %", "median off"], rows)
 
 
 def _power(numbers: Sequence[float]) -> int:
@@ -203,7 +177,7 @@ def _cell(one: Found, unit: float) -> str:
         return f"**–** ({theirs})"
     half = (one.high - one.low) / 2.0
     text = f"{_short(one.mean / unit)} ± {_short(half / unit, 2)}"
-    mark = {DIFFERS: "**", OPEN: "*"}.get(one.verdict, "")
+    mark = {claim.DIFFERS: "**", claim.OPEN: "*"}.get(one.verdict, "")
     return f"{mark}{text}{mark} ({theirs})"
 
 
@@ -223,11 +197,6 @@ def _short(number: float, digits: int = 3) -> str:
     return f"{number:.{places}f}" if places < 6 else f"{number:.{digits}g}"
 
 
-def _interval_of(statements: Sequence[Judged]) -> str:
-    """Return which interval of a statement's mean is shown, and of how many seeds."""
-    return interval_text(len(one.values) for each in statements for one in each.found)
-
-
 def _interval(one: Found) -> str:
     if not math.isfinite(one.mean):
         return "–"
@@ -235,40 +204,32 @@ def _interval(one: Found) -> str:
 
 
 def _marked(verdict: str) -> str:
-    if verdict in (DIFFERS, CAUSE_SHOWN, EXCLUDED):
+    if verdict in (claim.DIFFERS, claim.CAUSE_SHOWN, claim.EXCLUDED):
         return f"**{verdict}**"
-    return f"*{verdict}*" if verdict in (OPEN, VOID, IN_PART) else verdict
+    return f"*{verdict}*" if verdict in (claim.OPEN, claim.VOID, claim.IN_PART) else verdict
 
 
 def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield what other settings gave, what the paper leaves open, and the command of each run."""
     yield from (f"### {paper.name}: other settings", "")
-    tried = [each for each in claims if each.tried]
-    if tried:
-        yield from ("| claim | as it is | in other settings |", "|---|---|---|")
+    if tried := [each for each in claims if each.tried]:
+        rows = []
         for each in tried:
-            what = f"{each.claim.where}, {each.claim.what}"
-            yield _line([what, attempt(each), "; ".join(f"{key}: {attempt(one)}" for key, one in each.tried.items())])
-        yield ""
-    left = dict.fromkeys(each.claim.open for each in claims if each.claim.open and why(each))
-    if left:
-        yield "The paper leaves these points open, and they may matter here:"
-        yield ""
-        yield from (f"* {text}." for text in left)
-        yield ""
-    yield from ("| run, with each seed | what differs from the paper |", "|---|---|")
+            others = (f"{key}: {claim.attempt(one)}" for key, one in each.tried.items())
+            rows.append((each.claim.title, claim.attempt(each), "; ".join(others)))
+        yield from _table(["claim", "as it is", "in other settings"], rows)
+    if left := dict.fromkeys(each.claim.open for each in claims if each.claim.open and claim.why(each)):
+        yield from ("The paper leaves these points open, and they may matter here:", "")
+        yield from (*(f"* {text}." for text in left), "")
+    judged_by, done = {each.work for each in paper.claims}, []
     for work in paper.works:
         if not runs[work.name].missing:
             failed = runs[work.name].failed
             some = [f"seeds without a run: {len(failed)} ({next(iter(failed.values()))})"] if failed else []
-            about = [work.differs or _tried_only(paper, work.name), *some]
-            yield _line([f"`{work.command}`", "; ".join(about)])
-    yield ""
-
-
-def _tried_only(paper: Paper, name: str) -> str:
-    judged_by = {claim.work for claim in paper.claims}
-    return "nothing that the paper states" if name in judged_by else "run to explain claims that do not agree"
+            judges = work.name in judged_by
+            usual = "nothing that the paper states" if judges else "run to explain claims that do not agree"
+            done.append((f"`{work.command}`", "; ".join([work.differs or usual, *some])))
+    yield from _table(["run, with each seed", "what differs from the paper"], done)
 
 
 def _line(cells: Sequence[object]) -> str:
@@ -285,8 +246,8 @@ def table(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
                 ours = {"ours": one.mean, "low": one.low, "high": one.high, "seeds": len(one.values)}
                 cell = {"cell": one.cell.label, "published": one.cell.published, **ours, "off": one.off}
                 near = {} if one.cell.published is None else {"within_10_percent": one.near}
-                verdict = VOID if each.void else one.verdict
-                rows.append({**about, **cell, "verdict": verdict, **near, "why": why(each)})
+                verdict = claim.VOID if each.void else one.verdict
+                rows.append({**about, **cell, "verdict": verdict, **near, "why": claim.why(each)})
             if not each.found:
-                rows.append({**about, "verdict": NO_DATA, "why": each.missing})
+                rows.append({**about, "verdict": claim.NO_DATA, "why": each.missing})
     return rows

@@ -1,19 +1,14 @@
 """The figures of the scenario `polk`."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
-from netsim.studies.figures import drawing, line_style
+from netsim.studies.figures import Figure, drawing, line_style
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 _PANELS = (
     ("objective", "objective, mean over agents"),
@@ -23,12 +18,12 @@ _PANELS = (
 )
 
 
-def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
+def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, float]]) -> Figure:
     """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
 
     ``levels`` has, by run, what the best possible accuracy is called, and how large it is.
     """
-    figure, panels = drawing(9.0, 6.4, 2, 2, sharex=True)
+    figure, panels = drawing(9.0, 6.4, 2, 2, title=title, sharex=True)
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
         groups = rounds.groupby("algorithm", sort=False)
         for number, (name, rows) in enumerate(groups):
@@ -38,10 +33,8 @@ def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, f
                 what, level = levels[str(name)]
                 panel.axhline(level, color=f"C{number}", linewidth=1, linestyle=":", label=what)
         panel.set_ylabel(label)
-        panel.grid(alpha=0.3)
     for panel in panels[1]:
         panel.set_xlabel("samples of an agent")
-    figure.suptitle(title)
     found = dict(zip(*reversed(panels[1, 1].get_legend_handles_labels()), strict=True))
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 5), frameon=False)
     return figure
@@ -52,7 +45,7 @@ def _called(run: str) -> str:
     return f"problem of seed {run.removeprefix('draw ')}" if run.startswith("draw ") else f"penalty {run}"
 
 
-def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> "Figure":
+def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> Figure:
     """Draw where a model of the plane decides for which class, its dictionary, and the samples.
 
     The samples are inputs of shape (n, 2) and numbers of classes of shape (n,), whose names are given.
@@ -64,7 +57,7 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: 
     low, high = np.quantile(inputs, [0.0, 1.0], axis=0) + np.array([[-0.3], [0.3]])
     across, up = np.meshgrid(np.linspace(low[0], high[0], 250), np.linspace(low[1], high[1], 250))
     decided = model(np.stack([across.ravel(), up.ravel()], axis=1)).argmax(axis=1).reshape(across.shape)
-    figure, panel = drawing(7.2, 6.0)
+    figure, panel = drawing(7.2, 6.0, grid="")
     norm = Normalize(-0.5, classes - 0.5)
     panel.pcolormesh(across, up, decided, alpha=0.25, shading="nearest", cmap=colors, norm=norm)
     panel.scatter(inputs[:, 0], inputs[:, 1], 3, labels, cmap=colors, norm=norm, alpha=0.6, linewidths=0)
@@ -72,8 +65,5 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: 
     marked = panel.scatter(points[:, 0], points[:, 1], 46, facecolors="none", edgecolors="black", linewidths=1.4)
     patches = [panel.scatter([], [], color=f"C{number}", s=24) for number in range(classes)]
     figure.legend([*patches, marked], [*names, "dictionary"], loc="outside lower center", ncols=6, frameon=False)
-    panel.set_xlabel("$x_1$")
-    panel.set_ylabel("$x_2$")
-    panel.set_aspect("equal")
-    panel.set_title(title)
+    panel.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", title=title)
     return figure

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,13 +11,9 @@ from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import PrivacyTask, Projections, SharedSamples, compared
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment
+from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played, study_of
-from netsim.studies.figures import drawing
-from netsim.studies.seeds import Seeds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Figure, drawing
 
 _SIZE = 64  # bits of a number of raw data
 
@@ -102,8 +97,9 @@ def _table(study: Study, task: PrivacyTask, played: Sequence[Played]) -> pd.Data
     return pd.DataFrame(rows)
 
 
-def _draw(table: pd.DataFrame, best: float, title: str) -> "Figure":
-    figure, (left, right) = drawing(9.5, 0.33 * len(table) + 1.9, 2, sharey=True, width_ratios=(3, 2))
+def _draw(table: pd.DataFrame, best: float, title: str) -> Figure:
+    title, height = f"What each algorithm gives away, {title}", 0.33 * len(table) + 1.9
+    figure, (left, right) = drawing(9.5, height, 2, title=title, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
     # Points, not bars: a bar on a log axis has no zero to stand on, and its length hides factors of ten.
     for column, label, mark, colour in (
@@ -127,9 +123,7 @@ def _draw(table: pd.DataFrame, best: float, title: str) -> "Figure":
         right.set_xscale("log")
     right.set_xlabel("test MSE")
     for panel in (left, right):
-        panel.grid(alpha=0.3)
         panel.grid(alpha=0.15, axis="x", which="minor")
         panel.set_axisbelow(True)
-    figure.suptitle(f"What each algorithm gives away, {title}")
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure

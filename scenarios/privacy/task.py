@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim import Agent, BadInput, topology
-from netsim.agents import Geometric, LocalProblem, OnlineCost, PowerLaw, RandomFourier, Squared, centralised
+from netsim import Agent, BadInput, Method, Problem, Setup, topology
+from netsim.agents import Dictionary, Geometric, LocalProblem, OnlineCost, PowerLaw, RandomFourier, Squared, centralised
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
 from netsim.agents.costs.kernels import MultiKernelCost
-from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import Batches, ConstantPenalty, GreedyPenalty
 from netsim.agents.maps.features import kernel_values
 from netsim.agents.maps.side_by_side import SideBySide
@@ -32,7 +31,6 @@ from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.online_task import OnlineSteps, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Divided
 from netsim.studies import Study
-from netsim.studies.experiment import Method, Problem, Setup
 from netsim.studies.experiment.paths import Given
 from netsim.util import check, draws
 from netsim.util.typing import Array, Vector

@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.studies.figures import drawing
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Figure, drawing
 
 
 @dataclass(frozen=True)
@@ -25,9 +21,9 @@ class Picture:
 
 def draw_field(
     pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
-) -> "Figure":
+) -> Figure:
     """Draw pictures side by side on the first one's colour scale, sensors (shape (agents, 2)) and links on the last."""
-    figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), sharex=True, sharey=True)
+    figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), grid="", sharex=True, sharey=True)
     side = round(np.sqrt(len(pictures[0].values)))
     largest = float(np.abs(pictures[0].values).max())
     for panel, picture in zip(panels, pictures, strict=True):
@@ -43,8 +39,7 @@ def draw_field(
         for a, b in links.edges:
             last.plot(*zip(places[a], places[b], strict=True), color="0.3", linewidth=0.4, alpha=0.6)
         last.scatter(places[:, 0], places[:, 1], 22, color="gold", edgecolors="0.1", linewidths=0.8, zorder=3)
-        last.set_xlim(0, 1)
-        last.set_ylim(0, 1)
+        last.set(xlim=(0, 1), ylim=(0, 1))
     beyond = any(np.abs(picture.values).max() > largest for picture in pictures)
     figure.colorbar(image, ax=panels, label="field", shrink=0.8, extend="both" if beyond else "neither")
     if places is None:

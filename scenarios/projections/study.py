@@ -21,7 +21,6 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
 from netsim.scenarios.projections.figures import Picture, draw_field
 from netsim.scenarios.tasks.mapping import choose_sigma
-from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
@@ -292,7 +291,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
     study.figure(
         "errors",
-        partial(curves, rounds, measure("test_mse", log=True), axes, title, levels),
+        partial(curves, rounds, Axis("test_mse", log=True), axes, title, levels),
         "The test error by transmissions, bits on the wire and simulated time; the grey lines are a centre with all "
         "examples, the limit, and agents that learn alone.",
     )

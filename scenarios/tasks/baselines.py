@@ -2,25 +2,8 @@
 
 from collections.abc import Mapping
 
-from netsim.agents import (
-    ADPSGD,
-    BEER,
-    CHOCO,
-    DPSGD,
-    EF21,
-    EF21P,
-    EXTRA,
-    LEAD,
-    LTADMM,
-    SCAFFOLD,
-    SGP,
-    DIGing,
-    FedAvg,
-    PushDIGing,
-    RelaxedADMM,
-)
+from netsim import Method, agents
 from netsim.coders import Uniform
-from netsim.studies.experiment import Method
 
 CODED_BITS = 4
 """Bits an element of the differences that coded baselines send, unless a study says otherwise."""
@@ -28,22 +11,22 @@ CODED_BITS = 4
 _CODER = Uniform(CODED_BITS)
 
 BASELINES: Mapping[str, Method] = {
-    "D-PSGD": Method(DPSGD, eta=0.25),
-    "EXTRA": Method(EXTRA, eta=0.25),
-    "DIGing": Method(DIGing, eta=0.1),
-    "CHOCO": Method(CHOCO, eta=0.25, gamma=0.5, coder=_CODER),
-    "LEAD": Method(LEAD, eta=0.4, gamma=0.8, coder=_CODER),
-    "BEER": Method(BEER, eta=0.2, gamma=0.4, coder=_CODER),
-    "EF21": Method(EF21, eta=0.25, coder=_CODER),
-    "EF21-P": Method(EF21P, eta=0.25, coder=_CODER),
-    "R-ADMM": Method(RelaxedADMM, rho=0.05),
-    "LT-ADMM": Method(LTADMM, eta=0.2, beta=0.2, rho=0.05),
-    "SGP": Method(SGP, eta=0.1),
-    "Push-DIGing": Method(PushDIGing, eta=0.1),
-    "FedAvg": Method(FedAvg, eta=0.1),
-    "SCAFFOLD": Method(SCAFFOLD, eta=0.1),
-    "SCAFFOLD-states": Method(SCAFFOLD, eta=0.1, resends_state=True),
-    "AD-PSGD": Method(ADPSGD, eta=0.1),
+    "D-PSGD": Method(agents.DPSGD, eta=0.25),
+    "EXTRA": Method(agents.EXTRA, eta=0.25),
+    "DIGing": Method(agents.DIGing, eta=0.1),
+    "CHOCO": Method(agents.CHOCO, eta=0.25, gamma=0.5, coder=_CODER),
+    "LEAD": Method(agents.LEAD, eta=0.4, gamma=0.8, coder=_CODER),
+    "BEER": Method(agents.BEER, eta=0.2, gamma=0.4, coder=_CODER),
+    "EF21": Method(agents.EF21, eta=0.25, coder=_CODER),
+    "EF21-P": Method(agents.EF21P, eta=0.25, coder=_CODER),
+    "R-ADMM": Method(agents.RelaxedADMM, rho=0.05),
+    "LT-ADMM": Method(agents.LTADMM, eta=0.2, beta=0.2, rho=0.05),
+    "SGP": Method(agents.SGP, eta=0.1),
+    "Push-DIGing": Method(agents.PushDIGing, eta=0.1),
+    "FedAvg": Method(agents.FedAvg, eta=0.1),
+    "SCAFFOLD": Method(agents.SCAFFOLD, eta=0.1),
+    "SCAFFOLD-states": Method(agents.SCAFFOLD, eta=0.1, resends_state=True),
+    "AD-PSGD": Method(agents.ADPSGD, eta=0.1),
 }
 """The methods by name.
 

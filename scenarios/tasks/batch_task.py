@@ -7,20 +7,18 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Squared, centralised
-from netsim.agents.maps.features import FeatureMap
+from netsim.agents import COKE, CTA, DKLA, FeatureMap, Geometric, LocalProblem, Squared, centralised
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.partitions import IID
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, pooled, synthetic, training
-from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
-from netsim.scenarios.tasks.mapping import AnySetting, feature_map
+from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.own import OwnTask
 from netsim.scenarios.tasks.settings import Published, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Method
 from netsim.util import check
+from netsim.util.typing import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +49,15 @@ class BatchSteps(Published):
     threshold: float | None = None
     decay: float | None = None
 
-    def checked(self) -> dict[str, float]:
-        """Return rho and eta; raises BadInput where they are not positive."""
-        return {name: check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "eta")}
-
-    def censor(self) -> Geometric:
-        """Return COKE's censor; raises BadInput for numbers outside their ranges."""
-        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
-
     def methods(self) -> dict[str, Method]:
         """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
-        sizes = self.checked()
-        coke = Method(COKE, rho=sizes["rho"], censor=self.censor())
-        return {"CTA": Method(CTA, eta=sizes["eta"]), "DKLA": Method(DKLA, rho=sizes["rho"]), "COKE": coke}
+        rho, eta = (check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "eta"))
+        censor = Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
+        return {
+            "CTA": Method(CTA, eta=eta),
+            "DKLA": Method(DKLA, rho=rho),
+            "COKE": Method(COKE, rho=rho, censor=censor),
+        }
 
 
 class BatchTask(Task):
@@ -134,14 +128,9 @@ class BatchTask(Task):
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
 
-    @property
-    def measure(self) -> ModelProbe:
-        """A probe of a round's columns: the errors of the agents' models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self.ideal)
-
-    def _columns(self, models: Readings) -> dict[str, float]:
-        thetas = np.array(models["theta"])
-        return {"train_mse": self._train(thetas), "test_mse": self._test(thetas)} | residuals(models)
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return the errors of the agents' models, shape (N, D), by column."""
+        return {"train_mse": self._train(models), "test_mse": self._test(models)}
 
     @property
     def watch(self) -> dict[str, Callable[[Any], float]]:
@@ -156,10 +145,10 @@ class BatchTask(Task):
     def optimum(self) -> dict[str, float]:
         """Return train_mse and test_mse of the model that a centre would learn."""
         model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
-        return {"train_mse": self._train(model), "test_mse": self._test(model)}
+        return self.measures(model)
 
 
-def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
+def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
     """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
     best, variance, error = study.centralised, task.variance, task.error
     if isinstance(task, OwnTask):
@@ -172,10 +161,7 @@ def verdicts(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[A
             f"Does not learn: the centralised training MSE exceeds the target's variance, {variance:.4g}. "
             "Another --sigma may help, or --tune (Air quality learns with 0.5)."
         )
-    for name, run in study.runs.items():
-        steps = "--eta" if issubclass(kinds[name], CTA) else ""
-        quiet = silent(name, run)
-        yield from filter(None, [quiet] if quiet else [diverged(name, run, error, steps), unheard(name, run)])
+    yield from verdicts(study.runs, error, lambda name: "--eta" if issubclass(kinds[name], CTA) else "")
 
 
 def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:
@@ -198,24 +184,3 @@ def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Stud
     table = load_prepared(data, rows)
     study.note(*table.left_out)
     return deal(table, agents, seed=seed, rows=rows.rows, partition=partition)
-
-
-def batch_task(
-    study: Study,
-    samples: Sequence[AgentData],
-    setting: AnySetting,
-    graph: "nx.Graph[int]",
-    *,
-    ideal: bool,
-    seed: int,
-) -> tuple[BatchTask, AnySetting]:
-    """Return the task of a setting with nothing left open, and the setting with the bandwidth that was found."""
-    inputs, target = training(samples)
-    length = check.integer("features", setting.features, low=1)
-    # The features of all samples, and each agent's Gram matrix.
-    needs = 8 * length * (len(inputs) + len(samples) * length)
-    check.fits("features", length, needs, f"the models of {len(samples):,} agents")
-    phi, setting = feature_map(study, setting, inputs, target, form=setting.features_form, seed=seed)
-    regularizer = setting.regularizer
-    assert regularizer is not None
-    return BatchTask(samples, phi, graph, regularizer=regularizer, ideal=ideal), setting

@@ -9,15 +9,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
-from netsim.agents.costs.classes import ClassProblem, centralised_classes
+from netsim.agents import ClassProblem, FeatureMap, LocalProblem, Logistic, Squared, SquaredHinge, centralised_classes
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
-from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
+from netsim.scenarios.tasks.models import ModelProbe
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -159,9 +157,6 @@ class ClassTask(Task):
     def probe(self, *, ideal: bool) -> ModelProbe:
         """Return a probe: residuals and `measures` in each round."""
         return ModelProbe(self._columns, self.graph, ideal)
-
-    def _columns(self, models: Readings) -> dict[str, float]:
-        return self.measures(np.array(models["theta"])) | residuals(models)
 
     def best_model(self) -> Array:
         """Return the model that a centre would learn, shape (D, C)."""

@@ -1,17 +1,15 @@
 """Notes on a run that went wrong: the true cause where it is known, nothing more."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import Run
+from netsim import Ending, Run
 from netsim.agents import Accumulated, EdgeDuals
 from netsim.core.records import CAUSES, DELIVERED, REFUSED
-from netsim.studies.outcome import Ending
 
 Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""
@@ -60,35 +58,6 @@ def _exits(run: Run) -> dict[str, int]:
     return dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
 
 
-@dataclass(frozen=True)
-class DeadLinks:
-    """Directed links, by their ends, over which next to nothing was heard although frames were sent."""
-
-    never: list[Ends]
-    """Nothing was heard in the whole run."""
-    since: dict[int, list[Ends]]
-    """Nothing was heard after that round, in the last quarter of the run at least."""
-    seldom: list[Ends]
-    """At most one frame in `_SELDOM` was heard."""
-    rounds: int
-
-    @property
-    def dead(self) -> list[Ends]:
-        """Those over which nothing is heard any more."""
-        return [*self.never, *(ends for each in self.since.values() for ends in each)]
-
-    def __bool__(self) -> bool:
-        return bool(self.never or self.since or self.seldom)
-
-    def __str__(self) -> str:
-        parts = [f"nothing was heard over {_listed(self.never)} in {self.rounds:,} rounds"] if self.never else []
-        parts += [f"nothing since round {number:,} over {_listed(each)}" for number, each in self.since.items()]
-        if self.seldom:
-            parts.append(f"next to nothing (at most one frame in {_SELDOM}) over {_listed(self.seldom)}")
-        text = "; ".join(parts)
-        return text[:1].upper() + text[1:]
-
-
 def _listed(links: Sequence[Ends]) -> str:
     """Return some links by name, and how many more there are: "3 → 7, 5 → 2 and 4 links more"."""
     named = ", ".join(f"{sender} → {receiver}" for sender, receiver in links[:_NAMED])
@@ -96,8 +65,8 @@ def _listed(links: Sequence[Ends]) -> str:
     return f"{named} and {more:,} link{'s' * (more > 1)} more" if more > 0 else named
 
 
-def dead_links(run: Run) -> DeadLinks:
-    """Return the links over which next to nothing was heard for long, although frames were sent.
+def dead_links(run: Run) -> tuple[str, list[Ends]]:
+    """Return a note on the links over which next to nothing was heard for long, and those now dead; empty if none are.
 
     Silence alone is no evidence: a link counts once 20 frames sent over it in a row, or since a round, did not arrive,
     for whatever reason. What a censor, a budget or a full queue kept back was not sent.
@@ -111,15 +80,20 @@ def dead_links(run: Run) -> DeadLinks:
 
     sent = delivered + lost
     known = (sent >= _ENOUGH) & (_SELDOM * delivered <= sent)
-    found = DeadLinks(chosen(known & (delivered == 0)), {}, chosen(known & (delivered > 0)), rounds)
+    dead, seldom = chosen(known & (delivered == 0)), chosen(known & (delivered > 0))
+    parts = [f"nothing was heard over {_listed(dead)} in {rounds:,} rounds"] if dead else []
     for number, before, lost_before in ledger.marks:
         if number > 0.75 * rounds:
             continue
         fresh = ~known & (delivered == before) & (lost - lost_before >= _ENOUGH)
         known |= fresh
-        if fresh.any():
-            found.since[number] = chosen(fresh)
-    return found
+        if since := chosen(fresh):
+            parts.append(f"nothing since round {number:,} over {_listed(since)}")
+            dead += since
+    if seldom:
+        parts.append(f"next to nothing (at most one frame in {_SELDOM}) over {_listed(seldom)}")
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:], dead
 
 
 def _ends(run: Run) -> list[Ends]:
@@ -133,7 +107,7 @@ def unheard(name: str, run: Run) -> str | None:
     frames = missed(run)
     if not frames:
         return None
-    links = dead_links(run)
+    links, dead = dead_links(run)
     losses, causes = f"{name} missed frames: {frames}." + (f" {links}." if links else ""), on_radio(run)
     what, residual = _unbalanced(run)
     if not residual > _ROUNDING:
@@ -142,7 +116,7 @@ def unheard(name: str, run: Run) -> str | None:
     if not _makes_good(run):
         return f"{losses} {what} no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
     if all(isinstance(getattr(agent, "duals", None), EdgeDuals) for agent in run.agents.values()):
-        effect = _on_edge_duals(run, links)
+        effect = _on_edge_duals(run, dead)
     elif links:
         effect = ": what is lost there is made good late or never"
     else:
@@ -159,12 +133,12 @@ def _unbalanced(run: Run) -> tuple[str, float]:
     return "", 0.0
 
 
-def _on_edge_duals(run: Run, links: DeadLinks) -> str:
+def _on_edge_duals(run: Run, links: Sequence[Ends]) -> str:
     """Return what dead links do to edge duals: nothing, while links alive both ways connect all agents."""
-    if not links.dead:
+    if not links:
         return " for now: what is heard next makes good what was lost"
-    dead = set(links.dead)
-    for a, b in links.dead:
+    dead = set(links)
+    for a, b in links:
         if (b, a) in dead:
             return f": edge duals bear a link that is dead one way, but not both ways ({a} – {b})"
     alive: nx.Graph[Any] = nx.Graph()
@@ -218,3 +192,10 @@ def silent(name: str, run: Run) -> str | None:
     if refused > (1 - _FEW) * offered:
         return f"{name} sent nothing: the budget refused {refused:,} of {offered:,} messages. Each agent learned alone."
     return None
+
+
+def verdicts(runs: Mapping[str, Run], column: str, steps: Callable[[str], str]) -> Iterator[str]:
+    """Yield notes on each run that sent nothing, diverged or missed frames; ``steps`` returns a method's flag."""
+    for name, run in runs.items():
+        quiet = silent(name, run)
+        yield from filter(None, [quiet] if quiet else [diverged(name, run, column, steps(name)), unheard(name, run)])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,11 +11,8 @@ from netsim.scenarios.data.partitions import IID, labels_of
 from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.settings import Divided
 from netsim.studies import Study
-from netsim.studies.figures import drawing, legend_below
+from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NAMED = 20
 """Labels up to which a legend names each; a scale shows more."""
@@ -105,8 +101,7 @@ def counted(targets: Sequence[Array], classes: Sequence[str] = ()) -> pd.DataFra
     if not names:
         names = [_ends(together[labels == label]) for label in range(labels.max() + 1)]
     owners = np.repeat(np.arange(len(targets)), [len(each) for each in targets])
-    counts = np.zeros((len(targets), len(names)), dtype=np.int64)
-    np.add.at(counts, (owners, labels), 1)
+    counts = pd.crosstab(owners, labels).reindex(columns=range(len(names)), fill_value=0).to_numpy()
     return pd.DataFrame(counts, columns=names)
 
 
@@ -120,14 +115,14 @@ def _range(values: "pd.Series[int]") -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _draw(counts: pd.DataFrame, kind: str, title: str) -> "Figure":
+def _draw(counts: pd.DataFrame, kind: str, title: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap
     from matplotlib.ticker import MaxNLocator
 
     agents, labels = counts.shape
-    figure, panel = drawing(min(max(6.4, 2.0 + 0.3 * agents), 14.0), 4.8)
+    figure, panel = drawing(min(max(6.4, 2.0 + 0.3 * agents), 14.0), 4.8, title=title, grid="")
     # Bins have an order, classes none.
     ordered = kind != "class" or labels > _NAMED
     scale = colormaps["viridis" if ordered else "tab10" if labels <= 10 else "tab20"]
@@ -136,11 +131,9 @@ def _draw(counts: pd.DataFrame, kind: str, title: str) -> "Figure":
     for name, colour in zip(counts, colours, strict=True):
         panel.bar(np.arange(agents), counts[name], 0.85, bottom=below, color=colour, label=f"{kind} {name}")
         below += counts[name].to_numpy()
-    panel.set_xlabel("agent")
-    panel.set_ylabel("samples")
+    panel.set(xlabel="agent", ylabel="samples")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlim(-0.6, agents - 0.4)
-    figure.suptitle(title)
     if labels <= _NAMED:
         legend_below(figure)
     else:

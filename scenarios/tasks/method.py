@@ -3,26 +3,27 @@
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 import netsim
-from netsim import topology
+from netsim import BadInput, Network, Run, topology
 from netsim.agents import Accumulated, CodedSums, Duals, EdgeDuals, OverStar, RunningSums
 from netsim.coders import Coder
-from netsim.errors import BadInput
 from netsim.links.reliability import WAYS
+from netsim.scenarios.tasks.models import ModelProbe, Readings, residuals
 from netsim.scenarios.tasks.settings import Wanted, chosen_names, names_in
 from netsim.studies import Study, script
-from netsim.studies.experiment import Method, Setup
+from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.methods import default_of
-from netsim.studies.experiment.study import tell_parameters
-from netsim.studies.seeds import Seeds
+from netsim.studies.experiment.study import check_took_part, tell_parameters
 from netsim.util import check
+from netsim.util.typing import Array
 
 
 class Task:
@@ -43,6 +44,9 @@ class Task:
         As given.
     """
 
+    ideal: bool = False
+    """Whether the links lose and delay nothing, so that all copies of a state are the same."""
+
     def __init__(self, cost: Callable[[int], Any], graph: "nx.Graph[int]") -> None:
         self.cost, self.graph, self.nodes = cost, graph, range(len(graph))
 
@@ -54,17 +58,34 @@ class Task:
         """Return an agent's Metropolis weights by name: a row of a symmetric, doubly stochastic matrix."""
         return self._rows[node]
 
+    def measures(self, models: Array) -> dict[str, float]:
+        """Return what is measured of the models of all agents, shape (N, …), by column."""
+        raise NotImplementedError
+
+    @property
+    def measure(self) -> Callable[[Mapping[Any, Any]], Mapping[str, float]]:
+        """A probe of a round's columns: the measures of the agents' models ``theta``, and how far they differ."""
+        return ModelProbe(self._columns, self.graph, self.ideal)
+
+    def _columns(self, models: Readings) -> dict[str, float]:
+        return self.measures(np.array(models["theta"])) | residuals(models)
+
 
 def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:
     """Return a method's new agents for a task, one for each node."""
     return method.agents(Setup(Seeds(), rounds, graph=task.graph, task=task), task.nodes)
 
 
-def made(study: Study, name: str, method: Method, task: Any, rounds: int) -> dict[Any, Any]:
-    """Return a method's new agents; print their parameters and record them in the study's settings.json."""
-    agents = agents_of(method, task, rounds)
+def played(
+    study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], length: int, **how: Any
+) -> Run:
+    """Run a method's new agents in a study for ``length`` rounds, after its parameters are told; return the run.
+
+    ``how`` is passed on to `Study.run`. Raises BadInput if no agent took part in any round.
+    """
+    agents = agents_of(method, task, length)
     tell_parameters(study, name, method, agents, 2)
-    return agents
+    return check_took_part(name, study.run(name, network, agents, probes, **{"rounds": length, **how}))
 
 
 def over_star(method: Method) -> bool:
@@ -119,14 +140,10 @@ def with_remedy(methods: Mapping[str, Method], remedy: str) -> tuple[dict[str, M
     if not changed:
         raise BadInput(f"remedy = {remedy!r}: must be combined with an ADMM method that sends states, such as DKLA")
     others = [name for name in methods if name not in changed and name not in own]
-    notes = []
-    if others:
-        notes.append(
-            f"Run as published, without {remedy}: {', '.join(others)} (only ADMM methods that send states support it)."
-        )
-    if own:
-        notes.append(f"Run with the duals of their own class, without {remedy}: {', '.join(own)}.")
-    return {**methods, **changed}, notes
+    only = "(only ADMM methods that send states support it)"
+    as_published = f"Run as published, without {remedy}: {', '.join(others)} {only}."
+    with_own = f"Run with the duals of their own class, without {remedy}: {', '.join(own)}."
+    return {**methods, **changed}, [as_published] * bool(others) + [with_own] * bool(own)
 
 
 def _usual(method: Method, name: str) -> Any:

@@ -13,7 +13,7 @@ from netsim.agents.measures.metrics import consensus_error
 from netsim.core import Copies
 from netsim.util.typing import Array
 
-__all__ = ["AgentProbe", "ModelProbe", "Readings", "models_of", "residuals"]
+__all__ = ["AgentProbe", "ModelProbe", "Readings", "TaskProbe", "models_of", "residuals"]
 
 Readings = dict[str, Sequence[Any]]
 """What is read of agents, by name: a value for each agent, in their order."""
@@ -94,6 +94,26 @@ class ModelProbe(AgentProbe):
     def measure(self, readings: Readings) -> Mapping[str, float]:
         """Return a round's columns."""
         return self._measure(readings)
+
+
+class TaskProbe(AgentProbe):
+    """A probe of streams, whose task has `read` and ``columns_of``: they need more than the agents' models."""
+
+    __name__ = "measure"
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(task.graph)
+        self._task = task
+
+    def read(self, agents: Mapping[Any, Any]) -> Readings:
+        """Return what the task reads of agents."""
+        found: Readings = self._task.read(agents)
+        return found
+
+    def measure(self, readings: Readings) -> Mapping[str, float]:
+        """Return a round's columns."""
+        found: Mapping[str, float] = self._task.columns_of(readings)
+        return found
 
 
 def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:

@@ -1,15 +1,15 @@
 """Motes: measured networks with numbered agents, turns on a shared medium, and the energy that radios spent."""
 
+import dataclasses
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Run
+from netsim import Energy, Link, Radio, Run, presets
 from netsim.faults import Straggler
 from netsim.links.measured import Measured
-from netsim.radio import Energy
 from netsim.radio.energy import STATES
 from netsim.util import check
 
@@ -17,6 +17,14 @@ VOLTS = 3.0
 """Of the supply: the presets' default."""
 
 _SECONDS = tuple(f"{state}_s" for state in STATES)
+
+
+def cc2420(power_dbm: int = 0, *, acks: bool = True, **settings: Any) -> tuple[Link, Radio, Energy]:
+    """Return the link, the radio with other settings, and the energy of IEEE 802.15.4 (`presets.ieee802154`)."""
+    link, radio, energy = presets.ieee802154(power_dbm, acks=acks)
+    assert radio is not None
+    assert energy is not None
+    return link, dataclasses.replace(radio, **settings), energy
 
 
 def numbered(measured: Measured) -> Measured:

@@ -177,7 +177,7 @@ class NeuralTask(Task):
             ModelCost(network, part.train_inputs, part.train_target, name=name, **given)
             for name, part in enumerate(parts)
         ]
-        super().__init__(self._fresh, graph)
+        super().__init__(lambda node: self.costs[node].fresh(), graph)
         self.constant = {self.error: 1.0 - largest_share(np.concatenate([part.test_target for part in parts]))}
         self._train = _some([(part.train_inputs, part.train_target) for part in parts], evaluated, seed, "train")
         self._test = _some([(part.test_inputs, part.test_target) for part in parts], evaluated, seed, "test")
@@ -189,9 +189,6 @@ class NeuralTask(Task):
         In rounds in which models are not measured the errors are NaN.
         """
         return _NeuralProbe(self)
-
-    def _fresh(self, node: int) -> ModelCost:
-        return self.costs[node].fresh()
 
     def optimum(self) -> dict[str, float]:
         """Return nothing: the least errors are not known."""
@@ -335,7 +332,8 @@ class NeuralLearning(Problem):
         given: dict[str, Any] = {"rounds": setup.rounds, "ideal": setup.ideal, "seed": setup.seed, **measured}
         task = NeuralTask(parts, network, graph, how=model, **given)
         told.record(samples, model, whole.size, data=data)
-        told.note(*table.notes, f"Each model has {task.size:,} parameters: {_tensors(network.shapes)}.")
+        shapes = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in network.shapes.items())
+        told.note(*table.notes, f"Each model has {task.size:,} parameters: {shapes}.")
         tell_division(told, parts, samples, classes)
         task.told = told
         return task
@@ -348,7 +346,3 @@ def _usual() -> str:
     except BadInput:
         return DIGITS
     return MNIST
-
-
-def _tensors(shapes: Mapping[str, Sequence[int]]) -> str:
-    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())

@@ -13,10 +13,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import AgentError, BadInput
-from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
+from netsim import AgentError, BadInput, Experiment, Method, Problem, Setup
+from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, FeatureMap, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
-from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
 from netsim.network import played_by
@@ -27,12 +26,11 @@ from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
+from netsim.scenarios.tasks.models import AgentProbe, Readings, TaskProbe, models_of, residuals
 from netsim.scenarios.tasks.own_stream import StreamFile, steps_text
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Divided, Prepared, Published, Setting
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Method, Problem, Setup
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import Played, gives_values, study_of
 from netsim.studies.outcome import may_diverge
@@ -164,26 +162,18 @@ class OnlineSteps(Published):
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"threshold": "threshold_v", "decay": "threshold_mu"}
-    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 8.0, "step": 0.1}}
-    """rho, eta and step by data set; the dissertation does not print its own."""
+    # The dissertation does not print its own.
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "rho": {"other": 1.0},
+        "eta": {"other": 8.0},
+        "step": {"other": 0.1},
+    }
 
     rho: float | None = None
     eta: float | None = None
     step: float | None = None
     threshold: float | None = None
     decay: float | None = None
-
-    def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the step sizes for a data set, with nothing left open."""
-        usual = self.USUAL.get(data, self.USUAL["other"])
-        found = super().resolved(data, conventions)
-        return dataclasses.replace(found, **{key: value for key, value in usual.items() if getattr(found, key) is None})
-
-    @classmethod
-    def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, its value by data set."""
-        usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
-        return super().by_data() | usual
 
     def given(self, censor: Censor) -> dict[str, Any]:
         """Return what a user's own method may take: the step sizes, and the censor."""
@@ -369,10 +359,10 @@ class OnlineTask(Task):
 
         The agents have a ``theta`` and a ``cost``, and call its `draw` once a round; raises BadInput if one does not.
         """
-        return _OnlineProbe(self)
+        return TaskProbe(self)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what `columns` needs of these agents: their costs' counts, their last samples and their models."""
+        """Return what `columns_of` needs of these agents: their costs' counts, their last samples and their models."""
         costs = self.costs_of(agents)
         drawn = [(cost.features, cost.target) if cost.count else (None, None) for cost in costs]
         features, targets = zip(*drawn, strict=True)
@@ -384,7 +374,7 @@ class OnlineTask(Task):
             "target": targets,
         }
 
-    def columns(self, readings: Readings) -> dict[str, float]:
+    def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns; it is called once a round, with what `read` returned of all agents."""
         counts, before = readings["count"], self._lost
         if not all(counts):
@@ -402,24 +392,6 @@ class OnlineTask(Task):
         if self._tracking is not None:
             columns["tracking_error"] = self._tracking(np.array(readings["theta"]), counts[0])
         return columns | residuals(readings)
-
-
-class _OnlineProbe(AgentProbe):
-    """The probe of an online task."""
-
-    __name__ = "measure"
-
-    def __init__(self, task: OnlineTask) -> None:
-        super().__init__(task.graph)
-        self._task = task
-
-    def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what the task reads of agents."""
-        return self._task.read(agents)
-
-    def measure(self, readings: Readings) -> Mapping[str, float]:
-        """Return a round's columns."""
-        return self._task.columns(readings)
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------
@@ -592,17 +564,27 @@ def step_seconds(played: Played) -> float:
 
     Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
     """
-    setup, steps = played.cell.setup(), _Stopwatch()
+    setup, seconds = played.cell.setup(), [0.0]
+
+    def timed(step: Callable[[], Array]) -> Callable[[], Array]:
+        def one() -> Array:
+            start = time.thread_time()
+            found = step()
+            seconds[0] += time.thread_time() - start
+            return found
+
+        return one
+
     rounds = min(setup.rounds, _TIMED)
     agents = played.cell.method.agents(dataclasses.replace(setup, rounds=rounds))
     for agent in agents.values():
         if hasattr(agent, "local_step"):
-            agent.local_step = steps.timed(agent.local_step)
+            agent.local_step = timed(agent.local_step)
     assert setup.network is not None
     # In this process, also if the study's runs are spread over others: they would count as one run more there.
     with played_by(None), may_diverge():
         setup.network.run(agents)
-    return steps.seconds * setup.rounds / rounds
+    return seconds[0] * setup.rounds / rounds
 
 
 def notes_on(study: Study) -> Iterator[str]:
@@ -628,34 +610,13 @@ def ends(study: Study, reference: str, errors: Sequence[str] = ("running_mse",))
     return table
 
 
-class _Stopwatch:
-    """The processor seconds that agents spend in their steps."""
-
-    seconds = 0.0
-
-    def timed(self, step: Callable[[], Array]) -> Callable[[], Array]:
-        """Return the step, timed."""
-
-        def timed() -> Array:
-            start = time.thread_time()
-            found = step()
-            self.seconds += time.thread_time() - start
-            return found
-
-        return timed
-
-
 # --- errors of the rounds ---------------------------------------------------------------------------------------------
 
 
 def recent_error(rounds: pd.DataFrame) -> float:
     """Return a method's mean squared error over the last quarter of its rounds, from its running MSE."""
-    count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
-    before = int(len(count) * 3 / 4)
-    if not before:
-        return float(running[-1])
-    start, end = count[before - 1], count[-1]
-    return float((end * running[-1] - start * running[before - 1]) / (end - start))
+    window = len(rounds) - int(len(rounds) * 3 / 4)
+    return float(recent_errors(rounds.assign(algorithm=""), window)["recent_mse"].iloc[-1])
 
 
 def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """A problem of the user's own, from a Python file: each agent's cost, a graph, and what is measured of the models."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,10 @@ import networkx as nx
 import numpy as np
 from scipy.optimize import minimize
 
-from netsim import topology
+from netsim import BadInput, Method, Problem, Setup, topology
 from netsim.core.records import TOTALS
-from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Task, agents_of
-from netsim.scenarios.tasks.models import AgentProbe, ModelProbe, Readings, residuals
 from netsim.studies import script
-from netsim.studies.experiment import Method, Problem
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -77,17 +73,9 @@ class OwnTask(Task):
 
     def _names(self) -> tuple[str, ...]:
         """Return the names of the columns, as the file measures the models at their start."""
-        return tuple(self._measured(np.zeros((len(self.costs), *self._shape))))
+        return tuple(self.measures(np.zeros((len(self.costs), *self._shape))))
 
-    @property
-    def measure(self) -> AgentProbe:
-        """A probe of a round's columns: what the file measures of the models ``theta``, and how far they differ."""
-        return ModelProbe(self._columns, self.graph, self.ideal)
-
-    def _columns(self, models: Readings) -> dict[str, float]:
-        return self._measured(np.array(models["theta"])) | residuals(models)
-
-    def _measured(self, models: Array, *more: Any) -> dict[str, float]:
+    def measures(self, models: Array, *more: Any) -> dict[str, float]:
         """Return what the file measures of models; BadInput if the first column is no number, and the models are."""
         found = called(self.file, f"measure of {self.name}: must run", self._measure, models, *more)
         try:
@@ -125,7 +113,7 @@ class OwnTask(Task):
         what = f"value and gradient of {self.name}: must run"
         solve = partial(minimize, jac=True, method="L-BFGS-B", options=options)
         best = called(self.file, what, solve, total, start).x.reshape(self._shape)
-        return self._measured(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
+        return self.measures(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
 
     def check_above_zero(self, error: float, whose: str) -> None:
         """Raise BadInput unless an error is above 0, as a study asks for that compares errors in per cent."""
@@ -144,7 +132,10 @@ class OwnTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class OfFile(Problem):
-    """Base of problems that a Python file's function ``task(seed)`` returns (`OwnFile`).
+    """Base of problems that a Python file's function ``task(seed)`` returns.
+
+    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
+    measure (`OwnTask`).
 
     Parameters
     ----------
@@ -154,71 +145,52 @@ class OfFile(Problem):
         Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
     """
 
+    may_lack_measure: ClassVar[bool] = False
+
     file: Path
     edges: int | None = None
 
+    def function(self) -> Callable[[int], Any]:
+        """Return the file's function; raises BadInput if the file is missing or does not run, or has none."""
+        found = script.load("task", str(self.file)).get("task")
+        if not callable(found):
+            raise BadInput(f"task = {str(self.file)!r}: must define a function task(seed)")
+        return found  # type: ignore[no-any-return]
 
-class OwnFile:
-    """A Python file with a function ``task(seed)``, which returns a problem.
-
-    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
-    measure (`OwnTask`).
-
-    Parameters
-    ----------
-    file : str
-        Path of the file.
-    seed : int
-        Given to the function.
-
-    Raises
-    ------
-    BadInput
-        If the file is missing or does not run, or has no such function.
-    """
-
-    def __init__(self, file: str, seed: int) -> None:
-        function = script.load("task", file).get("task")
-        if not callable(function):
-            raise BadInput(f"task = {file!r}: must define a function task(seed)")
-        self.file, self.seed, self._function = file, seed, function
-
-    def problem(self, *, none: bool = False) -> tuple[list[Any], Any, Any]:
-        """Return new costs, the graph or None, and the measure; with ``none`` that may be None, too.
+    def drawn(self, function: Callable[[int], Any], setup: Setup) -> "tuple[list[Any], nx.Graph[int], Any]":
+        """Return new costs, the graph of a run, and the measure, of a call of the file's function.
 
         Raises
         ------
         BadInput
             If the function fails, or returns something else.
         """
-        file = self.file
-        made = called(file, f"task = {file!r}: must have a function task(seed) that runs", self._function, self.seed)
-        wanted = "a measure or None" if none else "a measure"
-        if not isinstance(made, tuple) or len(made) != 3 or not (callable(made[2]) or (none and made[2] is None)):
-            raise BadInput(f"task = {file!r}: must have a task(seed) that returns costs, a graph or None, and {wanted}")
+        task = f"task = {str(self.file)!r}"
+        made = called(str(self.file), f"{task}: must have a function task(seed) that runs", function, setup.seeds.data)
+        optional = self.may_lack_measure
+        if not isinstance(made, tuple) or len(made) != 3 or not (callable(made[2]) or (optional and made[2] is None)):
+            wanted = "a measure or None" if optional else "a measure"
+            raise BadInput(f"{task}: must have a task(seed) that returns costs, a graph or None, and {wanted}")
         costs, graph, measure = made
         costs = list(costs) if isinstance(costs, Iterable) else []
         sizes = [getattr(cost, "size", None) for cost in costs]
         if not sizes or sizes[0] is None or any(size != sizes[0] for size in sizes):
-            raise BadInput(f"task = {file!r}: must return costs, one for each agent, all with the same size")
+            raise BadInput(f"{task}: must return costs, one for each agent, all with the same size")
         for length in sizes[0] if isinstance(sizes[0], tuple) and sizes[0] else (sizes[0],):
-            check.integer(f"task = {file!r}: size", length, low=1)
+            check.integer(f"{task}: size", length, low=1)
+        nodes, agents = f"the nodes 0 to {len(costs) - 1}", len(costs)
         if graph is not None and (
-            not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(len(costs)), key=str)
+            not isinstance(graph, nx.Graph) or sorted(graph, key=str) != sorted(range(agents), key=str)
         ):
-            raise BadInput(
-                f"task = {file!r}: must return a networkx.Graph with the nodes 0 to {len(costs) - 1}, or None"
-            )
+            raise BadInput(f"{task}: must return a networkx.Graph with {nodes}, or None")
+        if setup.graph is not None:
+            return costs, setup.graph, measure
+        if graph is None:
+            edges = min(agents * (agents - 1) // 2, 2 * agents) if self.edges is None else self.edges
+            graph = topology.erdos_renyi(agents, edges=edges, seed=setup.seeds.graph)
+        elif self.edges is not None:
+            raise BadInput(f"edges = {self.edges}: must be left out with {task}, which returns a graph")
         return costs, graph, measure
-
-    def graph(self, given: "nx.Graph[int] | None", agents: int, edges: int | None, seed: int) -> "nx.Graph[int]":
-        """Return the file's graph, or a random one of so many edges, two for each agent by default."""
-        if given is not None:
-            if edges is not None:
-                raise BadInput(f"edges = {edges}: must be left out with task = {self.file!r}, which returns a graph")
-            return given
-        usual = min(agents * (agents - 1) // 2, 2 * agents)
-        return topology.erdos_renyi(agents, edges=usual if edges is None else edges, seed=seed)
 
 
 def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> Any:
@@ -235,15 +207,3 @@ def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> A
 def _short(found: Any) -> str:
     text = " ".join(repr(found).split())
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-def check_left_out(file: str, data: str, *groups: Any, but: Sequence[str] = ("edges",)) -> None:
-    """Raise BadInput for a data set, or a field of flags not at its default: a task's file leaves them no meaning."""
-    why = f"left out with task = {file!r}, which defines the problem"
-    if data != "synthetic":
-        raise check.refuse("data", data, why)
-    for group in groups:
-        for field in dataclasses.fields(group):
-            value = getattr(group, field.name)
-            if field.name not in but and value != field.default:
-                raise check.refuse(field.name, value, why)

@@ -10,8 +10,8 @@ import numpy as np
 
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.method import Task
-from netsim.scenarios.tasks.models import AgentProbe, Readings, models_of, residuals
-from netsim.scenarios.tasks.own import Measure, OfFile, OwnFile, OwnTask
+from netsim.scenarios.tasks.models import AgentProbe, Readings, TaskProbe, models_of, residuals
+from netsim.scenarios.tasks.own import Measure, OfFile, OwnTask
 from netsim.studies import Study
 from netsim.studies.experiment import Setup
 from netsim.studies.experiment.cells import Cell
@@ -79,7 +79,7 @@ class OwnStreams(OwnTask):
         super().__init__(file, [CountedCost(cost) for cost in costs], graph, measure or _nothing, ideal)
 
     def _names(self) -> tuple[str, ...]:
-        own = self._measured(np.zeros((len(self.costs), *self._shape)), 1) if self._measures else {}
+        own = self.measures(np.zeros((len(self.costs), *self._shape)), 1) if self._measures else {}
         return ("running_loss", *own)
 
     def optimum(self) -> dict[str, float]:
@@ -89,10 +89,10 @@ class OwnStreams(OwnTask):
     @property
     def measure(self) -> AgentProbe:
         """A probe of a round's columns: the running loss, what the file measures, and how far the models differ."""
-        return _StreamProbe(self)
+        return TaskProbe(self)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what `columns` needs of these agents: their models, and what their costs counted."""
+        """Return what `columns_of` needs of these agents: their models, and what their costs counted."""
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
         costs = [cost if isinstance(cost, CountedCost) else self.costs[name] for name, cost in found.items()]
         counted = {"count": [cost.count for cost in costs], "loss": [cost.loss_sum for cost in costs]}
@@ -104,30 +104,12 @@ class OwnStreams(OwnTask):
         if not all(counts):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         running = {"running_loss": sum(readings["loss"]) / sum(counts)}
-        own = self._measured(np.array(readings["theta"]), max(counts)) if self._measures else {}
+        own = self.measures(np.array(readings["theta"]), max(counts)) if self._measures else {}
         return running | own | residuals(readings)
 
 
 def _nothing(models: Array, t: int) -> dict[str, float]:
     raise NotImplementedError
-
-
-class _StreamProbe(AgentProbe):
-    """The probe of streams of a file."""
-
-    __name__ = "measure"
-
-    def __init__(self, task: OwnStreams) -> None:
-        super().__init__(task.graph)
-        self._task = task
-
-    def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what the task reads of agents."""
-        return self._task.read(agents)
-
-    def measure(self, readings: Readings) -> Mapping[str, float]:
-        """Return a round's columns."""
-        return self._task.columns_of(readings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +121,19 @@ class StreamFile(OfFile):
     Raises
     ------
     BadInput
-        When a run is made: as `OwnFile` does, or if a second call returns the costs of the first.
+        When a run is made: for a file that cannot be used, or if a second call returns the costs of the first.
     """
+
+    may_lack_measure = True
 
     def make(self, setup: Setup) -> OwnStreams:
         """Return the task of a run."""
-        file, told = str(self.file), Study("", {})
-        source, costs, graph = self._drawn(setup)
+        file, function, told = str(self.file), self.function(), Study("", {})
+        costs, graph, _ = self.drawn(function, setup)
         told.record(rounds=setup.rounds or ROUNDS)
 
         def begun() -> OwnStreams:
-            new, _, measure = source.problem(none=True)
+            new, _, measure = self.drawn(function, dataclasses.replace(setup, graph=graph))
             if any(one is other for one in new for other in costs):
                 raise BadInput(f"task = {file!r}: must return new costs in each call, for each method to begin anew")
             task = OwnStreams(file, new, graph, measure, setup.ideal)
@@ -158,19 +142,13 @@ class StreamFile(OfFile):
 
         return begun()
 
-    def _drawn(self, setup: Setup) -> "tuple[OwnFile, list[Any], nx.Graph[int]]":
-        """Return the file, the costs of a call of its function, and the graph."""
-        source = OwnFile(str(self.file), setup.seeds.data)
-        costs, own, _ = source.problem(none=True)
-        if setup.graph is not None:
-            return source, costs, setup.graph
-        return source, costs, source.graph(own, len(costs), self.edges, setup.seeds.graph)
-
     def check(self, cells: Iterable[Cell]) -> None:
         """Raise BadInput, which names the file's class, if a cost lacks what a method asks for."""
         for cell in cells:
             setup = Setup(cell.seeds, cell.rounds or ROUNDS)
-            _, costs, graph = self._drawn(dataclasses.replace(setup, graph=cell.network.topology(setup)))
+            costs, graph, _ = self.drawn(
+                self.function(), dataclasses.replace(setup, graph=cell.network.topology(setup))
+            )
             task: Any = Task(costs.__getitem__, graph)
             cell.method.agents(dataclasses.replace(setup, graph=graph, task=task))
             for cost in costs:

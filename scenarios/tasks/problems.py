@@ -1,16 +1,19 @@
 """Problems of experiments: regression on random features of a table, and what a Python file defines."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import networkx as nx
 
 from netsim.agents.maps.features import Form
-from netsim.scenarios.tasks.batch_task import BatchTask, batch_task, draw_samples
+from netsim.scenarios.data.tables import training
+from netsim.scenarios.tasks.batch_task import BatchTask, draw_samples
 from netsim.scenarios.tasks.division import tell_division
-from netsim.scenarios.tasks.own import OfFile, OwnFile, OwnTask
+from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.own import OTHER, OfFile, OwnTask
 from netsim.scenarios.tasks.settings import TEXT, Prepared, Rows, Setting
 from netsim.studies import Study
 from netsim.studies.experiment import Problem, Setup
@@ -83,7 +86,14 @@ class KernelRegression(Features, Problem):
         whole = (self if graph is None else self.on(graph)).whole()
         samples = draw_samples(self.data, whole, whole.rows, setup.seeds.data, told)
         graph = whole.graph(setup.seeds.graph) if graph is None else graph
-        task, whole = batch_task(told, samples, whole, graph, ideal=setup.ideal, seed=setup.seed)
+        inputs, target = training(samples)
+        length = check.integer("features", whole.features, low=1)
+        # The features of all samples, and each agent's Gram matrix.
+        needs = 8 * length * (len(inputs) + len(samples) * length)
+        check.fits("features", length, needs, f"the models of {len(samples):,} agents")
+        phi, whole = feature_map(told, whole, inputs, target, form=whole.features_form, seed=setup.seed)
+        regularizer = check.finite("regularizer", whole.regularizer)
+        task = BatchTask(samples, phi, graph, regularizer=regularizer, ideal=setup.ideal)
         tell_division(told, samples, whole.rows)
         told.record(whole.rows, **{each.name: getattr(whole, each.name) for each in dataclasses.fields(Features)})
         task.told = told
@@ -97,20 +107,55 @@ class FileProblem(OfFile):
     Raises
     ------
     BadInput
-        When a run is made: as `netsim.scenarios.tasks.own.OwnFile` does, or if the measure is none.
+        When a run is made: for a file that cannot be used, or a function that returns something else.
     """
 
     def make(self, setup: Setup) -> OwnTask:
         """Return the task of a run."""
-        source = OwnFile(str(self.file), setup.seeds.data)
-        costs, own, measure = source.problem()
-        graph = source.graph(own, len(costs), self.edges, setup.seeds.graph) if setup.graph is None else setup.graph
-        return OwnTask(str(self.file), costs, graph, measure, setup.ideal)
+        return OwnTask(str(self.file), *self.drawn(self.function(), setup), setup.ideal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnProblem:
+    """What is learned in place of a data set.
+
+    Parameters
+    ----------
+    task : str
+        A Python file whose function task(seed) returns each agent's cost, a graph or None, and a measure: what is
+        learned in place of the data.
+    """
+
+    KIND: ClassVar[type[OfFile]] = FileProblem
+
+    task: str | None = None
+
+    def instead(
+        self, problem: Any, *groups: Any, edges: int | None, but: Sequence[str] = ("edges",)
+    ) -> tuple[Problem, str]:
+        """Return the file's problem, if there is one, else that of a data set, and the name of its published settings.
+
+        Raises
+        ------
+        BadInput
+            For a data set, or a field of groups of flags not at its default, which a file leaves no meaning.
+        """
+        if self.task is None:
+            return problem, problem.data
+        why = f"left out with task = {self.task!r}, which defines the problem"
+        if problem.data != "synthetic":
+            raise check.refuse("data", problem.data, why)
+        for group in groups:
+            for field in dataclasses.fields(group):
+                if field.name not in but and (value := getattr(group, field.name)) != field.default:
+                    raise check.refuse(field.name, value, why)
+        return self.KIND(file=Path(self.task), edges=edges), OTHER
 
 
 def titled(played: Played) -> str:
     """Return what figures' titles say of a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
-    problem, task = played.cell.problem, played.task
-    what = f"{problem.data} data" if isinstance(problem, KernelRegression) else f"task {task.name}"
-    divided = problem.rows.partition_title if isinstance(problem, KernelRegression) else ""
+    problem: Any = played.cell.problem
+    task = played.task
+    what = f"{problem.data} data" if hasattr(problem, "data") else f"task {task.name}"
+    divided = getattr(getattr(problem, "rows", getattr(problem, "stream", None)), "partition_title", "")
     return f"{what}, {len(task.nodes)} agents{divided}{getattr(played.cell.network, 'title', '')}"

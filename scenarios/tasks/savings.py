@@ -2,37 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from netsim.studies.figures import LABELS, Axis, drawing, legend_below, line_style, unless_set, unmark_unseen
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MEASURES = {
-    "train_mse": "training MSE",
-    "test_mse": "test MSE",
-    "train_loss": "training loss",
-    "consensus_error": "consensus error",
-    "running_mse": "running MSE",
-    "static_regret": "static regret",
-    "dynamic_regret": "dynamic regret",
-    "tracking_error": "MSE against the true function",
-}
-"""The labels of the measures' columns."""
+from netsim.studies.figures import LABELS, Axis, Figure, drawing, legend_below, line_style, unless_set, unmark_unseen
 
 _COSTS = ("transmissions", "wire_bits")
 _SAME = 1.0  # percentage points, too small to see
 _FINE = 200
 """Levels at which a saving is drawn, before rounding to two digits merges some."""
-
-
-def measure(column: str, log: bool = False) -> Axis:
-    """Return the axis of a measure."""
-    return Axis(column, log, MEASURES.get(column, ""))
 
 
 def called(error: Axis) -> str:
@@ -61,23 +40,16 @@ def cost_to_reach(
 
     ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
     """
-    algorithms = [str(name) for name in rounds["algorithm"].unique()]
-    saves = {name: pair for name, pair in saves.items() if {*pair} <= {*algorithms}}
-    ways = {
-        str(name): (part[column].to_numpy(float), part[cost].to_numpy(float))
-        for name, part in rounds.groupby("algorithm", sort=False)
-    }
-    rows = []
-    for level in sorted(levels, reverse=True):
-        row: dict[str, float] = {column: level}
-        for name, (values, costs) in ways.items():
-            reached = costs[values <= level]
-            row[name] = float(reached[0]) if len(reached) else math.nan
-        for name, (plain, cheap) in saves.items():
-            ours, theirs = row[cheap], row[plain]
-            row[name] = 100 * (1 - ours / theirs) if theirs else math.nan
-        rows.append(row)
-    table = pd.DataFrame(rows, columns=[column, *algorithms, *saves])
+    descending = sorted(levels, reverse=True)
+    table = pd.DataFrame({column: descending})
+    for name, part in rounds.groupby("algorithm", sort=False):
+        values, costs = part[column].to_numpy(float), part[cost].to_numpy(float)
+        reached = [costs[values <= level] for level in descending]
+        table[str(name)] = [each[0] if len(each) else math.nan for each in reached]
+    algorithms = list(table.columns[1:])
+    for name, (plain, cheap) in saves.items():
+        if {plain, cheap} <= {*algorithms}:
+            table[name] = 100 * (1 - table[cheap] / table[plain].where(table[plain] != 0))
     return table.dropna(how="all", subset=algorithms).reset_index(drop=True)
 
 
@@ -99,7 +71,7 @@ def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, 
 
 def draw_savings(
     rounds: pd.DataFrame, column: str, best: float, against: str, *, label: str, title: str
-) -> "Callable[[], Figure] | None":
+) -> Callable[[], Figure] | None:
     """Return a function that draws what each algorithm saves against another, in transmissions and in wire bits.
 
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
@@ -120,10 +92,10 @@ def draw_savings(
     if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
         titles = {_COSTS[0]: " and ".join(titles.values())}
 
-    def draw() -> "Figure":
+    def draw() -> Figure:
         from matplotlib.ticker import MaxNLocator
 
-        figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
+        figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), title=title, sharey=True)
         for panel, (cost, text) in zip(panels, titles.items(), strict=True):
             table = tables[cost]
             for number, name in enumerate(shown):
@@ -137,11 +109,9 @@ def draw_savings(
                 panel.xaxis.set_minor_locator(MaxNLocator(4))
             panel.set_title(text, fontsize=unless_set("axes.titlesize", 10))
             panel.set_xlabel(f"{label} reached")
-            panel.grid(alpha=0.3)
         unmark_unseen(figure)
         panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
         legend_below(figure)
-        figure.suptitle(title)
         return figure
 
     return draw

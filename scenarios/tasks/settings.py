@@ -1,18 +1,17 @@
 """Parameters that several studies share: the links, the sizes of network and model, and a paper's settings."""
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import networkx as nx
 
-from netsim import BadInput, Link, Network, topology
+from netsim import BadInput, Link, Network, latency, loss, topology
 from netsim.agents.maps.features import Form
-from netsim.links import latency, loss
 from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
@@ -21,6 +20,8 @@ from netsim.util import check, tables
 
 if TYPE_CHECKING:
     from netsim.studies.experiment.setup import Setup
+
+Number = TypeVar("Number", int, float)
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
@@ -95,7 +96,6 @@ class Channel:
 
     def over(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
         """Return a network of such links; of two seeds the second is that of the links."""
-        check.one_of("medium", self.medium, ("radio", "wires"))
         if self.slot is not None and self.burst == 1:
             raise BadInput(f"slot = {self.slot:g}: must go with a burst above 1; independent losses have no channel")
         losses = (
@@ -104,7 +104,7 @@ class Channel:
             else loss.gilbert_elliott(self.loss, self.burst, slot=self.slot, names=("loss", "burst"))
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
-        medium: Medium = "radio" if self.medium == "radio" else "wires"
+        medium = cast(Medium, check.one_of("medium", self.medium, ("radio", "wires")))
         return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed, compute=self.times())
 
 
@@ -161,31 +161,35 @@ class Published:
     """Parameters of which some may be left open (None), to be taken from a paper's for the data set.
 
     A subclass names the published table (a row for each data set, ``other`` for all others, perhaps for each of the
-    `CONVENTIONS`), and the column of each of its fields.
+    `CONVENTIONS`), and the column of each of its fields. Of fields that no paper has it gives the values itself.
     """
 
     TABLE: ClassVar[str] = "settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {}
+    USUAL: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Values that no paper has, by field and data set, ``other`` for all others."""
+
     USUAL_CONVENTIONS: ClassVar[str] = TEXT
     """Those that ``by_data`` shows."""
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the parameters for a data set, with nothing left open that the paper has."""
+        """Return the parameters for a data set, with nothing left open that the paper has, or that is usual."""
         paper = published_row(self.TABLE, data, conventions)
-        known = {name: column for name, column in self.COLUMNS.items() if column in paper}
-        open_ones = [name for name in known if getattr(self, name) is None]
-        return dataclasses.replace(self, **{name: paper[known[name]] for name in open_ones})
+        known = {name: paper[column] for name, column in self.COLUMNS.items() if column in paper}
+        known |= {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
+        return dataclasses.replace(self, **{name: each for name, each in known.items() if getattr(self, name) is None})
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
         """Return, for each field that may be left open, its value by data set."""
         sets = published(cls.TABLE)["dataset"].unique()
         rows = {data: published_row(cls.TABLE, data, cls.USUAL_CONVENTIONS) for data in sets}
-        return {
+        found = {
             name: {data: row[column] for data, row in rows.items() if column in row}
             for name, column in cls.COLUMNS.items()
             if any(column in row for row in rows.values())
         }
+        return found | {name: dict(values) for name, values in cls.USUAL.items()}
 
 
 @cache
@@ -334,6 +338,14 @@ def names_in(text: str | None) -> list[str]:
     return [] if text is None else [each.strip() for each in text.split(",")]
 
 
+def numbers_in(parameter: str, text: str, allowed: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Return the numbers that a parameter lists, with commas between; raises BadInput if one is none."""
+    try:
+        return [kind(each) for each in names_in(text)]
+    except ValueError:
+        raise check.refuse(parameter, text, allowed) from None
+
+
 def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:
     """Return the names that a parameter lists, with commas between, each once; raises BadInput for an unknown one."""
     known = list(allowed)
@@ -406,47 +418,3 @@ class Wanted:
     algorithms: str = ""
     method: str | None = None
     remedy: str = "none"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnProblem:
-    """What is learned in place of a data set.
-
-    Parameters
-    ----------
-    task : str
-        A Python file whose function task(seed) returns each agent's cost, a graph or None, and a measure: what is
-        learned in place of the data.
-    """
-
-    task: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeated:
-    """How often each setting is run, and where, in a study that reads sweeps.
-
-    Parameters
-    ----------
-    repeats : int
-        Seeds of each setting; a multiple of --jobs leaves no process without work.
-    jobs : int
-        Number of processes.
-    folder : str
-        Folder of the sweeps, new or of this study with the same settings.
-    redo : bool
-        Do once more what was done there with other code or data; without it that is refused.
-    """
-
-    repeats: int = 6
-    jobs: int = 2
-    folder: str = ""
-    redo: bool = False
-
-    def seeds(self, first: int) -> range:
-        """Return the seeds of each setting, two at least, for a spread; raises BadInput if a value cannot be used."""
-        check.integer("repeats", self.repeats, low=2)
-        check.integer("jobs", self.jobs, low=1)
-        if not self.folder:
-            raise BadInput("folder = '': must be the name of a folder")
-        return range(check.integer("seed", first, low=0), first + self.repeats)

@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim import Network
 from netsim.agents.theory import MEASURED, Theory
 from netsim.studies import Study
 from netsim.studies.columns import label
-from netsim.studies.figures import drawing, legend_below, whole_rounds
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+from netsim.studies.figures import Figure, drawing, legend_below, whole_rounds
 
 
 class _Shown(Theory):
@@ -65,10 +63,11 @@ class Promises:
             _SHOWN.show(study)
 
 
-def _draw(rounds: "pd.DataFrame", drawn: Mapping[str, str]) -> "Figure":
+def _draw(rounds: pd.DataFrame, drawn: Mapping[str, str]) -> Figure:
     quantities = list(dict.fromkeys(drawn.values()))
-    figure, panels = drawing(max(4.2 * len(quantities), 6.5), 4.2, len(quantities))
     rounds = rounds.dropna(subset=list(drawn), how="all")
+    title = "Measured (solid), bounds (dashed) and predictions (dotted)"
+    figure, panels = drawing(max(4.2 * len(quantities), 6.5), 4.2, len(quantities), title=title)
     colours = {str(name): f"C{number % 10}" for number, name in enumerate(rounds["algorithm"].unique())}
     entries: dict[str, Any] = {}
     for panel, measured in zip(panels, quantities, strict=True):
@@ -86,9 +85,6 @@ def _draw(rounds: "pd.DataFrame", drawn: Mapping[str, str]) -> "Figure":
                     entries.setdefault(str(name), line)
         panel.set_yscale("log", nonpositive="mask")
         whole_rounds(panel)
-        panel.set_xlabel("round")
-        panel.set_ylabel(label(measured))
-        panel.grid(alpha=0.3)
-    figure.suptitle("Measured (solid), bounds (dashed) and predictions (dotted)")
+        panel.set(xlabel="round", ylabel=label(measured))
     legend_below(figure, entries=entries)
     return figure

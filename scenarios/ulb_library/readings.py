@@ -13,7 +13,7 @@ from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import find_table
-from netsim.scenarios.data.tables import Table, load_table, unit
+from netsim.scenarios.data.tables import load_table, unit
 from netsim.scenarios.tasks.settings import names_in
 from netsim.util import check
 from netsim.util.typing import Array
@@ -70,35 +70,27 @@ def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
     """
     find_table(TABLE)
     table = load_table(TABLE, Columns(target="temperature"))
-    column = dict(zip(table.input_columns, table.inputs.T, strict=True))
+    read = pd.DataFrame(table.inputs, columns=list(table.input_columns)).assign(temperature=table.target)
     for name in ("seq", "node", "timestamp_ms"):
-        check.one_of(f"{TABLE}: a column", name, column)
-    place = {mote: row for row, mote in enumerate(motes)}
-    known = [name for name in column if name not in ("part", "seq", "node", "timestamp_ms")]
+        check.one_of(f"{TABLE}: a column", name, table.input_columns)
+    known = [name for name in table.input_columns if name not in ("part", "seq", "node", "timestamp_ms")]
     wanted = [check.one_of("inputs", name, ["time", *known]) for name in dict.fromkeys(names_in(inputs))]
-    rows = [
-        row
-        for row, (mote, minute) in enumerate(zip(column["node"], column["seq"], strict=True))
-        if int(mote) in place and 0 <= minute < minutes
-    ]
-    minute = column["seq"][rows].astype(int)
-    mote = np.array([place[int(each)] for each in column["node"][rows]], dtype=int)
-    # The first of several in one minute counts, so it is written last.
-    order = np.arange(len(rows))[::-1]
-    where = minute[order], mote[order]
+    read = read[read["node"].astype(int).isin(motes) & read["seq"].between(0, minutes, inclusive="left")]
+    read = read.astype({"seq": int, "node": int})
+    # The first of several in one minute counts.
+    first: Any = read.drop_duplicates(["seq", "node"]).set_index(["seq", "node"]).unstack()
 
-    def grid(values: Array) -> Array:
-        found = np.full((minutes, len(motes)), np.nan)
-        found[where] = values[rows][order]
+    def grid(name: str) -> Array:
+        found: Array = first[name].reindex(index=range(minutes), columns=list(motes)).to_numpy(dtype=np.float64)
         return found
 
-    celsius = grid(table.target)
+    celsius = grid("temperature")
     present = ~np.isnan(celsius)
     if not present.any(axis=0).all():
         missing = motes[int(np.argmin(present.any(axis=0)))]
         raise BadInput(f"{TABLE}: must have a reading of each mote that is linked; it has none of {missing}")
-    hours = _hours(table, minute, rows, minutes)
-    parts = [_held(grid(column[name])) for name in wanted if name != "time"]
+    hours = _hours(read, minutes)
+    parts = [_held(grid(name)) for name in wanted if name != "time"]
     if "time" in wanted:
         angle = np.broadcast_to((hours * np.pi / 12)[:, None], celsius.shape)
         parts = [np.sin(angle), np.cos(angle), *parts]
@@ -106,9 +98,9 @@ def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
     return Readings(scaled, _held(celsius), present, hours)
 
 
-def _hours(table: Table, minute: NDArray[np.int64], rows: list[int], minutes: int) -> Array:
+def _hours(read: pd.DataFrame, minutes: int) -> Array:
     """Return the time of each minute in hours: the mean of its readings' times, interpolated where there is none."""
-    stamps = table.inputs[rows, table.input_columns.index("timestamp_ms")]
+    minute, stamps = read["seq"].to_numpy(), read["timestamp_ms"].to_numpy()
     count = np.bincount(minute, minlength=minutes)
     start = float(stamps.min())
     total = np.bincount(minute, weights=stamps - start, minlength=minutes)

@@ -2,31 +2,27 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 import netsim
-from netsim import Link, Network
-from netsim.agents import Always, OnlineCost
-from netsim.agents.consensus.base import Dual
-from netsim.agents.maps.features import RandomFourier
+from netsim import Link, Method, Network
+from netsim.agents import Always, Dual, OnlineCost, RandomFourier
 from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.method import REMEDIES, made, parse_remedies, reliability_of
+from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, played, reliability_of
 from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import LibraryField, Readings, error_of, hindsight, load
 from netsim.studies import Study
-from netsim.studies.experiment import Method
-from netsim.studies.experiment.study import check_took_part
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -44,7 +40,11 @@ class LibrarySteps(OnlineSteps):
         Step size of RFF-DOKL, and of a mote alone.
     """
 
-    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 0.01, "eta": 1.0, "step": 0.3}}
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "rho": {"other": 0.01},
+        "eta": {"other": 1.0},
+        "step": {"other": 0.3},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,18 +108,32 @@ def ulb_library(
     regularizer = check.finite("regularizer", model.regularizer, low=0.0)
     readings = load(names, model.inputs, _minutes(measured))
     phi = RandomFourier(readings.inputs.shape[2], model.features, sigma=model.sigma, form="cos+sin", seed=seed)
-    library = _Library(study, measured, readings, readings.features(phi), rounds, regularizer, seed)
+    features, fields = readings.features(phi), dict[str, LibraryField]()
+
+    def learn(name: str, method: Method, way: str) -> None:
+        """Run a method over ideal links or over what was heard, with a remedy or without."""
+        graph, links = measured
+        reliability, ideal = reliability_of(way), way == "ideal"
+        heard = {ends: dataclasses.replace(each, reliability=reliability) for ends, each in links.items()}
+        how: dict[str, Any] = {"links": {} if ideal else heard, "medium": "radio", "seed": seed}
+        network = Network(graph, Link(reliability=reliability), round_period=_MINUTE, **how)
+        streams, size = readings.streams(features, rounds), features.shape[2]
+        task = OnlineTask(streams, size, regularizer, graph, rounds=rounds, ideal=ideal)
+        probe = fields[name] = LibraryField(readings, features)
+        played(study, name, method, task, network, [task.measure, probe], rounds)
+
     for name, method in run.items():
-        library.learn(f"{name} ideal", method, "ideal")
-        library.learn(f"{name} heard", method, "heard")
+        learn(f"{name} ideal", method, "ideal")
+        learn(f"{name} heard", method, "heard")
         for way in ways if issubclass(method.kind, Dual) else ():
             duals = REMEDIES.get(way, REMEDIES["none"])
             # Coded sums code by themselves.
             coder = Exact() if way == "coded-sums" else method.given["coder"]
-            library.learn(f"{name} {way}", method.with_given(duals=duals, coder=coder), way)
-    library.learn(_ALONE, alone, "ideal")
+            learn(f"{name} {way}", method.with_given(duals=duals, coder=coder), way)
+    learn(_ALONE, alone, "ideal")
     study.record(steps)
-    library.report(names)
+    best = error_of(readings, hindsight(readings, features, rounds, regularizer))
+    _report(study, fields, readings, measured, rounds, best)
 
 
 def _minutes(measured: Measured) -> int:
@@ -141,99 +155,75 @@ class Alone(netsim.Agent):
             self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
 
 
-@dataclass
-class _Library:
-    """The motes, their readings and their network, and what was learned."""
+def _report(
+    study: Study, fields: Mapping[str, LibraryField], readings: Readings, measured: Measured, rounds: int, best: float
+) -> None:
+    """Show what was learned."""
+    names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
+    study.centralised = {"error_c": best}
+    study.table("ends", "Errors over the second half, °C, root mean square", _ends(study, rounds))
+    share = _heard(measured, rounds)
+    study.note(*_notes(study, readings, rounds, names, share, best))
+    first = min(30, rounds // 2)
+    shown = study.rounds[study.rounds["round"] >= first]
+    study.figure(
+        "errors",
+        partial(errors, shown, best),
+        "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
+        "the minute; the grey line is one model fitted to all readings afterwards.",
+    )
+    method = next(iter(fields)).split()[0]
+    drawn = {name: each for name, each in fields.items() if name.split()[0] in (method, _ALONE)}
+    motes = [0, len(names) // 2, len(names) - 1]
+    study.figure(
+        "predictions",
+        partial(predictions, readings, drawn, motes, names, first),
+        "What three motes read, and what the models of all others predict of it.",
+    )
+    study.figure(
+        "heard", partial(who_heard, share, names), "The share of its packets that each mote's neighbours heard."
+    )
 
-    study: Study
-    measured: Measured
-    readings: Readings
-    features: Array
-    rounds: int
-    regularizer: float
-    seed: int
-    fields: dict[str, LibraryField] = field(default_factory=dict)
 
-    def learn(self, name: str, method: Method, way: str) -> None:
-        """Run a method over ideal links or over what was heard, with a remedy or without."""
-        graph, links = self.measured
-        reliability = reliability_of(way)
-        link = Link(reliability=reliability)
-        heard = {ends: dataclasses.replace(each, reliability=reliability) for ends, each in links.items()}
-        links = {} if way == "ideal" else heard
-        network = Network(graph, link, links=links, round_period=_MINUTE, medium="radio", seed=self.seed)
-        streams = self.readings.streams(self.features, self.rounds)
-        size = self.features.shape[2]
-        task = OnlineTask(streams, size, self.regularizer, graph, rounds=self.rounds, ideal=way == "ideal")
-        probe = self.fields[name] = LibraryField(self.readings, self.features)
-        agents = made(self.study, name, method, task, self.rounds)
-        check_took_part(name, self.study.run(name, network, agents, [task.measure, probe], self.rounds))
-
-    def report(self, names: list[int]) -> None:
-        """Show what was learned."""
-        study, readings = self.study, self.readings
-        best = error_of(readings, hindsight(readings, self.features, self.rounds, self.regularizer))
-        study.centralised = {"error_c": best}
-        study.table("ends", "Errors over the second half, °C, root mean square", self._ends())
-        share = self._heard()
-        study.note(*self._notes(names, share, best))
-        rows, first = study.rounds, min(30, self.rounds // 2)
-        shown = rows[rows["round"] >= first]
-        study.figure(
-            "errors",
-            partial(errors, shown, best),
-            "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
-            "the minute; the grey line is one model fitted to all readings afterwards.",
+def _ends(study: Study, rounds: int) -> pd.DataFrame:
+    first = rounds // 2
+    rows = []
+    for name, run in study.runs.items():
+        late = run.rounds.iloc[first:]
+        rows.append(
+            {
+                "algorithm": name,
+                "own_c": float(np.sqrt(np.nanmean(late["own_error_c"] ** 2))),
+                "elsewhere_c": float(np.sqrt(np.nanmean(late["field_error_c"] ** 2))),
+                "consensus_error": late["consensus_error"].iloc[-1],
+                "heard": late["delivered"].iloc[-1] / max(1, run.ledger.link_messages),
+                "payload_bits": late["payload_bits"].iloc[-1],
+            }
         )
-        method = next(iter(self.fields)).split()[0]
-        drawn = {name: each for name, each in self.fields.items() if name.split()[0] in (method, _ALONE)}
-        motes = [0, len(names) // 2, len(names) - 1]
-        study.figure(
-            "predictions",
-            partial(predictions, readings, drawn, motes, names, first),
-            "What three motes read, and what the models of all others predict of it.",
-        )
-        study.figure(
-            "heard", partial(who_heard, share, names), "The share of its packets that each mote's neighbours heard."
-        )
+    return pd.DataFrame(rows)
 
-    def _ends(self) -> pd.DataFrame:
-        first = self.rounds // 2
-        rows = []
-        for name, run in self.study.runs.items():
-            late = run.rounds.iloc[first:]
-            rows.append(
-                {
-                    "algorithm": name,
-                    "own_c": float(np.sqrt(np.nanmean(late["own_error_c"] ** 2))),
-                    "elsewhere_c": float(np.sqrt(np.nanmean(late["field_error_c"] ** 2))),
-                    "consensus_error": late["consensus_error"].iloc[-1],
-                    "heard": late["delivered"].iloc[-1] / max(1, run.ledger.link_messages),
-                    "payload_bits": late["payload_bits"].iloc[-1],
-                }
-            )
-        return pd.DataFrame(rows)
 
-    def _heard(self) -> Array:
-        """Return the share of the run's minutes in which each mote was heard by each, shape (N, N)."""
-        count = len(self.measured.graph)
-        share = np.full((count, count), np.nan)
-        for (sender, receiver), link in self.measured.links.items():
-            losses = link.loss_model.losses  # type: ignore[attr-defined]
-            share[sender, receiver] = 1.0 - losses[: self.rounds].mean()
-        return share
+def _heard(measured: Measured, rounds: int) -> Array:
+    """Return the share of the run's minutes in which each mote was heard by each, shape (N, N)."""
+    count = len(measured.graph)
+    share = np.full((count, count), np.nan)
+    for (sender, receiver), link in measured.links.items():
+        losses = link.loss_model.losses  # type: ignore[attr-defined]
+        share[sender, receiver] = 1.0 - losses[:rounds].mean()
+    return share
 
-    def _notes(self, names: list[int], share: Array, best: float) -> Iterator[str]:
-        received = np.nanmean(share, axis=0)
-        worst = int(np.argmin(received))
-        there = self.readings.present[: self.rounds]
-        yield (
-            f"{len(share)} motes, {self.rounds} minutes; {np.nanmean(share):.1%} of the packets were heard, "
-            f"by mote {names[worst]} {received[worst]:.1%}, as it reported. In {1 - there.mean():.1%} of the minutes a "
-            "mote has no reading: it learns from its last one again, and is not judged."
-        )
-        yield f"One model fitted to all readings afterwards is wrong by {best:.3g} °C (root mean square)."
-        yield "Positions were not published: a model tells motes apart by what they read beside the temperature."
-        for name, run in self.study.runs.items():
-            if name != _ALONE:
-                yield from filter(None, [unheard(name, run)])
+
+def _notes(study: Study, readings: Readings, rounds: int, names: list[int], share: Array, best: float) -> Iterator[str]:
+    received = np.nanmean(share, axis=0)
+    worst = int(np.argmin(received))
+    there = readings.present[:rounds]
+    yield (
+        f"{len(share)} motes, {rounds} minutes; {np.nanmean(share):.1%} of the packets were heard, "
+        f"by mote {names[worst]} {received[worst]:.1%}, as it reported. In {1 - there.mean():.1%} of the minutes a "
+        "mote has no reading: it learns from its last one again, and is not judged."
+    )
+    yield f"One model fitted to all readings afterwards is wrong by {best:.3g} °C (root mean square)."
+    yield "Positions were not published: a model tells motes apart by what they read beside the temperature."
+    for name, run in study.runs.items():
+        if name != _ALONE:
+            yield from filter(None, [unheard(name, run)])

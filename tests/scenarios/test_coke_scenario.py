@@ -17,9 +17,8 @@ from netsim.scenarios.coke import CokeMethods, CokeRows, experiment
 from netsim.scenarios.data.tables import load_prepared
 from netsim.scenarios.tasks import problems
 from netsim.scenarios.tasks.settings import PacedChannel, Rows
-from netsim.studies import Study, catalogue
+from netsim.studies import Study, catalogue, sweep
 from netsim.studies.formats import Formats
-from netsim.studies.sweeps import sweep
 from tests.netsim.studies.test_sweep import files
 
 needs_data = pytest.mark.skipif(
@@ -254,13 +253,13 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    original = problems.batch_task
+    original = problems.feature_map
 
     def counted(*words: Any, **more: Any) -> Any:
         drawn.append(more["seed"])
         return original(*words, **more)
 
-    monkeypatch.setattr(problems, "batch_task", counted)
+    monkeypatch.setattr(problems, "feature_map", counted)
     numbers = np.random.default_rng(0).normal(size=(80, 3))
     pd.DataFrame(numbers, columns=["a", "b", "c"]).to_csv(tmp_path / "table.csv", index=False)
     fixed = {"data": str(tmp_path / "table.csv"), "agents": 3, "rounds": 4, "algorithms": "DKLA", "tune": True}

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput
-from netsim.radio import presets
+from netsim import BadInput, presets
 from netsim.scenarios.convergecast import mote
 from netsim.scenarios.convergecast.field import SensorField
 from netsim.scenarios.convergecast.figures import draw_tree

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from netsim import Link, Network, latency, topology
-from netsim.agents import COKE, CTA, CodedSums, EdgeDuals, LocalProblem, SharingAgent, Squared
-from netsim.agents.consensus.duals import Duals
+from netsim.agents import COKE, CTA, CodedSums, Duals, EdgeDuals, LocalProblem, SharingAgent, Squared
 from netsim.scenarios.tasks.models import ModelProbe, models_of, residuals
 from tests.parts import slow
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Link, Network
+from netsim import BadInput, Link, Network, Setup
 from netsim.coders import Uniform
 from netsim.scenarios.neural import experiment, gradient_methods
 from netsim.scenarios.tasks.baselines import BASELINES
@@ -17,7 +17,6 @@ from netsim.scenarios.tasks.method import agents_of
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples, NeuralTask
 from netsim.scenarios.tasks.settings import NetworkSize
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Setup
 from netsim.studies.seeds import Seeds
 from tests.command import call, call_apart
 

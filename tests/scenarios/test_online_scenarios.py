@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Link, topology
+from netsim import BadInput, Link, Links, topology
 from netsim.agents import RandomFourier
 from netsim.coders import Uniform
 from netsim.scenarios import online as definition
@@ -19,7 +19,6 @@ from netsim.scenarios.data.streams import MovingTruth
 from netsim.scenarios.dynamic import DynamicSetting, MovingRegression
 from netsim.scenarios.tasks.online_task import OnlineSetting
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Links
 from tests.oracle import batch
 from tests.oracle import online as oracle
 

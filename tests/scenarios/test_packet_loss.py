@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Link, topology
+from netsim import BadInput, Grid, Link, Links, topology
 from netsim.agents import LocalProblem, Squared
 from netsim.coders import TopK
 from netsim.scenarios.packet_loss.remedies import REMEDIES
@@ -26,7 +26,6 @@ from netsim.scenarios.packet_loss.report import (
 )
 from netsim.scenarios.packet_loss.study import LossCompared, LossSize, experiment
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Grid, Links
 from netsim.studies.terminal import Reporter
 from tests.command import call
 from tests.netsim.studies.experiment.parts import tuned_file

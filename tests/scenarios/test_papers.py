@@ -35,7 +35,7 @@ from netsim.scenarios.papers.claim import (
 from netsim.scenarios.papers.reading import by_round, cost, ratio
 from netsim.scenarios.papers.study import PAPERS
 from netsim.scenarios.papers.work import Runs, Work, do
-from netsim.studies import catalogue
+from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 
 SMALL: dict[str, Any] = {"agents": 4, "features": 5, "rounds": 6, "algorithms": "DKLA,COKE"}
@@ -416,10 +416,11 @@ def small_paper(tmp_path: Path) -> tuple[Paper, dict[str, Runs], list[Judged]]:
 
 def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     paper, runs, claims = small_paper(tmp_path)
-    drawn = figures.draw({paper: claims}, runs)
-    assert list(drawn) == ["reproduction_ratios"]
-    assert drawn["reproduction_ratios"][0]().axes[0].get_xlabel() == "ours / theirs"
-    text = report.write({paper: claims}, runs, 3, {f"{name}.png": caption for name, (_, caption) in drawn.items()})
+    study = Study("papers", {})
+    captions = figures.draw(study, {paper: claims}, runs)
+    assert list(captions) == ["reproduction_ratios.png"]
+    assert study.figures["reproduction_ratios"].axes[0].get_xlabel() == "ours / theirs"
+    text = report.write({paper: claims}, runs, 3, captions)
     assert "3 seeds each" in text
     assert "A. Author, A Title." in text
     assert "unheard of" in text
@@ -431,7 +432,7 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     assert re.search(r"\*\*[\d.]+ ± [\d.e-]+\*\* \(9\)", text)
     assert "ours: mean [95 % interval of the mean (Student's t, n = 3)]" in text
     assert "the interval of a further run (Student's t, n = 3 seeds)" in text
-    assert set(re.findall(r"\]\((\w+\.png)\)", text)) == {f"{name}.png" for name in drawn}
+    assert set(re.findall(r"\]\((\w+\.png)\)", text)) == set(captions)
     table = pd.DataFrame(report.table({paper: claims}))
     assert table["verdict"].tolist()[-1] == NO_DATA
     assert len(table) == 4

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from netsim import AgentError, BadInput
-from netsim.errors import NetsimError
+from netsim import AgentError, BadInput, NetsimError
 from netsim.scenarios import dynamic, online
 from netsim.scenarios.coke import CokeMethods, experiment
 from netsim.studies import Study, catalogue

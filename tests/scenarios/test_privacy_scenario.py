@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Link, Links, Method, topology
+from netsim import BadInput, Link, Links, Method, latency, topology
 from netsim.agents import DKLA
-from netsim.errors import BadInput
-from netsim.links import latency
 from netsim.scenarios.privacy.study import experiment
 from netsim.scenarios.privacy.task import SharedSamples
 from netsim.scenarios.tasks.settings import Channel
