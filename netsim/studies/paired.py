@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
-from netsim.studies import columns
 from netsim.studies.intervals import (
     ALGORITHM,
     SHARE,
@@ -16,12 +15,13 @@ from netsim.studies.intervals import (
     check_pools,
     confidence,
     fewest,
+    kind_text,
     over_text,
     settings_of,
     sizes_text,
     statistic,
 )
-from netsim.studies.outcome import COLUMN, DEAD
+from netsim.studies.outcome import with_worst_of
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def paired(
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
     same: list[bytes | None] = []
-    rows, labelled = [], _with_worst(frame, value).assign(**{label: labels})
+    counted, died = with_worst_of(frame, value)
+    rows, labelled = [], counted.assign(**{label: labels, _DEAD: died})
     if test == "ratio" and (labelled[value] <= 0.0).any():
         least = f"{value} = {labelled[value].min():g}"
         raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")
@@ -147,19 +148,6 @@ def paired(
 
 _COLUMNS = ("count", "missing", "survived", "difference", "low", "high", "p")
 _DEAD = "run died"
-
-
-def _with_worst(frame: "pd.DataFrame", value: str) -> "pd.DataFrame":
-    """Return a table with the worst value for each run that did not survive, and a column that says which."""
-    import pandas as pd
-
-    values = frame[value].to_numpy(dtype=np.float64)
-    died = np.isinf(values)
-    if COLUMN in frame:
-        died |= frame[COLUMN].isin(DEAD).to_numpy()
-    spent = columns.counts(value) & np.isfinite(values)
-    kept = np.where(died & ~spent, columns.worst(value), values)
-    return pd.DataFrame(frame).assign(**{value: kept, _DEAD: died})
 
 
 def _row(
@@ -226,16 +214,9 @@ def paired_text(
     """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much; and
     whether any of its differences could be significant. ``compared``: how many comparisons they are, if rows are alike.
     """
-    counts = sorted({int(each) for each in table["count"]}) or [0]
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
-    kind = f"{100 * share:g} % interval of the {of}"
-    n = sizes_text(counts)
-    if counts[-1] < needed:
-        interval = f"no {kind}, which takes {needed} pairs ({n})"
-    else:
-        few = f"; none where n < {needed}" if counts[0] < needed else ""
-        interval = f"{kind} ({TESTS[test]}, {n}{few})"
+    interval = kind_text(table["count"], of, TESTS[test], needed, share, " pairs")
     compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
     what = "ratio to" if test == "ratio" else "difference from"
@@ -250,8 +231,7 @@ def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
         # Holm's least p is that of the smallest one, times the number of comparisons.
         least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
         if least >= _LEVEL:
-            n = sizes_text(sorted({int(each) for each in tested["count"]}))
-            yield f"with {n} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
+            yield f"with {sizes_text(tested['count'])} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
     if test != "wilcoxon" and (table["survived"] < table["count"]).any():
         yield "no p where a run died, whose difference is infinite: --test wilcoxon ranks it worst"
 

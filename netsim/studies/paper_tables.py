@@ -90,15 +90,22 @@ def latex(
     check.integer("digits", digits, low=1)
     places = [*keys, *([columns] if columns else [])]
     if (twice := frame[frame.duplicated(places)]).size:
-        where = ", ".join(f"{name} = {_text(twice[name].iloc[0])}" for name in places)
+        where = ", ".join(f"{name} = {setting_text(twice[name].iloc[0])}" for name in places)
         raise BadInput(f"rows, columns = {', '.join(places)}: must tell all rows apart; there are several with {where}")
     return _pivoted(frame, digits, cells, keys, columns, best)
+
+
+def setting_text(value: Any) -> str:
+    """Return a setting as a flag has it: none for one that was left open."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _pivoted(
     frame: "pd.DataFrame", digits: int, cells: str, keys: list[str], columns: str | None, best: str | None
 ) -> str:
-    groups = {_text(key): part for key, part in _groups(frame, columns)}
+    groups = {setting_text(key): part for key, part in _groups(frame, columns)}
     power, marked = _power(frame, cells), False
     texts: dict[tuple[Any, ...], dict[str, str]] = {tuple(row): {} for row in frame[keys].itertuples(index=False)}
     for name, part in groups.items():
@@ -123,7 +130,7 @@ def _pivoted(
     heads = [key.replace("_", " ") for key in keys] + ([cells] if columns is None else list(groups))
     lines += [" & ".join(map(in_latex, heads)) + r" \\", r"\midrule"]
     for key, found in texts.items():
-        begin = [in_latex(_text(each)) for each in key]
+        begin = [in_latex(setting_text(each)) for each in key]
         lines.append(" & ".join([*begin, *(found.get(name, _NONE) for name in groups)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -258,13 +265,6 @@ def _plain(frame: "pd.DataFrame", digits: int) -> str:
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
     note = [f"% {frame.attrs['note']}"] if frame.attrs.get("note") else []
     return "\n".join([*note, *body, r"\end{tabular}"]) + "\n"
-
-
-def _text(value: Any) -> str:
-    """Return a setting as a flag has it: none for one that was left open."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:

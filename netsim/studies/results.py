@@ -24,7 +24,7 @@ from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unl
 from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
-from netsim.studies.paper_tables import latex, markdown
+from netsim.studies.paper_tables import latex, markdown, setting_text
 from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check
@@ -473,7 +473,7 @@ def _draw_bands(
     lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
     for key, part in lines:
         rows = part.sort_values(x) if _is_number(table[x]) else part
-        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(_shown)
+        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(setting_text)
         # A curve over the rounds has marks at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
         how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
@@ -549,18 +549,11 @@ def _is_number(column: "pd.Series[Any]") -> bool:
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
     """Return what the legend calls a combination: "loss 0.1, COKE"."""
     return ", ".join(
-        _shown(value).lstrip("_")
+        setting_text(value).lstrip("_")
         if name in ("algorithm", "folder", "problem", "network")
-        else f"{name.removeprefix('given_').replace('_', ' ')} {_shown(value)}"
+        else f"{name.removeprefix('given_').replace('_', ' ')} {setting_text(value)}"
         for name, value in zip(names, key, strict=True)
     )
-
-
-def _shown(value: Any) -> str:
-    """Return a setting as a flag has it: none for one that was left open."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:

@@ -113,7 +113,7 @@ class Reporter:
     def _bar(
         self, label: str, total: int | None, *, timed: bool = False, transient: bool = False
     ) -> Iterator[Callable[..., None]]:
-        """Keep a bar on the terminal meanwhile, with its line or, if ``timed``, the time to go; yield what updates it."""
+        """Keep a bar on the terminal, with its line or, if ``timed``, the time to go; yield what updates it."""
         from rich import console, markup, progress
 
         columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description:>12}"), progress.BarColumn()]

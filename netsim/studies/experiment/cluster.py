@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from netsim.errors import BadInput, one_line
-from netsim.studies.experiment.cells import Cell, Measured
+from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.folder import CellRun, Job, write
 from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
-from netsim.studies.sweeps.cluster import connected
+from netsim.studies.sweeps.cluster import connected, map_there
 from netsim.studies.sweeps.point import KILLED
 
 
@@ -16,25 +16,15 @@ def run_there(work: CellRun, jobs: Sequence[Job], address: str) -> Iterator[tupl
 
     Raises BadInput if the scheduler cannot be used, or a worker has another netsim.
     """
-    from distributed import KilledWorker, as_completed
-
     with connected(address, work.limits) as client:
         _must_be_alike(client.run(source_of, "netsim", on_error="return"))
         cells = {job.name: job.cell for job in jobs}
-        futures = client.map(_measured, list(cells.values()), key=list(cells), pure=False)
-        for future in as_completed(futures):
-            name = future.key
-            try:
-                found = future.result()
-            except KilledWorker:
+        for name, found in map_there(client, Cell.measured, cells):
+            if found is None:
                 yield name, KILLED
                 continue
             write(work.folder, work.running, cells[name], found)
             yield name, str(found.row["why"]) if found.row["outcome"] == FAILED else None
-
-
-def _measured(cell: Cell) -> Measured:
-    return cell.measured()
 
 
 def _must_be_alike(reports: dict[str, object]) -> None:
