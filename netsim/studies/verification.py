@@ -266,12 +266,10 @@ def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> di
 
 def _value(parameter: Parameter, value: Any) -> Any:
     # JSON has no infinity, so it stands there as text.
-    if parameter.kind is float and isinstance(value, str) and value in ("inf", "-inf", "nan"):
+    if parameter.kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
         return float(value)
     if value is None and parameter.optional:
         return None
-    if parameter.kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
     if type(value) is not parameter.kind:
         raise check.refuse(parameter.name, value, f"of type {parameter.kind.__name__}")
     return value
@@ -379,16 +377,12 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
         elif name in traces:
             yield from _of_trace(traces[name], Trace.load(again / name))
         elif name == "summary.json":
-            yield from _of_values(
-                "", *(json.loads((each / name).read_text(encoding="utf-8")) for each in (path, again))
-            )
+            old, now = (json.loads((each / name).read_text(encoding="utf-8")) for each in (path, again))
+            yield from _of_values("", old, now)
         elif name not in tables:
             yield "was not there", math.inf
         elif (path / name).read_bytes() != (again / name).read_bytes():
-            before, now = _rows(path / name), _rows(again / name)
-            if Path(name).stem == "states":
-                before, now = _by_agent(before), _by_agent(now)
-            yield from _of_tables(before, now)
+            yield from _of_tables(*(_rows(each / name) for each in (path, again)))
 
     for name in dict.fromkeys([*tables, *new, "summary.json", *traces]):
         for place, size in of_file(name):
@@ -398,18 +392,15 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
 def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
     """Return the rows of states in an order that does not depend on which agent acted first at an instant."""
     head, body = rows[:1], rows[1:]
-    keys = [i for i, name in enumerate(head[0] if head else []) if name in ("algorithm", "time_s", "agent")]
-    first: dict[Any, int] = {}
-    for place, row in enumerate(body):
-        # Algorithms and times stay as they are; agents of one time are sorted.
-        first.setdefault(tuple(row[i] for i in keys[:-1]), place)
-    return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys[:-1])], str(row[keys[-1]])))
+    *keys, agent = (i for i, name in enumerate(head[0]) if name in ("algorithm", "time_s", "agent"))
+    # Algorithms and times stay as they are; agents of one time are sorted.
+    first = {tuple(row[i] for i in keys): place for place, row in reversed([*enumerate(body)])}
+    return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys)], str(row[agent])))
 
 
 def _of_trace(old: Trace, new: Trace) -> _Places:
-    yield from _of_values("trace_hash", old.hash, new.hash)
-    yield from _of_values("agents", old.agents, new.agents)
-    yield from _of_values("kinds", old.kinds, new.kinds)
+    facts = [{"trace_hash": each.hash, "agents": each.agents, "kinds": each.kinds} for each in (old, new)]
+    yield from _of_values("", *facts)
     if any(not np.array_equal(a, b) for a, b in zip(old.links, new.links, strict=True)):
         yield "its links are others", math.inf
     if old.scene is not None and new.scene is not None:
@@ -474,9 +465,11 @@ def _rows(path: Path) -> list[list[Any]]:
     """Return a table's rows, its line of names first; of csv as texts."""
     if path.suffix == ".parquet":
         table = read_table(path)
-        return [list(table.columns), *table.astype(object).to_numpy().tolist()]
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
+        rows = [list(table.columns), *table.astype(object).to_numpy().tolist()]
+    else:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+    return _by_agent(rows) if path.stem == "states" and rows else rows
 
 
 def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> _Places:
@@ -512,11 +505,10 @@ def _distance(old: Any, new: Any) -> float:
     """Return 0 for equal values, infinity for other whole numbers, texts and the like, else the relative difference."""
     if old == new or (old != old and new != new):
         return 0.0
-    numbers = [_number(each) for each in (old, new)]
-    if None in numbers or all(isinstance(each, int) for each in numbers):
+    a, b = _number(old), _number(new)
+    if a is None or b is None or (isinstance(a, int) and isinstance(b, int)):
         return math.inf
-    a, b = float(numbers[0] or 0), float(numbers[1] or 0)
-    if a == b:
+    if float(a) == float(b):
         # Written otherwise only, as 1e-05 for 1e-5.
         return math.ulp(0.0)
     found = abs(a - b) / max(1.0, abs(a), abs(b))

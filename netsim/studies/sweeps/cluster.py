@@ -13,7 +13,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.origin import about, source_of
 from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import KILLED, Limits, SweepRun, keep_failure
+from netsim.studies.sweeps.point import Limits, SweepRun
 from netsim.studies.sweeps.workers import Ended, run_named
 from netsim.util import check
 
@@ -151,7 +151,7 @@ def _folder(work: SweepRun) -> str:
 def run_there(work: SweepRun, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
     """Run points on a cluster's workers, and yield how each ended, as they end (`map_there`)."""
     for name, ended in map_there(client, partial(run_named, work), {point.name: point for point in points}):
-        yield name, keep_failure(work, name, KILLED) if ended is None else ended[1]
+        yield name, work.lose(name) if ended is None else ended[1]
 
 
 def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

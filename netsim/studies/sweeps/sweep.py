@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RUNNING_PREFIX = "running-"
+_SHARED = ("seed", "data_seed", "graph_seed")  # of what a problem is made
 
 
 @dataclass(frozen=True)
@@ -165,14 +166,12 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
     ]
     failed = sum(each.name in failures for each in points)
     done = len(points) - len(missing) - failed
-    # Points with equal seeds one after the other: they may share a problem (`Study.reused`).
-    by_seeds: dict[tuple[Any, ...], list[Point]] = {}
-    for each in missing:
-        seeds = tuple(each.settings.get(name) for name in ("seed", "data_seed", "graph_seed"))
-        by_seeds.setdefault(seeds, []).append(each)
+    # Points with equal seeds one after the other: they may share a problem (`netsim.studies.tasks`).
+    order: dict[Any, int] = {}
+    missing.sort(key=lambda each: order.setdefault(tuple(map(each.settings.get, _SHARED)), len(order)))
     with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
         tally(done, failed)
-        for name, why in run([*itertools.chain(*by_seeds.values())]):
+        for name, why in run(missing):
             done, failed = done + (why is None), failed + (why is not None)
             if why is not None:
                 show.line(f"{name} failed: {why}")
@@ -233,9 +232,8 @@ def _read_grid(folder: Path) -> Grid:
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         values = {name: tuple(several) for name, several in about["values"].items()}
-        return Grid(
-            about["scenario"], values, {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
-        )
+        idle = {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
+        return Grid(about["scenario"], values, idle)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"folder = {str(folder)!r}: must be the folder of a sweep, but its sweep.json is missing or damaged"
@@ -257,9 +255,9 @@ def unfinished(folder: Path) -> str:
     whole, done = read_sweep(folder), {name for name, _, _ in read_points(folder)}
     points = whole.grid.points()
     missing = {point.name for point in points} - done
-    failed = len(missing & whole.failed.keys())
     if not missing:
         return ""
+    failed = len(missing & whole.failed.keys())
     why = f" ({failed:,} of them failed)" if failed else ""
     return f"{folder} is unfinished: {len(missing):,} of {len(points):,} points are missing{why}"
 
@@ -332,8 +330,10 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
     before). Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
     """
     about = folder / "sweep.json"
-    leftovers = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_leftover(each.name)]
-    if folder.exists() and not about.is_file() and leftovers:
+    # What a sweep leaves that was killed before it wrote its sweep.json.
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else [folder.name]
+    others = [name for name in names if not name.startswith((LOCK, ".sweep.json."))]
+    if folder.exists() and not about.is_file() and others:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of a sweep")
     with held(folder, "sweep"):
         clear_unfinished(folder, folder / "failed")
@@ -342,17 +342,11 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
             examine(folder)
         with refusals(folder):
             with write_whole(about) as file:
-                settings: dict[str, Any] = {"scenario": chosen.scenario, "values": chosen.values}
-                settings |= {"idle": chosen.idle} if chosen.idle else {}
+                settings = {name: value for name, value in vars(chosen).items() if value or name != "idle"}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
         with running_in(folder, _RUNNING_PREFIX) as running:
             yield running
-
-
-def _is_leftover(name: str) -> bool:
-    """Return whether a file may be left by a sweep killed before it wrote its sweep.json."""
-    return name == LOCK or name.startswith(".sweep.json.")
 
 
 def _check_same_sweep(folder: Path, chosen: Grid) -> None:
