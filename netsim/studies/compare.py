@@ -11,7 +11,7 @@ from netsim.core.records import TOTALS
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.intervals import over_text, settings_in
+from netsim.studies.intervals import groups_of, over_text, settings_in
 from netsim.studies.outcome import COLUMN, DEAD, DIVERGED, NOT_REACHED, share_text, worst_of_dead
 from netsim.studies.paper_tables import setting_text, with_shares
 from netsim.studies.reach import Target
@@ -91,7 +91,7 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str
         together = results.interval(found, metrics[0], by, of=of, over=over)
         return with_shares(together, text).rename(columns={"count": "seeds"})
     measures, rows = measures_of(found), []
-    for key, part in found.groupby(by, sort=False, dropna=False):
+    for key, part in groups_of(found, by):
         values = {name: _cell(part, name, of) for name in measures}
         rows.append(dict(zip(by, key, strict=True)) | {"seeds": _seeds(part, measures, over)} | values)
     return pd.DataFrame(rows, columns=[*by, "seeds", *measures])
@@ -285,7 +285,7 @@ def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
     reach = target_of([column])
     if reach is None:
         return lines
-    for key, part in found.groupby(by, sort=False, dropna=False):
+    for key, part in groups_of(found, by):
         if missing := int((part[column].isna() & (part[COLUMN] == NOT_REACHED if COLUMN in part else True)).sum()):
             where = [f"{name}={setting_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
             which = ", ".join([*where, str(key[-1])])

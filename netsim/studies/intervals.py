@@ -197,18 +197,23 @@ def interval(
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
     rows, limits = [], columns.bounds(value)
-    for key, part in kept.assign(**{_SURVIVED: survived}).groupby(list(by), sort=False, dropna=False):
+    for key, part in groups_of(kept.assign(**{_SURVIVED: survived}), by):
         values = part[value].to_numpy(dtype=np.float64)
         low, high = limits.clip(*confidence(values, of=of, share=share))
         found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
             name: statistic(values, of=name) for name in STATISTICS
         }
         found |= {"low": low, "high": high}
-        rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
+        rows.append(dict(zip(by, key, strict=True)) | found)
     table = pd.DataFrame(rows, columns=[*by, "count", "survived", "mean", "median", "low", "high"])
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
     table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
     return table
+
+
+def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
+    """Return the groups of rows that are alike in some columns, each after its values there; all rows without any."""
+    return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]
 
 
 def check_numbers(frame: "pd.DataFrame", value: str) -> None:
@@ -241,9 +246,9 @@ def check_pools(frame: "pd.DataFrame", by: Sequence[str], over: str = "seed") ->
     settings = [*settings_in(frame), *([ALGORITHM] if ALGORITHM in names else [])]
     alone = [*by, *({over} & {*names} - {*by})]
     for keys, wanted in ((list(by), settings), (alone, ["round"] if "round" in names else [])):
-        groups = frame.groupby(keys, sort=False, dropna=False) if keys else frame.groupby(lambda _: 0)
-        for name in wanted:
-            if name not in {*by, "point", over} and (groups[name].nunique(dropna=False) > 1).any():
+        for name in wanted if len(frame) else ():
+            several = (frame.groupby(keys, sort=False, dropna=False) if keys else frame)[name].nunique(dropna=False)
+            if name not in {*by, "point", over} and np.max(several) > 1:
                 raise _pooled(by, name, frame[name].unique().tolist(), over)
     twice = frame[frame.duplicated(alone)] if alone != list(by) else frame[:0]
     if len(twice):

@@ -15,6 +15,7 @@ from netsim.studies.intervals import (
     check_pools,
     confidence,
     fewest,
+    groups_of,
     kind_text,
     over_text,
     settings_of,
@@ -126,7 +127,7 @@ def paired(
         least = f"{value} = {labelled[value].min():g}"
         raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")
     own_columns = [*_COLUMNS[:3], "ratio" if test == "ratio" else "difference", *_COLUMNS[4:]]
-    for key, part in labelled.groupby(keys, sort=False, dropna=False) if keys else [((), labelled)]:
+    for key, part in groups_of(labelled, keys):
         table = part.pivot(index=over, columns=label, values=value)
         dead = part.pivot(index=over, columns=label, values=_DEAD)
         about = dict(zip(keys, key, strict=True))

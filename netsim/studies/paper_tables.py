@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.errors import BadInput
+from netsim.studies.intervals import groups_of
 from netsim.studies.outcome import share_text
 from netsim.util import check
 
@@ -105,7 +106,9 @@ def setting_text(value: Any) -> str:
 def _pivoted(
     frame: "pd.DataFrame", digits: int, cells: str, keys: list[str], columns: str | None, best: str | None
 ) -> str:
-    groups = {setting_text(key): part for key, part in _groups(frame, columns)}
+    groups = {"": frame}
+    if columns is not None:
+        groups = {setting_text(key): part for (key,), part in groups_of(frame, [columns])}
     power, marked = _power(frame, cells), False
     texts: dict[tuple[Any, ...], dict[str, str]] = {tuple(row): {} for row in frame[keys].itertuples(index=False)}
     for name, part in groups.items():
@@ -133,12 +136,6 @@ def _pivoted(
         begin = [in_latex(setting_text(each)) for each in key]
         lines.append(" & ".join([*begin, *(found.get(name, _NONE) for name in groups)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _groups(frame: "pd.DataFrame", columns: str | None) -> "list[tuple[Any, pd.DataFrame]]":
-    if columns is None:
-        return [("", frame)]
-    return [(key, part) for key, part in frame.groupby(columns, sort=False, dropna=False)]
 
 
 def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":

@@ -135,21 +135,18 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         whole = folders.load(place, every=False)
         rows = whole["rounds"] if tables is None else tables[number]
         if target is not None:
-            rows = target.rows(rows, place)
+            rows = target.rows(rows, place, whole["summary"]["centralised"])
         elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
-        ended = {str(name): _outcome(last) for name, last in whole["summary"]["algorithms"].items()}
+        # Folders of earlier versions do not say how a run ended.
+        algorithms = whole["summary"]["algorithms"].items()
+        ended = {name: Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round")) for name, last in algorithms}
         if tables is None:
-            rows = _with_outcomes(rows, ended, rounds, None if target is None else target.column)
+            rows = _with_outcomes(rows, ended, rounds, target and target.column)
         found.append(_Run(rows, place, name, given))
         # Combinations that are the same run have its results, so that each setting has a row.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
     return [*found, *_failed(path, found)] if tables is None else found
-
-
-def _outcome(last: Mapping[str, Any]) -> Outcome:
-    """Return how a run ended, as summary.json has it; folders of earlier versions do not say."""
-    return Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round"))
 
 
 def _with_outcomes(
