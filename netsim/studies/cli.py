@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -189,54 +189,40 @@ class _RunCommand(click.Command):
         self._scenario = scenario
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = list(self._given(list(args)))
-        given = dict(words)
-        if several := [value for flag, value in words if flag == f"--{catalogue.AT.name}" and value]:
-            # In a sweep each would be a value of its own.
-            given[f"--{catalogue.AT.name}"] = "; ".join(several)
-        if [flag for flag, _ in words].count("--set") > 1:
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        if [each.name for each in order].count("set") > 1:
             # Click would take the last of them.
             raise BadInput("set: must be given once, several values with commas between; several flags are a sweep")
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
-            name = None if error.param is None else error.param.name
-            value = given.get(f"--{name}".replace("_", "-")) or ""
-            if {*value} & {*",:"} and (command := self._sweep(str(name), given)):
+            name = str(error.param and error.param.name)
+            value = str(given.get(name) or "")
+            if {*value} & {*",:"} and (command := self._sweep(name, given)):
                 from netsim.util import check
 
-                raise check.refuse(str(name), value, f"one value; several are a sweep: {command}") from None
+                raise check.refuse(name, value, f"one value; several are a sweep: {command}") from None
             raise
 
-    def _given(self, words: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yield the flags that are given and their values; a switch has none."""
-        switches = {name for each in self.params if getattr(each, "is_flag", False) for name in _names(each)}
-        rest = iter(words)
-        for word in rest:
-            flag, joined, value = word.partition("=")
-            yield flag, value if joined else None if flag in switches else next(rest, "")
-
-    def _sweep(self, over: str, given: Mapping[str, str | None]) -> str:
-        """Return the command of a sweep over a parameter with these flags; nothing if it could not be run either."""
+    def _sweep(self, over: str, given: Mapping[str, Any]) -> str:
+        """Return the command of a sweep over a parameter with these values; nothing if it could not be run either."""
         from netsim.studies.sweeps.grid import grid
 
         known = {each.name for each in self._scenario.flags}
         if over not in known:
             return ""
-        kept = {name for each in self.params if each.name in known for name in _names(each)}
-        words = [word for flag, value in given.items() if flag in kept for word in (flag, value) if word is not None]
+        # In a sweep each fault would be a value of its own.
+        at = {catalogue.AT.name: "; ".join(filter(None, given.get(catalogue.AT.name, ())))}
+        kept = {name: at.get(name, value) for name, value in given.items() if name in known}
+        flags = [catalogue.flag(name, value) for name, value in kept.items()]
         try:
-            grid(self._scenario, _listed(self._scenario, tuple(words)))
+            grid(self._scenario, _listed(self._scenario, tuple(shlex.split(" ".join(flags)))))
         except BadInput:
             return ""
         place = f"sweeps/{Path(self._scenario.name).stem}"
         places = itertools.chain([place], (f"{place}-{number}" for number in itertools.count(2)))
-        out = given.get("--out") or next(each for each in places if not os.path.lexists(each))
-        return shlex.join(["netsim", "sweep", self._scenario.name, *words, "--out", out])
-
-
-def _names(parameter: click.Parameter) -> list[str]:
-    return [*parameter.opts, *parameter.secondary_opts]
+        out = given.get("out") or next(each for each in places if not os.path.lexists(each))
+        return " ".join(["netsim sweep", shlex.quote(self._scenario.name), *flags, "--out", shlex.quote(out)])
 
 
 def _version(context: click.Context, option: click.Parameter, value: bool) -> None:
