@@ -146,13 +146,3 @@ def changed_source(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[
     return [
         f"the source of {name}" for name, digest in now["source_sha256"].items() if before.get(name, digest) != digest
     ]
-
-
-def versions(recorded: Mapping[str, Any], scenario: str) -> dict[str, str]:
-    """Return the SHA-256 of all sources of a result, by the names that messages use."""
-    found = {scenario: str(recorded["file_sha256"])} if "file_sha256" in recorded else {}
-    if is_recorded(recorded):
-        # Edited by hand, settings.json may hold anything there.
-        found |= {str(name): str(digest) for name, digest in recorded["files_sha256"].items()}
-        found |= {f"the source of {name}": str(digest) for name, digest in recorded["source_sha256"].items()}
-    return found

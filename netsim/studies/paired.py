@@ -126,20 +126,15 @@ def paired(
     if test == "ratio" and (labelled[value] <= 0.0).any():
         least = f"{value} = {labelled[value].min():g}"
         raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")
-    own_columns = [*_COLUMNS[:3], "ratio" if test == "ratio" else "difference", *_COLUMNS[4:]]
     for key, part in groups_of(labelled, keys):
         table = part.pivot(index=over, columns=label, values=value)
         dead = part.pivot(index=over, columns=label, values=_DEAD)
         about = dict(zip(keys, key, strict=True))
-        others = [other for other in part[label].unique() if other != own]
-        same += [_runs_of(table[each], table.get(own)) for each in others]
-        rows += [
-            about | {within: known[each]} | _row(table[each], table.get(own), dead[each], dead.get(own), test, share)
-            for each in others
-        ]
-    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS]).rename(
-        columns=dict(zip(_COLUMNS, own_columns, strict=True))
-    )
+        for each in [other for other in part[label].unique() if other != own]:
+            same.append(_runs_of(table[each], table.get(own)))
+            rows.append(about | {within: known[each]} | _row(table, dead, each, own, test, share))
+    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS])
+    result = result.rename(columns={"difference": "ratio"}) if test == "ratio" else result
     result["p_holm"], compared = _holm_once(result["p"].to_numpy(dtype=np.float64), same)
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)
     named = shown if within == ALGORITHM else f"{within} = {shown}"
@@ -152,34 +147,29 @@ _DEAD = "run died"
 
 
 def _row(
-    values: "pd.Series[float]",
-    reference: "pd.Series[float] | None",
-    dead: "pd.Series[bool]",
-    reference_dead: "pd.Series[bool] | None",
-    test: str,
-    share: float,
+    table: "pd.DataFrame", dead: "pd.DataFrame", name: str, reference: str, test: str, share: float
 ) -> dict[str, Any]:
-    """Return the pairs of two columns by seed, their difference, interval and p."""
-    if reference is None or reference_dead is None:
-        return {"count": 0, "missing": len(values), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
-    both = values.notna() & reference.notna()
-    ours, theirs = (each[both].to_numpy(dtype=np.float64) for each in (values, reference))
-    alive = ~(dead[both].astype(bool) | reference_dead[both].astype(bool))
+    """Return the pairs of two columns of a table by seed, their difference, interval and p; ``dead`` runs died."""
+    if reference not in table:
+        return {"count": 0, "missing": len(table), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
+    both = table[[name, reference]].notna().all(axis=1)
+    ours, theirs = table.loc[both, [name, reference]].to_numpy(dtype=np.float64).T
+    alive = ~dead.loc[both, [name, reference]].astype(bool).any(axis=1)
     if test == "ratio":
         ours, theirs = np.log(ours), np.log(theirs)
     with np.errstate(invalid="ignore"):
         # Two runs that died are a tie.
         apart = np.where(ours == theirs, 0.0, ours - theirs)
-    found = {"count": len(apart), "missing": int(len(both) - len(apart)), "survived": int(alive.sum())}
+    whole = bool(np.isfinite(ours).all() and np.isfinite(theirs).all())
     if test == "wilcoxon":
         middle, (low, high) = pseudomedian(apart), signed_rank_interval(apart, share=share)
-        return found | {"difference": middle, "low": low, "high": high, "p": p_value(apart, test=test)}
-    whole = np.isfinite(ours).all() and np.isfinite(theirs).all()
-    middle = statistic(apart) if whole else _endless(apart)
-    low, high = confidence(apart, share=share) if whole and not _constant(apart) else (math.nan, math.nan)
+    else:
+        middle = statistic(apart) if whole else _endless(apart)
+        low, high = confidence(apart, share=share) if whole and not _constant(apart) else (math.nan, math.nan)
     ends = [float(np.exp(each)) if test == "ratio" else each for each in (middle, low, high)]
-    p = p_value(apart) if whole else math.nan
-    return found | dict(zip(("difference", "low", "high"), ends, strict=True)) | {"p": p}
+    p = p_value(apart, test=test) if whole or test == "wilcoxon" else math.nan
+    counts = len(apart), len(both) - len(apart), int(alive.sum())
+    return dict(zip(_COLUMNS, (*counts, *ends, p), strict=True))
 
 
 def _endless(apart: NDArray[np.float64]) -> float:

@@ -20,12 +20,13 @@ from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
 from netsim.studies.columns import bounds
-from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unless_set, whole_rounds
+from netsim.studies.figures import STYLES, Axis, drawing, legend_below, style, unless_set, whole_rounds
 from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown, setting_text
 from netsim.studies.reach import Target
+from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check
 
@@ -124,11 +125,11 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         raise check.refuse("reach", reach, "left out with rounds, or with numbers of a table of the study's own")
     path = Path(folder)
     places: list[tuple[str | None, Mapping[str, Any], Path]] = [(None, {}, path)]
+    twins: Mapping[str, Sequence[Point]] = {}
     if (path / "sweep.json").is_file():
-        places = [*read_points(path)]
+        places, twins = [*read_points(path)], read_sweep(path).grid.twins()
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
-    twins = read_sweep(path).grid.twins() if (path / "sweep.json").is_file() else {}
     found = []
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
@@ -161,17 +162,13 @@ def _with_outcomes(
     without = [name for name, each in ended.items() if not each.survived and name not in set(rows["algorithm"])]
     if without:
         rows = pd.concat([rows, pd.DataFrame({"algorithm": without})], ignore_index=True)
-    of = [ended.get(str(name), Outcome(ENDED)) for name in rows["algorithm"]]
-    states = [each.state for each in of]
+    names = rows["algorithm"].astype(str)
+    states = names.map({name: each.state for name, each in ended.items()}).fillna(ENDED)
     if rounds and "round" in rows:
-        at = rows["round"].to_numpy(dtype=np.float64)
-        states = [
-            UNFINISHED if each.round is not None and number < each.round else each.state
-            for each, number in zip(of, at, strict=True)
-        ]
+        since = names.map({name: each.round for name, each in ended.items()}).astype(float)
+        states = states.mask(rows["round"] < since, UNFINISHED)
     if target is not None:
-        missing = rows[target].isna().to_numpy()
-        states = [NOT_REACHED if lacks else state for state, lacks in zip(states, missing, strict=True)]
+        states = states.mask(rows[target].isna(), NOT_REACHED)
     return rows.assign(**{COLUMN: states})
 
 
@@ -434,8 +431,6 @@ def _columns(count: int) -> int:
 
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
     """Return a figure and a panel for each facet: those given, or new ones."""
-    from matplotlib.figure import Figure
-
     if ax is not None:
         given = list(np.ravel(np.asarray(ax, dtype=object)))
         if len(given) != count:
@@ -443,9 +438,9 @@ def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tu
         return given[0].figure, given
     columns = _columns(count)
     rows = math.ceil(count / columns)
-    size = sized(9.0 if beside else 6.5, 4.4) if count == 1 else sized(3.6 * columns + 1.6, 3.2 * rows + 0.4, columns)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel())
+    size = (9.0 if beside else 6.5, 4.4) if count == 1 else (3.6 * columns + 1.6, 3.2 * rows + 0.4)
+    figure, grid = drawing(*size, columns, rows, sharey=True, sharex=True)
+    panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_visible(False)
     return figure, panels[:count]
@@ -569,13 +564,10 @@ def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":
     """Draw a measure's mean over the seeds, by two parameters, as colours with their numbers; raises as `interval`."""
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
     table = interval(frame, value, [y, x]).pivot(index=y, columns=x, values="mean")
     cells = table.to_numpy(dtype=np.float64)
-    size = sized(1.1 * cells.shape[1] + 2.5, 0.6 * cells.shape[0] + 1.8)
-    figure = Figure(figsize=size, layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(1.1 * cells.shape[1] + 2.5, 0.6 * cells.shape[0] + 1.8)
     wide = np.nanmin(cells) > 0 and np.nanmax(cells) > 20 * np.nanmin(cells)
     image = panel.imshow(cells, aspect="auto", cmap="viridis", norm=LogNorm() if wide else None)
     shades: Any = image.norm(cells)
