@@ -225,22 +225,11 @@ class _RunCommand(click.Command):
         return " ".join(["netsim sweep", shlex.quote(self._scenario.name), *flags, "--out", shlex.quote(out)])
 
 
-def _version(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Print the version of netsim and its core."""
-    if value and not context.resilient_parsing:
-        click.echo(f"netsim, version {__version__} (core: {'compiled' if is_built('core._core') else 'python'})")
-        context.exit()
+_CORE = "compiled" if is_built("core._core") else "python"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, message=f"netsim, version %(version)s (core: {_CORE})")
 def app() -> None:
     """Emulate networks of agents that learn together."""
 
@@ -595,11 +584,9 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 
 def _must_go_with(other: str, *names: str) -> None:
     """Raise BadInput if a flag was given that does nothing without another one, which was not."""
-    context = click.get_current_context()
-    for name in names if context.params[other] in (None, False) else ():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            flag, needed = name.strip("_"), other.replace("_", "-")
-            raise BadInput(f"{flag} = {context.params[name]}: must go with --{needed}")
+    given = click.get_current_context().params
+    for name in _asked(*names) if given[other] in (None, False) else ():
+        raise BadInput(f"{name.strip('_')} = {given[name]}: must go with --{other.replace('_', '-')}")
 
 
 @app.command("compare")
