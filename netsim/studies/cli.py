@@ -495,7 +495,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> Non
         with spread(workers):
             verdict = verify(place)
         same = same and bool(verdict)
-        for line in [*verdict.lines(str(place)), *(f"  {each}" for each in verdict.elsewhere)]:
+        for line in [*verdict.lines(), *(f"  {each}" for each in verdict.elsewhere)]:
             reporter.line(line)
     if missing:
         reporter.line(missing)

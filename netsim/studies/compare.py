@@ -44,8 +44,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     if reach is not None:
         last = last.rename(columns={metric.partition("@")[0]: metric for metric in metrics})
     elif not set(metrics) <= set(last.columns):
-        folders = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
-        holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
+        holder, metrics = own_tables.resolve([run for _, run in _runs(places)], metrics, measures_of(last))
         last = results.compare(*places, table=holder)
     measures = measures_of(last)
     there = [name for name in measures if last[name].notna().any()]
@@ -224,11 +223,10 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
             raise check.refuse("where", each, "SETTING=VALUE, several values with commas between")
         wanted.append(("where", check.one_of("where", name.strip(), settings_in(found)), values))
     for argument, name, values in wanted:
-        by_text = {setting_text(value): value for value in found[name].unique()}
-        several = [_as_written(each, by_text) for each in values.split(",")]
-        chosen = [by_text[check.one_of(argument, each, by_text)] for each in several]
-        open_ones = found[name].isna() if any(value is None or value != value for value in chosen) else False
-        found = found[found[name].isin(chosen) | open_ones]
+        texts = found[name].map(setting_text)
+        known = dict.fromkeys(texts)
+        wanted_texts = [_as_written(each, known) for each in values.split(",")]
+        found = found[texts.isin([check.one_of(argument, each, known) for each in wanted_texts])]
     if found.empty:
         raise BadInput(f"where = {', '.join(where)}: must leave a run; none has all of these")
     return found

@@ -61,6 +61,9 @@ class Verdict:
         Versions, kernels and the like that are not those recorded: facts, which need not be the cause.
     event : str
         The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
+    name : str
+        The condition under which it was repeated; empty for that which it records. The state may be "not checked"
+        then, and ``where`` says why.
     """
 
     folder: Path
@@ -69,37 +72,24 @@ class Verdict:
     others: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     event: str = ""
+    name: str = ""
 
     def __bool__(self) -> bool:
         return self.state != "differs"
 
-    def lines(self, what: str) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the verdict in lines, the first of which begins with what was repeated, without facts on versions."""
+        what = self.name or self.folder
+        if self.state == "not checked":
+            return [f"{what}: not checked ({self.where})"]
         where = {"identical": "", "differs": "; it begins in "}.get(self.state, "; the largest difference is in ")
         others = [f"  also in {', '.join(self.others)}"] if self.others else []
         event = [f"  first event: {self.event}"] if self.event else []
         return [f"{what}: {self.state}{where}{self.where}", *others, *event]
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A difference of two values at one place of a file, and its size; infinity where a size has no meaning."""
-
-    file: str
-    place: str
-    size: float
-
-    @property
-    def is_hash(self) -> bool:
-        """Whether it is one of hashes."""
-        return self.place.partition(":")[0].endswith(_HASHES)
-
-    def __str__(self) -> str:
-        return f"{self.file}, {self.place}"
-
-
 _Places = Iterator[tuple[str, float]]
-"""Differences within a file: their places and sizes."""
+"""Differences within a file: their places and sizes; infinity where a size has no meaning."""
 
 
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
@@ -278,25 +268,7 @@ def _value(parameter: Parameter, value: Any) -> Any:
 # --- running again under other conditions -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """A run made again under another condition: its name, and the verdict, or why there is none."""
-
-    name: str
-    verdict: Verdict | None
-    why: str = ""
-
-    def __bool__(self) -> bool:
-        return self.verdict is None or bool(self.verdict)
-
-    def lines(self) -> list[str]:
-        """Return the result in lines."""
-        if self.verdict is None:
-            return [f"{self.name}: not checked ({self.why})"]
-        return self.verdict.lines(self.name)
-
-
-def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]:
+def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdict]:
     """Run a job again with other hash seeds, the other core and another number of workers, and compare the results.
 
     ``folder`` is that of its run under ``base``. Where a run differs, both are made once more with a trace, which gives
@@ -311,7 +283,7 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]
                 why = condition.run(job, again)
             except BadInput as error:
                 # A radio cannot be split over workers, and a core may not be built.
-                yield Rerun(name, None, str(error))
+                yield Verdict(folder, "not checked", str(error), name=name)
                 continue
             if why:
                 verdict = Verdict(folder, "differs", f"its end: {why}")
@@ -320,13 +292,13 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]
             if not verdict and not why and not recorded.traces:
                 event = _event_between(dataclasses.replace(job, trace=True), (base, condition), Path(room), name)
                 verdict = dataclasses.replace(verdict, event=event)
-            yield Rerun(name, verdict)
+            yield dataclasses.replace(verdict, name=name)
             if condition == base and not verdict:
                 # A run that does not even repeat differs under all conditions, for the same reason.
                 return
 
 
-def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Rerun]:
+def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdict]:
     """Run what ``make(seed=…)`` returns, and again under other conditions, for `netsim.testing.check_same`.
 
     Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
@@ -366,8 +338,8 @@ def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[_Difference]:
-    """Yield the differences of a folder from what its study writes now, in the order of their places."""
+def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[tuple[str, str, float]]:
+    """Yield the file, place and size of each difference of a folder from what its study writes now, in their order."""
     path, tables, traces = recorded.path, recorded.tables, recorded.traces
     new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
 
@@ -386,7 +358,7 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
 
     for name in dict.fromkeys([*tables, *new, "summary.json", *traces]):
         for place, size in of_file(name):
-            yield _Difference(name, place, size)
+            yield name, place, size
 
 
 def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
@@ -531,16 +503,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _verdict(path: Path, differences: list[_Difference]) -> Verdict:
+def _verdict(path: Path, differences: list[tuple[str, str, float]]) -> Verdict:
     if not differences:
         return Verdict(path, "identical")
     # Where no value differs, a hash does.
-    differences = [each for each in differences if not each.is_hash] or differences
-    if beyond := [each for each in differences if each.size > TOLERANCE]:
-        _, *others = dict.fromkeys(each.file for each in beyond)
-        return Verdict(path, "differs", str(beyond[0]), tuple(others))
-    largest = max(differences, key=lambda each: each.size)
-    return Verdict(path, "equal to 1e-9", str(largest))
+    differences = [each for each in differences if not each[1].partition(":")[0].endswith(_HASHES)] or differences
+    if beyond := [each for each in differences if each[2] > TOLERANCE]:
+        (file, place, _), others = beyond[0], dict.fromkeys(file for file, *_ in beyond)
+        return Verdict(path, "differs", f"{file}, {place}", tuple(name for name in others if name != file))
+    file, place, _ = max(differences, key=lambda each: each[2])
+    return Verdict(path, "equal to 1e-9", f"{file}, {place}")
 
 
 def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
