@@ -117,10 +117,15 @@ class _Found:
         (scenario,), count = {each["scenario"] for each in self.settings}, len(self.settings)
         versions = _listed(dict.fromkeys(f"{each['netsim']} ({each['core']} core)" for each in self.settings))
         times = "once" if count == 1 else f"{count:,} times"
-        swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in self._several().items())
         title = self._title(scenario)
         titled = f", “{title}”," if title else ""
-        return f"The study `{scenario}`{titled} of netsim {versions} ran {times}{f', at {swept}' if swept else ''}."
+        return f"The study `{scenario}`{titled} of netsim {versions} ran {times}{self._at()}."
+
+    def _at(self, *without: str) -> str:
+        """Return the values of the settings that have several."""
+        several = [(name, values) for name, values in self._several().items() if name not in without]
+        swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in several)
+        return f", at {swept}" if swept else ""
 
     def _title(self, scenario: str) -> str:
         try:
@@ -365,13 +370,8 @@ class OfExperiment(_Found):
         for word, name in (("on", "problem"), ("over", "network")):
             if name in self._several():
                 ran += f" {word} {_count(len(self._several()[name]), name)}"
-        swept = "; ".join(
-            f"`{name}` = {_listed(map(_value, values))}"
-            for name, values in self._several().items()
-            if name not in ("problem", "network")
-        )
         return (
-            f"The experiment{named}{f', “{title}”,' if title else ''} ran {ran}{f', at {swept}' if swept else ''}, in "
+            f"The experiment{named}{f', “{title}”,' if title else ''} ran {ran}{self._at('problem', 'network')}, in "
             f"netsim {versions}: {_count(len(self.runs), 'run')} of {self._length()}."
         )
 

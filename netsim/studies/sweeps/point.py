@@ -162,11 +162,11 @@ class SweepRun:
         return why
 
 
-def unwritten(folder: Path, error: OSError) -> Unsaved:
-    """Return the error that ends a sweep whose folder cannot be written."""
+def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
+    """Return the error that ends a sweep whose folder cannot be written; the same ``again`` goes on with it."""
     return Unsaved(
         f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
-        "what is done is whole, and the same command goes on"
+        f"what is done is whole, and the same {again} goes on"
     )
 
 
