@@ -122,7 +122,7 @@ def paired(
     check_pools(frame, [*keys, within], over)
     same: list[bytes | None] = []
     counted, died = with_worst_of(frame, value)
-    rows, labelled = [], counted.assign(**{label: labels, _DEAD: died})
+    rows, labelled = [], counted.assign(**{label: labels}).assign(**{_DEAD: died})
     if test == "ratio" and (labelled[value] <= 0.0).any():
         least = f"{value} = {labelled[value].min():g}"
         raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")

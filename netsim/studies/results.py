@@ -143,7 +143,7 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         algorithms = whole["summary"]["algorithms"].items()
         ended = {name: Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round")) for name, last in algorithms}
         if tables is None:
-            rows = _with_outcomes(rows, ended, rounds, target and target.column)
+            rows = _with_outcomes(rows, ended, rounds, target.column if target else None)
         found.append(_Run(rows, place, name, given))
         # Combinations that are the same run have its results, so that each setting has a row.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]

@@ -80,12 +80,11 @@ class Source:
         """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
         seed = settings.get("seed")
         # A file of the user's may have a seed that is a text, or open.
-        varied = type(seed) is int
+        varied = [f"--seed {seed}:{seed + 20}"] if isinstance(seed, int) and not isinstance(seed, bool) else []
         given = {name: value for name, value in self._changed(settings).items() if name != "seed" or not varied}
         words = ["netsim sweep", shlex.quote(self.study), *(flag(name, value) for name, value in given.items())]
         words += ["--at", shlex.quote(at)] if at else []
-        words += [f"--seed {seed}:{seed + 20}"] if varied else []
-        return " ".join([*words, "--out", "sweeps/lab"])
+        return " ".join([*words, *varied, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
         """Return a Python script that repeats a branch, and says if it is another run."""
