@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from netsim.core.records import ALL_CAUSES, totals_of
+
 LABELS: Mapping[str, str] = {
     "round": "round",
     "time_s": "simulated time (s)",
@@ -30,16 +32,12 @@ run is judged.
 """
 
 _UNITS = {"%": "%", "s": "s", "ms": "ms", "j": "J", "mj": "mJ", "bits": "bits", "bytes": "bytes", "m": "m", "c": "°C"}
-_COUNTS = {"round", "transmissions", "delivered", "offered", "lost", "readings", "sent", "taken", "arrived", "bits"}
-_COUNTS |= {"link_messages", "duplicated", "late", "collided", "corrupted", "refused", "queue_full", "link_down"}
-_COUNTS |= {"receiver_down", "inbox_full", "saturated"}
+_COUNTS = {"round", "offered", "readings", "sent", "taken", "arrived", "bits", *totals_of(ALL_CAUSES)}
 _GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$")
 _SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
 _ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")
 _NONNEGATIVE = re.compile(
-    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$"
-    r"|^(delivered|round|offered|readings|sent|taken|arrived|bits|spread|link_messages|duplicated|late|lost|collided"
-    r"|corrupted|refused|queue_full|link_down|receiver_down|inbox_full|saturated)$"
+    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$|^spread$"
 )
 _SIGNED = re.compile(r"(^|_)(above|saves?|saved|difference|log|offset|skew|drift)(_|$)")
 
@@ -67,7 +65,7 @@ def bounds(column: str) -> Bounds:
         return Bounds()
     if _SHARES.search(name) or _ERRORS_OF_SHARES.search(name):
         return Bounds(0.0, 100.0 if name.endswith("%") else 1.0)
-    return Bounds(0.0) if name in ERRORS or _NONNEGATIVE.search(name) else Bounds()
+    return Bounds(0.0) if name in {*ERRORS, *_COUNTS} or _NONNEGATIVE.search(name) else Bounds()
 
 
 def counts(column: str) -> bool:
