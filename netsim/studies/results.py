@@ -162,10 +162,10 @@ def _with_outcomes(
     without = [name for name, each in ended.items() if not each.survived and name not in set(rows["algorithm"])]
     if without:
         rows = pd.concat([rows, pd.DataFrame({"algorithm": without})], ignore_index=True)
-    names = rows["algorithm"].astype(str)
-    states = names.map({name: each.state for name, each in ended.items()}).fillna(ENDED)
+    of = [ended.get(str(name), Outcome(ENDED)) for name in rows["algorithm"]]
+    states = pd.Series([each.state for each in of], rows.index)
     if rounds and "round" in rows:
-        since = names.map({name: each.round for name, each in ended.items()}).astype(float)
+        since = pd.Series([each.round for each in of], rows.index, float)
         states = states.mask(rows["round"] < since, UNFINISHED)
     if target is not None:
         states = states.mask(rows[target].isna(), NOT_REACHED)
