@@ -2,10 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from netsim.core.records import ALL_CAUSES, totals_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABELS: Mapping[str, str] = {
     "round": "round",
@@ -87,3 +91,8 @@ def label(column: str) -> str:
     if name and unit.lower() in _UNITS:
         return f"{name.replace('_', ' ').strip()} ({_UNITS[unit.lower()]})"
     return column.replace("_", " ").strip() or column
+
+
+def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
+    """Return the groups of rows that are alike in some columns, each after its values there; all rows without any."""
+    return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from netsim.core.records import TOTALS
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
+from netsim.studies.columns import groups_of
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.intervals import groups_of, over_text, settings_in
+from netsim.studies.intervals import over_text, settings_in
 from netsim.studies.outcome import COLUMN, DEAD, DIVERGED, NOT_REACHED, share_text, worst_of_dead
 from netsim.studies.paper_tables import setting_text, with_shares
 from netsim.studies.reach import Target

@@ -197,7 +197,7 @@ def interval(
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
     rows, limits = [], columns.bounds(value)
-    for key, part in groups_of(kept.assign(**{_SURVIVED: survived}), by):
+    for key, part in columns.groups_of(kept.assign(**{_SURVIVED: survived}), by):
         values = part[value].to_numpy(dtype=np.float64)
         low, high = limits.clip(*confidence(values, of=of, share=share))
         found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
@@ -209,11 +209,6 @@ def interval(
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
     table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
     return table
-
-
-def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    """Return the groups of rows that are alike in some columns, each after its values there; all rows without any."""
-    return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]
 
 
 def check_numbers(frame: "pd.DataFrame", value: str) -> None:

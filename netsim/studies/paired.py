@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
+from netsim.studies.columns import groups_of
 from netsim.studies.intervals import (
     ALGORITHM,
     SHARE,
@@ -15,7 +16,6 @@ from netsim.studies.intervals import (
     check_pools,
     confidence,
     fewest,
-    groups_of,
     kind_text,
     over_text,
     settings_of,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.studies.intervals import groups_of
+from netsim.studies.columns import groups_of
 from netsim.studies.outcome import share_text
 from netsim.util import check
 
