@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
-from netsim.studies.columns import bounds
+from netsim.studies.columns import bounds, groups_of
 from netsim.studies.figures import STYLES, Axis, drawing, legend_below, style, unless_set, whole_rounds
 from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
@@ -338,12 +338,12 @@ def bands(
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
-    styles = dict(zip(keys, _styles(keys), strict=True))
-    labels = {key: _named(names, key) or Axis(y).text for key in keys}
-    if not panelled:
-        shares = {key: share for key, share in _shares(table, names).items() if share}
-        labels |= {key: f"{labels[key]} {share}" for key, share in shares.items()}
-    parts = list(table.groupby(panelled, sort=False, dropna=False)) if panelled else [((), table)]
+    shares = {} if panelled else _shares(table, names)
+    looks = {
+        key: {**look, "label": " ".join(filter(None, (_named(names, key) or Axis(y).text, shares.get(key))))}
+        for key, look in zip(keys, _styles(keys), strict=True)
+    }
+    parts = groups_of(table, panelled)
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
     about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
@@ -352,7 +352,7 @@ def bands(
         about = about.replace(" (", "\n(", 1)
     opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
-        opened += _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
+        opened += _draw_bands(panel, part, x, names, of, looks, jumps=x == "round" and Axis(y).jumps)
         if panelled:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
@@ -375,7 +375,7 @@ def bands(
     if names and (ax is not None or not (beside or panelled)):
         panels[0].legend(**small)
     elif names:
-        _legend_outside(figure, keys, labels, below=not beside, **small)
+        _legend_outside(figure, [look["label"] for look in looks.values()], below=not beside, **small)
     if ax is None:
         figure.suptitle("\n".join(filter(None, (title, about if panelled else ""))))
     return figure
@@ -384,7 +384,7 @@ def bands(
 def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
     """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
     found = {}
-    for key, part in table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]:
+    for key, part in groups_of(table, names):
         least = part.iloc[int((part["survived"] / part["count"]).argmin())]
         found[key] = share_text(int(least["survived"]), int(least["count"]))
     return found
@@ -404,9 +404,7 @@ def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> Non
         panel.text(0.98, 0.97, shown, fontsize=7, color="0.3", bbox=box, **where)
 
 
-def _legend_outside(
-    figure: "Figure", keys: Sequence[tuple[Any, ...]], labels: Mapping[tuple[Any, ...], str], *, below: bool, **how: Any
-) -> None:
+def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **how: Any) -> None:
     """Put one legend of all panels' lines beside them, or below them; of many lines it names the first."""
     from matplotlib.lines import Line2D
 
@@ -414,7 +412,7 @@ def _legend_outside(
     for panel in figure.axes:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    ordered = [labels[key] for key in keys if labels[key] in handles]
+    ordered = [label for label in labels if label in handles]
     shown = {name: handles[name] for name in ordered[:_MOST_NAMED]}
     if len(ordered) > _MOST_NAMED:
         shown[f"and {len(ordered) - _MOST_NAMED} more"] = Line2D([], [], linestyle="")
@@ -452,8 +450,7 @@ def _draw_bands(
     x: str,
     names: Sequence[str],
     of: str,
-    styles: Mapping[tuple[Any, ...], Mapping[str, Any]],
-    labels: Mapping[tuple[Any, ...], str],
+    looks: Mapping[tuple[Any, ...], Mapping[str, Any]],
     *,
     jumps: bool,
 ) -> "list[Callable[[], None]]":
@@ -462,16 +459,15 @@ def _draw_bands(
     Return for each band that is open above, as runs died, what draws the rest of it when the axis has its end.
     """
     opened: list[Callable[[], None]] = []
-    lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
-    for key, part in lines:
+    for key, part in groups_of(table, names):
         rows = part.sort_values(x) if _is_number(table[x]) else part
         at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(setting_text)
         # A curve over the rounds has marks at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
-        how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
+        how |= {"drawstyle": "steps-post" if jumps else "default"}
         # A line between names would say that there is something between them.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
-        (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
+        (line,) = panel.plot(at, rows[of], **{**looks[key], **how})
         filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
         fill: Any
         if len(rows) > 1 and x != ALGORITHM:
