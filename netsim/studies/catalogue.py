@@ -371,6 +371,12 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
     return hint, optional
 
 
+def run_command(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the command that runs a study with some parameters; it has no flags of those that are left open."""
+    flags = [flag(key, value) for key, value in parameters.items() if value is not None]
+    return " ".join(["netsim run", shlex.quote(name), *flags])
+
+
 def flag(name: str, value: Any) -> str:
     """Return a parameter and its value as they are given on the command line."""
     option = name.replace("_", "-")

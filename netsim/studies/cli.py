@@ -6,8 +6,9 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,47 +28,55 @@ if TYPE_CHECKING:
 
 # Networks, and all that they take, are imported by the commands that need them: others answer at once.
 
-# Name, type, default and help of the flags of everything that writes a run folder, and of `netsim run`.
-_Flags = tuple[tuple[str, type, Any, str], ...]
-_OUT: _Flags = (("--out", str, None, "The run folder, new or empty. Default: the next free runs/NAME-n."),)
-_FORMATS: _Flags = (
-    (
+# What follows the name of a study may be flags of its own.
+_OPEN = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
+
+
+def _flag(name: str, kind: type, words: str, usual: Any = None) -> click.Option:
+    """Return a flag of a type, with its help, and the default, which its help shows."""
+    return click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
+
+
+# The flags of everything that writes a run folder, and of `netsim run`.
+_OUT = _flag("--out", str, "The run folder, new or empty. Default: the next free runs/NAME-n.")
+_TRACE = _flag("--trace", bool, "Keep the event log, too (trace-ALGORITHM.npz).", False)
+_FORMATS = (
+    _flag(
         "--figures",
         str,
-        None,
         "Formats of the figures: png, svg, pdf, or several with commas between. Default: png; with --style paper "
         "pdf,svg.",
     ),
-    ("--tables", str, "csv", "Format of the tables: csv, or parquet (smaller; takes pip install '.[arrow]')."),
+    _flag("--tables", str, "Format of the tables: csv, or parquet (smaller; takes pip install '.[arrow]').", "csv"),
 )
-_STYLE: _Flags = (
-    (
+_OF_RUN = (
+    _flag(
         "--style",
         str,
-        "usual",
         "How figures look: usual, or paper (a column of 3.5 inches, several panels 7.16, 8 points, serifs).",
+        "usual",
     ),
-)
-_TRACE: _Flags = (("--trace", bool, False, "Keep the event log, too (trace-ALGORITHM.npz)."),)
-_WATCHING: _Flags = (
-    ("--watch", bool, False, "Show the run in the browser while it goes on; nothing in it changes."),
-    ("--pace", float, None, "With --watch: simulated seconds that are shown in a second."),
-    ("--no-browser", bool, False, "With --watch: only print the address."),
+    _flag("--watch", bool, "Show the run in the browser while it goes on; nothing in it changes.", False),
+    _flag("--pace", float, "With --watch: simulated seconds that are shown in a second."),
+    _flag("--no-browser", bool, "With --watch: only print the address.", False),
+    _flag("--workers", int, "Number of processes over which each network is spread; the results are the same.", 1),
+    _flag("--dask", str, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
 _CHECK = "Then run it again with other hash seeds, the other core and another number of workers, and compare."
 _CHECK_NAME = "check_conditions"  # in the code: a study may have a parameter `check`
-_WORKERS: _Flags = (
-    ("--workers", int, 1, "Number of processes over which each network is spread; the results are the same."),
-    ("--dask", str, None, "With --workers: the address of a Dask scheduler whose workers these are."),
-)
 
 
-def _made(*flags: _Flags) -> list[click.Parameter]:
-    """Return the options of some flags."""
-    return [
-        click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
-        for name, kind, usual, words in itertools.chain(*flags)
-    ]
+def _command(
+    scenario: Scenario,
+    call: Callable[..., None],
+    flags: Sequence[click.Parameter],
+    kind: Callable[..., click.Command] = click.Command,
+) -> click.Command:
+    """Return the command of a study: its parameters, and the command's own flags."""
+    # Click would cut the short help at the first full stop, even that of an initial.
+    title = scenario.function.__doc__ and scenario.title
+    params = [*options_of(scenario.parameters), *flags]
+    return kind(name=scenario.name, callback=call, params=params, help=title, short_help=title)
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
@@ -112,8 +121,6 @@ class _Scenarios(click.Group):
 
 def _run_command(scenario: Scenario) -> click.Command:
     def call(
-        out: str | None,
-        trace: bool,
         figures: str | None,
         tables: str,
         style: str,
@@ -122,6 +129,8 @@ def _run_command(scenario: Scenario) -> click.Command:
         no_browser: bool,
         workers: int,
         dask: str | None,
+        out: str | None,
+        trace: bool,
         **parameters: Any,
     ) -> None:
         from netsim.network import spread
@@ -143,19 +152,12 @@ def _run_command(scenario: Scenario) -> click.Command:
         if check and not _check(scenario, parameters, folder, workers, reporter):
             click.get_current_context().exit(1)
 
-    shared = [each for each in scenario.flags if each is catalogue.EVERY]
-    options = [
-        *options_of(scenario.parameters),
-        _at(),
-        *options_of(shared),
-        *_made(_OUT, _TRACE, _FORMATS, _STYLE, _WATCHING, _WORKERS),
-    ]
+    every = options_of(each for each in scenario.flags if each is catalogue.EVERY)
+    flags = [_at(), *every, _OUT, _TRACE, *_FORMATS, *_OF_RUN]
     if "check" not in {each.name for each in scenario.parameters}:
         # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
-        options.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
-    # Click would cut the short help at the first full stop, even that of an initial.
-    title = scenario.function.__doc__ and scenario.title
-    return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
+        flags.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
+    return _command(scenario, call, flags, partial(_RunCommand, scenario))
 
 
 def _check(scenario: Scenario, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter) -> bool:
@@ -183,76 +185,51 @@ class _RunCommand(click.Command):
     """A scenario's command; where a flag lists several values, its error gives the sweep that runs them."""
 
     def __init__(self, scenario: Scenario, **more: Any) -> None:
-        super().__init__(scenario.name, **more)
+        super().__init__(**more)
         self._scenario = scenario
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = list(self._given(list(args)))
-        given = dict(words)
-        if several := [value for flag, value in words if flag == f"--{catalogue.AT.name}" and value]:
-            # In a sweep each would be a value of its own.
-            given[f"--{catalogue.AT.name}"] = "; ".join(several)
-        if [flag for flag, _ in words].count("--set") > 1:
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        if [each.name for each in order].count("set") > 1:
             # Click would take the last of them.
             raise BadInput("set: must be given once, several values with commas between; several flags are a sweep")
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
-            name = None if error.param is None else error.param.name
-            value = given.get(f"--{name}".replace("_", "-")) or ""
-            if {*value} & {*",:"} and (command := self._sweep(str(name), given)):
+            name = str(error.param and error.param.name)
+            value = str(given.get(name) or "")
+            if {*value} & {*",:"} and (command := self._sweep(name, given)):
                 from netsim.util import check
 
-                raise check.refuse(str(name), value, f"one value; several are a sweep: {command}") from None
+                raise check.refuse(name, value, f"one value; several are a sweep: {command}") from None
             raise
 
-    def _given(self, words: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yield the flags that are given and their values; a switch has none."""
-        switches = {name for each in self.params if getattr(each, "is_flag", False) for name in _names(each)}
-        rest = iter(words)
-        for word in rest:
-            flag, joined, value = word.partition("=")
-            yield flag, value if joined else None if flag in switches else next(rest, "")
-
-    def _sweep(self, over: str, given: Mapping[str, str | None]) -> str:
-        """Return the command of a sweep over a parameter with these flags; nothing if it could not be run either."""
+    def _sweep(self, over: str, given: Mapping[str, Any]) -> str:
+        """Return the command of a sweep over a parameter with these values; nothing if it could not be run either."""
         from netsim.studies.sweeps.grid import grid
 
         known = {each.name for each in self._scenario.flags}
         if over not in known:
             return ""
-        kept = {name for each in self.params if each.name in known for name in _names(each)}
-        words = [word for flag, value in given.items() if flag in kept for word in (flag, value) if word is not None]
+        # In a sweep each fault would be a value of its own.
+        at = {catalogue.AT.name: "; ".join(filter(None, given.get(catalogue.AT.name, ())))}
+        kept = {name: at.get(name, value) for name, value in given.items() if name in known}
+        flags = [catalogue.flag(name, value) for name, value in kept.items()]
         try:
-            grid(self._scenario, _listed(self._scenario, tuple(words)))
+            grid(self._scenario, _listed(self._scenario, tuple(shlex.split(" ".join(flags)))))
         except BadInput:
             return ""
         place = f"sweeps/{Path(self._scenario.name).stem}"
         places = itertools.chain([place], (f"{place}-{number}" for number in itertools.count(2)))
-        out = given.get("--out") or next(each for each in places if not os.path.lexists(each))
-        return shlex.join(["netsim", "sweep", self._scenario.name, *words, "--out", out])
+        out = given.get("out") or next(each for each in places if not os.path.lexists(each))
+        return " ".join(["netsim sweep", shlex.quote(self._scenario.name), *flags, "--out", shlex.quote(out)])
 
 
-def _names(parameter: click.Parameter) -> list[str]:
-    return [*parameter.opts, *parameter.secondary_opts]
-
-
-def _version(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Print the version of netsim and its core."""
-    if value and not context.resilient_parsing:
-        click.echo(f"netsim, version {__version__} (core: {'compiled' if is_built('core._core') else 'python'})")
-        context.exit()
+_CORE = "compiled" if is_built("core._core") else "python"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, message=f"netsim, version %(version)s (core: {_CORE})")
 def app() -> None:
     """Emulate networks of agents that learn together."""
 
@@ -290,15 +267,7 @@ def _lab_command(scenario: Scenario) -> click.Command:
             lines.line("Ctrl-C ends it")
             server.wait()
 
-    browser = _made((("--no-browser", bool, False, "Only print the address."),))
-    title = scenario.function.__doc__ and scenario.title
-    return click.Command(
-        scenario.name,
-        callback=call,
-        params=[*options_of(scenario.parameters), _at(), *browser],
-        help=title,
-        short_help=title,
-    )
+    return _command(scenario, call, [_at(), _flag("--no-browser", bool, "Only print the address.", False)])
 
 
 @app.group("lab", cls=_Scenarios, make=_lab_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
@@ -306,10 +275,7 @@ def lab() -> None:
     """Poke a run in the browser: cut links and crash nodes by a click; each fault starts a branch that repeats."""
 
 
-@app.command(
-    "sweep",
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
-)
+@app.command("sweep", context_settings=_OPEN)
 @click.argument("scenario")
 @click.option("--out", type=str, required=True, help="The folder of the sweep: new, or that of one to go on with.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
@@ -367,10 +333,7 @@ def _asked(*names: str) -> list[str]:
     return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 
 
-@app.command(
-    "tune",
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
-)
+@app.command("tune", context_settings=_OPEN)
 @click.argument("scenario")
 @click.option(
     "--over",
@@ -461,9 +424,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
     reporter = Reporter()
     if summary["partial"]:
         reporter.line(partial_text(found))
-    given = {key: value for key, value in settings["parameters"].items() if value is not None}
-    flags = " ".join(catalogue.flag(key, value) for key, value in given.items())
-    reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())
+    reporter.line(catalogue.run_command(settings["scenario"], settings["parameters"]))
     last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     reporter.table("Last round", last.loc[:, (last != 0).any()])
     for name, value in summary["centralised"].items():
@@ -535,7 +496,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> Non
         with spread(workers):
             verdict = verify(place)
         same = same and bool(verdict)
-        for line in [*verdict.lines(str(place)), *(f"  {each}" for each in verdict.elsewhere)]:
+        for line in [*verdict.lines(), *(f"  {each}" for each in verdict.elsewhere)]:
             reporter.line(line)
     if missing:
         reporter.line(missing)
@@ -624,11 +585,9 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 
 def _must_go_with(other: str, *names: str) -> None:
     """Raise BadInput if a flag was given that does nothing without another one, which was not."""
-    context = click.get_current_context()
-    for name in names if context.params[other] in (None, False) else ():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            flag, needed = name.strip("_"), other.replace("_", "-")
-            raise BadInput(f"{flag} = {context.params[name]}: must go with --{needed}")
+    given = click.get_current_context().params
+    for name in _asked(*names) if given[other] in (None, False) else ():
+        raise BadInput(f"{name.strip('_')} = {given[name]}: must go with --{other.replace('_', '-')}")
 
 
 @app.command("compare")
@@ -695,22 +654,23 @@ def compare_them(
 # --- deploy -----------------------------------------------------------------------------------------------------------
 
 
-def _process_flags() -> _Flags:
+def _process_flags() -> list[click.Option]:
     from netsim.distributed.transport import TRANSPORTS
 
-    return (
-        ("--processes", int, None, "Number of processes on this machine."),
-        ("--nodes", str, None, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
-        ("--transport", str, "udp", f"{', or '.join(TRANSPORTS)}."),
-        ("--broker", str, None, "Of MQTT. Default: 127.0.0.1:1883."),
-        ("--round-time", float, 0.1, "Real seconds that a round takes."),
-        ("--patience", float, 60.0, "Real seconds to wait for other processes."),
-        ("--silence", float, 5.0, "Real seconds after which a silent process is dead."),
-    )
+    return [
+        _flag("--processes", int, "Number of processes on this machine."),
+        _flag("--nodes", str, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
+        _flag("--transport", str, f"{', or '.join(TRANSPORTS)}.", "udp"),
+        _flag("--broker", str, "Of MQTT. Default: 127.0.0.1:1883."),
+        _flag("--round-time", float, "Real seconds that a round takes.", 0.1),
+        _flag("--patience", float, "Real seconds to wait for other processes.", 60.0),
+        _flag("--silence", float, "Real seconds after which a silent process is dead.", 5.0),
+    ]
 
 
 def _deploy_command(scenario: Scenario) -> click.Command:
-    taken = {name.removeprefix("--").replace("-", "_") for name, *_ in _process_flags()}
+    flags = _process_flags()
+    taken = {each.name for each in flags}
     for parameter in scenario.parameters:
         if parameter.name in taken:
             raise BadInput(
@@ -749,9 +709,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         whole = deploy(plan, out, Formats.chosen(figures, tables), Reporter())
         click.get_current_context().exit(0 if whole else 1)
 
-    title = scenario.function.__doc__ and scenario.title
-    options = options_of(scenario.parameters) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
-    return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
+    return _command(scenario, call, [*flags, _OUT, _TRACE, *_FORMATS])
 
 
 @app.group(
@@ -786,7 +744,7 @@ def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
     participate(Path(folder), host, report)
 
 
-@app.command("gather", params=_made(_OUT, _FORMATS))
+@app.command("gather", params=[_OUT, *_FORMATS])
 @click.argument("folder")
 def gather_it(folder: str, out: str | None, figures: str | None, tables: str) -> None:
     """Make a run folder of what the processes of a deployment wrote, and compare it with the simulation."""

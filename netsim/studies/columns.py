@@ -2,8 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netsim.core.records import ALL_CAUSES, totals_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABELS: Mapping[str, str] = {
     "round": "round",
@@ -31,16 +37,12 @@ run is judged.
 """
 
 _UNITS = {"%": "%", "s": "s", "ms": "ms", "j": "J", "mj": "mJ", "bits": "bits", "bytes": "bytes", "m": "m", "c": "°C"}
-_COUNTS = {"round", "transmissions", "delivered", "offered", "lost", "readings", "sent", "taken", "arrived", "bits"}
-_COUNTS |= {"link_messages", "duplicated", "late", "collided", "corrupted", "refused", "queue_full", "link_down"}
-_COUNTS |= {"receiver_down", "inbox_full", "saturated"}
+_COUNTS = {"round", "offered", "readings", "sent", "taken", "arrived", "bits", *totals_of(ALL_CAUSES)}
 _GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$")
 _SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
 _ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")
 _NONNEGATIVE = re.compile(
-    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$"
-    r"|^(delivered|round|offered|readings|sent|taken|arrived|bits|spread|link_messages|duplicated|late|lost|collided"
-    r"|corrupted|refused|queue_full|link_down|receiver_down|inbox_full|saturated)$"
+    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$|^spread$"
 )
 _SIGNED = re.compile(r"(^|_)(above|saves?|saved|difference|log|offset|skew|drift)(_|$)")
 
@@ -68,7 +70,7 @@ def bounds(column: str) -> Bounds:
         return Bounds()
     if _SHARES.search(name) or _ERRORS_OF_SHARES.search(name):
         return Bounds(0.0, 100.0 if name.endswith("%") else 1.0)
-    return Bounds(0.0) if name in ERRORS or _NONNEGATIVE.search(name) else Bounds()
+    return Bounds(0.0) if name in {*ERRORS, *_COUNTS} or _NONNEGATIVE.search(name) else Bounds()
 
 
 def counts(column: str) -> bool:
@@ -90,3 +92,8 @@ def label(column: str) -> str:
     if name and unit.lower() in _UNITS:
         return f"{name.replace('_', ' ').strip()} ({_UNITS[unit.lower()]})"
     return column.replace("_", " ").strip() or column
+
+
+def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
+    """Return the groups of rows that are alike in some columns, each after its values there; all rows without any."""
+    return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]

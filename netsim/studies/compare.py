@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from netsim.core.records import TOTALS
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
+from netsim.studies.columns import groups_of
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.intervals import over_text
+from netsim.studies.intervals import over_text, settings_in
 from netsim.studies.outcome import COLUMN, DEAD, DIVERGED, NOT_REACHED, share_text, worst_of_dead
-from netsim.studies.paper_tables import with_shares
+from netsim.studies.paper_tables import setting_text, with_shares
 from netsim.studies.reach import Target
 from netsim.studies.sweeps.sweep import runs_of
 from netsim.studies.terminal import text
@@ -44,11 +45,9 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     if reach is not None:
         last = last.rename(columns={metric.partition("@")[0]: metric for metric in metrics})
     elif not set(metrics) <= set(last.columns):
-        folders = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
-        holder, metrics = own_tables.resolve(folders, metrics, measures_of(last))
+        holder, metrics = own_tables.resolve([run for _, run in _runs(places)], metrics, measures_of(last))
         last = results.compare(*places, table=holder)
-    names = [str(name) for name in last.columns]
-    settings, measures = names[: names.index("algorithm")], measures_of(last)
+    measures = measures_of(last)
     there = [name for name in measures if last[name].notna().any()]
     after = there.index(TOTALS[-1]) + 1 if TOTALS[-1] in there else len(there)
     own = [name for name in _USUAL if name in there] or there[after:]
@@ -56,7 +55,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     for name in chosen:
         check.one_of("metric", name, measures)
     ended = [COLUMN] if COLUMN in last and last[COLUMN].isin(DEAD).any() else []
-    return last[[*(name for name in settings if name != "point"), "algorithm", *chosen, *ended]]
+    return last[[*(name for name in settings_in(last) if name != "point"), "algorithm", *chosen, *ended]]
 
 
 def target_of(metrics: Sequence[str]) -> str | None:
@@ -69,8 +68,7 @@ def target_of(metrics: Sequence[str]) -> str | None:
 
 def measures_of(found: "pd.DataFrame") -> list[str]:
     """Return the measures of a `table`."""
-    names = [str(name) for name in found.columns]
-    return [name for name in names[names.index("algorithm") + 1 :] if name != COLUMN]
+    return [name for name in map(str, found.columns[len(settings_in(found)) + 1 :]) if name != COLUMN]
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str = "seed") -> "pd.DataFrame | None":
@@ -86,15 +84,14 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str
 
     check.one_of("statistic", of, list(results.STATISTICS))
     check.one_of("over", over, results.SEEDS)
-    names = [str(name) for name in found.columns]
-    by = [name for name in names[: names.index("algorithm") + 1] if name != over]
+    by = [name for name in [*settings_in(found), "algorithm"] if name != over]
     if over not in found or not found.duplicated(by).any():
         return None
     if len(metrics) == 1:
         together = results.interval(found, metrics[0], by, of=of, over=over)
         return with_shares(together, text).rename(columns={"count": "seeds"})
     measures, rows = measures_of(found), []
-    for key, part in found.groupby(by, sort=False, dropna=False):
+    for key, part in groups_of(found, by):
         values = {name: _cell(part, name, of) for name in measures}
         rows.append(dict(zip(by, key, strict=True)) | {"seeds": _seeds(part, measures, over)} | values)
     return pd.DataFrame(rows, columns=[*by, "seeds", *measures])
@@ -146,13 +143,12 @@ def paired(
     BadInput
         As `netsim.studies.results.paired`.
     """
-    names = [str(name) for name in found.columns]
-    settings = names[: names.index("algorithm")]
+    settings = settings_in(found)
     within, wanted = "algorithm", reference
     name, joined, value = reference.partition("=")
     if reference not in set(found["algorithm"]) and joined and name in settings:
         within, wanted = name, value
-    by_text = {_text(each): each for each in found[within].unique()}
+    by_text = {setting_text(each): each for each in found[within].unique()}
     wanted = _as_written(wanted, by_text)
     if wanted not in by_text or within == over:
         others = [each for each in settings if each != over]
@@ -171,13 +167,6 @@ def paired(
     return f"{metric}: {differences.attrs['interval']}", differences
 
 
-def _text(value: object) -> str:
-    """Return a setting's value as it is given on the command line."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _as_written(given: str, by_text: Collection[str]) -> str:
     """Return the text among ``by_text`` that is the same number, as 0 for 0.0; or what is given."""
     given = given.strip()
@@ -193,14 +182,22 @@ def _as_written(given: str, by_text: Collection[str]) -> str:
 
 def conditions(places: Sequence[str]) -> list[str]:
     """Return a line on each seed of its own that all runs share: intervals over other seeds hold for that one only."""
-    runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
-    given = [json.loads((run / "settings.json").read_text(encoding="utf-8"))["parameters"] for run in runs]
+    given = [_parameters(run) for _, run in _runs(places)]
     lines = []
     for name in results.SEEDS[1:]:
         (first, *others) = {each.get(name) for each in given} or {None}
         if first is not None and not others:
             lines.append(f"All runs have the {over_text(name)} {first}; intervals over other seeds hold for that one.")
     return lines
+
+
+def _runs(places: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return the run folders of each place, beside the place."""
+    return [(place, run) for place in dict.fromkeys(places) for run in runs_of(Path(place))]
+
+
+def _parameters(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "settings.json").read_text(encoding="utf-8"))["parameters"])
 
 
 def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "pd.DataFrame":
@@ -220,20 +217,17 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
     BadInput
         For an algorithm, a setting or a value that is not there.
     """
-    names = [str(name) for name in found.columns]
-    settings = names[: names.index("algorithm")]
     wanted = [("only", "algorithm", only)] if only is not None else []
     for each in where:
         name, equals, values = each.partition("=")
         if not equals:
             raise check.refuse("where", each, "SETTING=VALUE, several values with commas between")
-        wanted.append(("where", check.one_of("where", name.strip(), settings), values))
+        wanted.append(("where", check.one_of("where", name.strip(), settings_in(found)), values))
     for argument, name, values in wanted:
-        by_text = {_text(value): value for value in found[name].unique()}
-        several = [_as_written(each, by_text) for each in values.split(",")]
-        chosen = [by_text[check.one_of(argument, each, by_text)] for each in several]
-        open_ones = found[name].isna() if any(value is None or value != value for value in chosen) else False
-        found = found[found[name].isin(chosen) | open_ones]
+        texts = found[name].map(setting_text)
+        known = dict.fromkeys(texts)
+        wanted_texts = [_as_written(each, known) for each in values.split(",")]
+        found = found[texts.isin([check.one_of(argument, each, known) for each in wanted_texts])]
     if found.empty:
         raise BadInput(f"where = {', '.join(where)}: must leave a run; none has all of these")
     return found
@@ -245,13 +239,12 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
     With ``left``, a `table` that is `filtered`, they are about its algorithms and runs only. The reason is that of a
     run which lost no frames, if one diverged: then losses are not to blame.
     """
-    runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place)) if _is_left(place, run, left)]
+    runs = [run for place, run in _runs(places) if _is_left(place, run, left)]
     found: dict[str, list[tuple[Path, str]]] = {}
     for run in runs:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-        notes = {
-            name: why for name, told, why in (str(note).partition(" diverged") for note in summary["notes"]) if told
-        }
+        said = (str(note).partition(" diverged") for note in summary["notes"])
+        notes = {name: why for name, told, why in said if told}
         # Folders of earlier versions have the notes only.
         dead = [name for name, last in summary["algorithms"].items() if last.get(COLUMN) == DIVERGED]
         for name in dict.fromkeys([*dead, *notes]):
@@ -278,24 +271,22 @@ def _is_left(place: str, run: Path, left: "pd.DataFrame | None") -> bool:
     """Return whether a run's settings are in a `table` from which some were taken out."""
     if left is None:
         return True
-    given = json.loads((run / "settings.json").read_text(encoding="utf-8"))["parameters"] | {"folder": place}
-    names = [str(name) for name in left.columns]
-    settings = [name for name in names[: names.index("algorithm")] if given.get(name) is not None]
-    return all(_text(given[name]) in set(left[name].map(_text)) for name in settings)
+    given = _parameters(run) | {"folder": place}
+    settings = [name for name in settings_in(left) if given.get(name) is not None]
+    return all(setting_text(given[name]) in set(left[name].map(setting_text)) for name in settings)
 
 
 def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
     """Return a line for each algorithm and combination of settings of a `table` that did not reach a target always."""
-    names = [str(name) for name in found.columns]
-    by = [name for name in names[: names.index("algorithm") + 1] if name != over]
-    column = names[names.index("algorithm") + 1]
+    by = [name for name in [*settings_in(found), "algorithm"] if name != over]
+    column = measures_of(found)[0]
     lines: list[str] = []
     reach = target_of([column])
     if reach is None:
         return lines
-    for key, part in found.groupby(by, sort=False, dropna=False):
+    for key, part in groups_of(found, by):
         if missing := int((part[column].isna() & (part[COLUMN] == NOT_REACHED if COLUMN in part else True)).sum()):
-            where = [f"{name}={_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
+            where = [f"{name}={setting_text(value)}" for name, value in zip(by[:-1], key[:-1], strict=True)]
             which = ", ".join([*where, str(key[-1])])
             lines.append(f"{which}: not there in {missing} of {len(part)} runs ({Target.of(reach)})")
     return lines
@@ -323,8 +314,7 @@ def draw(
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
     if not path.parent.is_dir():
         raise BadInput(f"out = {out!r}: must be in a folder that exists")
-    names = [str(name) for name in found.columns]
-    differing = names[1 : names.index("algorithm")]
+    differing = settings_in(found)[1:]
     possible = [name for name in differing if name != over]
     check.one_of("against", against or ROUND, [ROUND, *differing, "algorithm"])
     rows = found
@@ -363,10 +353,7 @@ def draw(
 def _same_runs(rounds: "pd.DataFrame", found: "pd.DataFrame", settings: Sequence[str]) -> "pd.DataFrame":
     """Return the rounds of the runs that are in a `table`, from which some may be left out (`filtered`)."""
     keys = ["folder", *settings, "algorithm"]
-    if len(rounds[keys].drop_duplicates()) == len(found):
-        return rounds
-    chosen = set(map(repr, found[keys].itertuples(index=False, name=None)))
-    return rounds[[repr(key) in chosen for key in rounds[keys].itertuples(index=False, name=None)]]
+    return rounds.merge(found[keys].drop_duplicates())
 
 
 def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from netsim.studies.study import Study
 
-FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
-"""The files of every run folder; tables may be Parquet instead."""
-
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
     """Results that could not all be saved where they should be; the message gives the place where they are."""

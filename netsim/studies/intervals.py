@@ -120,18 +120,23 @@ def interval_text(counts: Iterable[int], *, of: str = "mean", share: float = SHA
     of, share
         As `confidence` has them.
     """
+    return kind_text(counts, of, STATISTICS[of], fewest(of, share), share)
+
+
+def kind_text(counts: Iterable[int], of: str, method: str, least: int, share: float, unit: str = "") -> str:
+    """Return in words an interval of a statistic by a method that takes at least so many values (``unit``)."""
     several = sorted({int(count) for count in counts}) or [0]
-    n, least = sizes_text(several), fewest(of, share)
-    kind = f"{100 * share:g} % interval of the {of}"
+    n, kind = sizes_text(several), f"{100 * share:g} % interval of the {of}"
     if several[-1] < least:
-        return f"no {kind}, which takes {least} ({n})"
+        return f"no {kind}, which takes {least}{unit} ({n})"
     few = f"; none where n < {least}" if several[0] < least else ""
-    return f"{kind} ({STATISTICS[of]}, {n}{few})"
+    return f"{kind} ({method}, {n}{few})"
 
 
-def sizes_text(counts: Sequence[int]) -> str:
-    """Return sizes of groups, sorted, in words: "n = 5", "n = 3 to 5"."""
-    return f"n = {counts[0]}" if counts[0] == counts[-1] else f"n = {counts[0]} to {counts[-1]}"
+def sizes_text(counts: Iterable[int]) -> str:
+    """Return sizes of groups in words: "n = 5", "n = 3 to 5"."""
+    several = sorted(map(int, counts))
+    return f"n = {several[0]}" if several[0] == several[-1] else f"n = {several[0]} to {several[-1]}"
 
 
 def over_text(over: str) -> str:
@@ -192,14 +197,14 @@ def interval(
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
     rows, limits = [], columns.bounds(value)
-    for key, part in kept.assign(**{_SURVIVED: survived}).groupby(list(by), sort=False, dropna=False):
+    for key, part in columns.groups_of(kept.assign(**{_SURVIVED: survived}), by):
         values = part[value].to_numpy(dtype=np.float64)
         low, high = limits.clip(*confidence(values, of=of, share=share))
         found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
             name: statistic(values, of=name) for name in STATISTICS
         }
         found |= {"low": low, "high": high}
-        rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
+        rows.append(dict(zip(by, key, strict=True)) | found)
     table = pd.DataFrame(rows, columns=[*by, "count", "survived", "mean", "median", "low", "high"])
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
     table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
@@ -214,12 +219,17 @@ def check_numbers(frame: "pd.DataFrame", value: str) -> None:
         raise check.refuse("column", value, "a column of numbers") from None
 
 
+def settings_in(frame: "pd.DataFrame") -> list[str]:
+    """Return the settings of a table: the columns before the algorithm; none without an algorithm."""
+    names = [str(each) for each in frame.columns]
+    return names[: names.index(ALGORITHM)] if ALGORITHM in names else []
+
+
 def settings_of(frame: "pd.DataFrame", over: str = "seed") -> list[str]:
     """Return the settings that have several values in a table, and the algorithm, but not the seed that is pooled."""
-    names = [str(each) for each in frame.columns]
-    settings = names[: names.index(ALGORITHM)] if ALGORITHM in names else []
-    several = [name for name in settings if name not in ("point", over) and frame[name].nunique(dropna=False) > 1]
-    return [*several, *([ALGORITHM] if ALGORITHM in names else [])]
+    settings = [name for name in settings_in(frame) if name not in ("point", over)]
+    several = [name for name in settings if frame[name].nunique(dropna=False) > 1]
+    return [*several, *([ALGORITHM] if ALGORITHM in frame else [])]
 
 
 def check_pools(frame: "pd.DataFrame", by: Sequence[str], over: str = "seed") -> None:
@@ -228,12 +238,12 @@ def check_pools(frame: "pd.DataFrame", by: Sequence[str], over: str = "seed") ->
     names = [str(each) for each in frame.columns]
     if over != "seed" and over not in names:
         raise check.refuse("over", over, "a seed that has several values in the table")
-    settings = names[: names.index(ALGORITHM) + 1] if ALGORITHM in names else []
+    settings = [*settings_in(frame), *([ALGORITHM] if ALGORITHM in names else [])]
     alone = [*by, *({over} & {*names} - {*by})]
     for keys, wanted in ((list(by), settings), (alone, ["round"] if "round" in names else [])):
-        groups = frame.groupby(keys, sort=False, dropna=False) if keys else frame.groupby(lambda _: 0)
-        for name in wanted:
-            if name not in {*by, "point", over} and (groups[name].nunique(dropna=False) > 1).any():
+        for name in wanted if len(frame) else ():
+            several = (frame.groupby(keys, sort=False, dropna=False) if keys else frame)[name].nunique(dropna=False)
+            if name not in {*by, "point", over} and np.max(several) > 1:
                 raise _pooled(by, name, frame[name].unique().tolist(), over)
     twice = frame[frame.duplicated(alone)] if alone != list(by) else frame[:0]
     if len(twice):

@@ -117,10 +117,15 @@ class _Found:
         (scenario,), count = {each["scenario"] for each in self.settings}, len(self.settings)
         versions = _listed(dict.fromkeys(f"{each['netsim']} ({each['core']} core)" for each in self.settings))
         times = "once" if count == 1 else f"{count:,} times"
-        swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in self._several().items())
         title = self._title(scenario)
         titled = f", “{title}”," if title else ""
-        return f"The study `{scenario}`{titled} of netsim {versions} ran {times}{f', at {swept}' if swept else ''}."
+        return f"The study `{scenario}`{titled} of netsim {versions} ran {times}{self._at()}."
+
+    def _at(self, *without: str) -> str:
+        """Return the values of the settings that have several."""
+        several = [(name, values) for name, values in self._several().items() if name not in without]
+        swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in several)
+        return f", at {swept}" if swept else ""
 
     def _title(self, scenario: str) -> str:
         try:
@@ -177,35 +182,31 @@ class _Found:
             return _listed(map(_value, values))
         runs = [(each["parameters"], each[kind][part].get(key)) for each in self.settings if part in each.get(kind, {})]
 
-        def at(names: Sequence[str]) -> dict[tuple[Any, ...], list[Any]]:
-            found: dict[tuple[Any, ...], list[Any]] = {}
-            for given, value in runs:
-                several = found.setdefault(tuple(given.get(name) for name in names), [])
-                several += [] if value in several else [value]
-            return found
-
         # One setting tells mostly, as the share of lost frames for which a step was tuned.
-        names = next((each for each in [*([name] for name in swept), swept] if _is_function(at(each))), None)
-        if names is None:
+        for names in [*([name] for name in swept), swept]:
+            at = _together({tuple(map(given.get, names)): value} for given, value in runs)
+            if all(len(several) == 1 for several in at.values()):
+                break
+        else:
             return _listed(map(_value, values))
-        if all(len(where) == 1 and _value(where[0]) == _value(value) for where, (value,) in at(names).items()):
+        if all(len(where) == 1 and _value(where[0]) == _value(value) for where, (value,) in at.items()):
             return "as swept"
-        by_value: dict[str, list[str]] = {}
-        for where, (value,) in at(names).items():
-            shown = ", ".join(f"{name} = {_value(each)}" for name, each in zip(names, where, strict=True))
-            by_value.setdefault(_value(value), []).append(shown)
+        by_value = _together(
+            {_value(value): ", ".join(f"{name} = {_value(each)}" for name, each in zip(names, where, strict=True))}
+            for where, (value,) in at.items()
+        )
         return _listed(f"{value} (at {' and '.join(where)})" for value, where in by_value.items())
 
     def _tuning(self) -> Iterator[str]:
         """Yield how methods were tuned, a sentence for each file of settings, as the runs recorded it."""
-        for file, (first, *others) in _tunings(self.settings).items():
-            methods = list(dict.fromkeys(name for each in (first, *others) for name in each.get("methods", ())))
+        tuned = [each["tuning"] for each in self.settings if each.get("tuning")]
+        for several in _together({str(each.get("file")): each} for each in tuned).values():
+            first, methods = several[0], dict.fromkeys(name for each in several for name in each.get("methods", ()))
             if not methods:
                 continue
-            searched = dict.fromkeys(
-                f"`{parameter}` of {_listed(who)} in {text}"
-                for (parameter, text), who in _searched(first, others).items()
-            )
+            ranges = [pair for each in several for pair in each.get("over", {}).items()]
+            by_range = _together({each: who} for who, own in ranges for each in own.items())
+            searched = [f"`{name}` of {_listed(who)} in {text}" for (name, text), who in by_range.items()]
             per = [name for name in first.get("per", []) if name != "method"]
             apart = f", for each {_listed(f'`{each}`' for each in per)} apart" if per else ""
             least = f" for the least {first.get('of', 'mean')} `{first['metric']}`" if "metric" in first else ""
@@ -231,39 +232,26 @@ class _Found:
     def _files(self) -> Iterator[str]:
         data = [str(each) for each in self.parameters.get("data", []) if each is not None]
         digests = _together(each.get("files_sha256", {}) for each in self.settings)
-        named = [f"`{name}`{_published(name)}" for name in data]
-        if named:
-            yield f"Data: {_listed(named)}."
+        if data:
+            yield f"Data: {_listed(f'`{name}`{_published(name)}' for name in data)}."
         if digests:
-            files = [
-                f"`{Path(name).name}` {_listed(f'`{each[:_DIGITS]}`' for each in several)}"
-                for name, several in digests.items()
-            ]
+            files = [f"`{Path(name).name}` {_digests(several)}" for name, several in digests.items()]
             yield f"Files that were read, with the first {_DIGITS} digits of their SHA-256: {'; '.join(files)}."
 
     def _parameters(self) -> str:
-        unused = self._unused()
-        others = {
-            name: each
-            for name, each in self.parameters.items()
-            if name not in _SAID | self._several().keys() and name not in unused
-        }
-        shown = [f"{name} = {_listed(map(_value, values))}" for name, values in others.items() if values != [None]]
-        return (
-            f"The parameters were {', '.join(f'`{each}`' for each in shown)}; all others were left open."
-            if shown
-            else ""
-        )
+        said = _SAID | self._several().keys() | self._unused()
+        shown = [
+            f"`{name} = {_listed(map(_value, values))}`"
+            for name, values in self.parameters.items()
+            if name not in said and values != [None]
+        ]
+        return f"The parameters were {', '.join(shown)}; all others were left open." if shown else ""
 
     def _unused(self) -> set[str]:
         """Return the parameters that methods have, too, and none had the study's value, as others were given to all."""
         if not any(each["parameters"].get(name) for each in self.settings for name in ("set", "settings")):
             return set()
-        used: dict[str, list[Any]] = {}
-        for each in self.settings:
-            for arguments in each.get("methods", {}).values():
-                for name, value in arguments.items():
-                    used.setdefault(name, []).append(value)
+        used = _together(arguments for each in self.settings for arguments in each.get("methods", {}).values())
         return {
             name
             for name, values in self.parameters.items()
@@ -286,11 +274,8 @@ class _Found:
     def _hashes(self) -> Iterator[str]:
         sources = _together(each.get("source_sha256", {}) for each in self.settings)
         own = [each["file_sha256"] for each in self.settings if "file_sha256" in each]
-        parts = [
-            f"the source of {name} {_listed(f'`{each[:_DIGITS]}`' for each in digests)}"
-            for name, digests in sources.items()
-        ]
-        parts += [f"the study's file `{each[:_DIGITS]}`" for each in dict.fromkeys(own)]
+        parts = [f"the source of {name} {_digests(several)}" for name, several in sources.items()]
+        parts += [f"the study's file {_digests([each])}" for each in dict.fromkeys(own)]
         if parts:
             yield f"SHA-256, the first {_DIGITS} digits: {', '.join(parts)}."
         yield from self._traces()
@@ -311,9 +296,7 @@ class _Found:
             return f"netsim sweep {grid.scenario} {flags_of(grid.values)}".rstrip()
         if "command" in settings:
             return str(settings["command"])
-        given = {name: value for name, value in settings["parameters"].items() if value is not None}
-        flags = " ".join(catalogue.flag(name, value) for name, value in given.items())
-        return f"netsim run {settings['scenario']} {flags}".rstrip()
+        return catalogue.run_command(settings["scenario"], settings["parameters"])
 
     def _exceptions(self) -> Iterator[str]:
         """Yield what a reader must know of runs that did not end as the others."""
@@ -383,27 +366,20 @@ class OfExperiment(_Found):
         versions = _listed(dict.fromkeys(f"{each['netsim']} ({each['core']} core)" for each in self.about["versions"]))
         named = f" `{self.about['file']}`" if self.about["file"] else ""
         title = str(self.about.get("title", "")).rstrip(".")
-        ran = f"{len(self.methods)} method{'s' * (len(self.methods) > 1)}"
+        ran = _count(len(self.methods), "method")
         for word, name in (("on", "problem"), ("over", "network")):
             if name in self._several():
-                ran += f" {word} {len(self._several()[name])} {name}s"
-        swept = "; ".join(
-            f"`{name}` = {_listed(map(_value, values))}"
-            for name, values in self._several().items()
-            if name not in ("problem", "network")
-        )
+                ran += f" {word} {_count(len(self._several()[name]), name)}"
         return (
-            f"The experiment{named}{f', “{title}”,' if title else ''} ran {ran}{f', at {swept}' if swept else ''}, in "
-            f"netsim {versions}: {len(self.runs):,} run{'s' * (len(self.runs) > 1)} of {self._length()}."
+            f"The experiment{named}{f', “{title}”,' if title else ''} ran {ran}{self._at('problem', 'network')}, in "
+            f"netsim {versions}: {_count(len(self.runs), 'run')} of {self._length()}."
         )
 
     def _seeds(self) -> Iterator[str]:
         texts = self.about["seeds"]
-        if len(texts) == 1:
-            yield f"Each combination ran with {texts[0]}."
-        else:
-            of = "" if "," in "".join(texts) else " of everything random"
-            yield f"Each combination ran with the same {len(texts)} seeds ({self._seeds_text()}){of}."
+        of = "" if "," in "".join(texts) else " of everything random"
+        several = f"the same {len(texts)} seeds ({self._seeds_text()}){of}"
+        yield f"Each combination ran with {several if len(texts) > 1 else texts[0]}."
 
     def _seeds_text(self) -> str:
         texts = self.about["seeds"]
@@ -418,24 +394,24 @@ class OfExperiment(_Found):
         counts = self.runs["outcome"].value_counts()
         states = (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED)
         shown = [f"{counts[name]:,} {'were ' * (name == UNFINISHED)}{name}" for name in states if name in counts]
-        yield f"Of {len(self.runs):,} run{'s' * (len(self.runs) > 1)} {_listed(shown)}."
+        yield f"Of {_count(len(self.runs), 'run')} {_listed(shown)}."
         names = list(self.runs.columns[: list(self.runs.columns).index("outcome")])
         groups = [name for name in names if name != "seed" and (name == "method" or self.runs[name].nunique() > 1)]
         died = self.runs["outcome"].isin(DEAD)
         parts = []
         for key, part in died.groupby([self.runs[name] for name in groups], sort=False, dropna=False):
+            where = dict(zip(groups, key, strict=True))
+            method = where.pop("method")
+            at = ", ".join(f"{name} = {_value(value)}" for name, value in where.items())
             if part.any():
-                where = dict(zip(groups, key, strict=True))
-                at = ", ".join(f"{name} = {_value(value)}" for name, value in where.items() if name != "method")
-                parts.append(f"{where['method']}{f' at {at}' if at else ''} ({int(part.sum())} of {len(part)})")
+                parts.append(f"{method}{f' at {at}' if at else ''} ({int(part.sum())} of {len(part)})")
         if parts:
             yield f"Those that diverged or failed: {'; '.join(parts)}."
         if self.judged:
             ending = self.about["ending"]
-            within = f"{ending['within']:.3g}"
-            level = f"at or below {ending['target']}"
-            if ending["target"] is None:
-                level = f"within a share {within} of its first gap to the optimum, where that is known"
+            target, within = ending["target"], f"{ending['within']:.3g}"
+            gap = f"within a share {within} of its first gap to the optimum, where that is known"
+            level = gap if target is None else f"at or below {target}"
             yield (
                 f"By its {_listed(f'`{each}`' for each in self.judged)} a run diverged if it ended at no number or "
                 f"above {ending['factor']:g} times the first, converged if it stayed {level}, stalled if the second "
@@ -463,9 +439,9 @@ class OfExperiment(_Found):
             yield f"The command `{command}` repeats this."
 
 
-def _together(several: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the different values that each name has in some mappings, in their order."""
-    found: dict[str, list[Any]] = {}
+def _together(several: Iterable[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return the different values that each key has in some mappings, in their order."""
+    found: dict[Any, list[Any]] = {}
     for each in several:
         for name, value in each.items():
             if value not in found.setdefault(name, []):
@@ -473,36 +449,20 @@ def _together(several: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def _tunings(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return what the runs recorded of each file of tuned settings."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for each in settings:
-        if (tuning := each.get("tuning")) and tuning not in found.setdefault(str(tuning.get("file")), []):
-            found[str(tuning.get("file"))].append(tuning)
-    return found
-
-
-def _searched(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """Return the methods that searched each parameter in each range."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for tuning in (first, *others):
-        for method, ranges in tuning.get("over", {}).items():
-            for each in ranges.items():
-                if method not in found.setdefault(each, []):
-                    found[each].append(method)
-    return found
-
-
-def _is_function(found: Mapping[tuple[Any, ...], Sequence[Any]]) -> bool:
-    """Return whether each place has one value."""
-    return all(len(values) == 1 for values in found.values())
-
-
 def _same(value: Any, used: Any) -> bool:
     """Return whether a method used a value; a schedule that begins with it is recorded as its text."""
     return bool(value == used) or (
         isinstance(used, str) and f"{value:g}" in used if isinstance(value, float) else False
     )
+
+
+def _digests(several: Iterable[str]) -> str:
+    return _listed(f"`{each[:_DIGITS]}`" for each in several)
+
+
+def _count(count: int, noun: str) -> str:
+    """Return a number of things: "1 run", "1,200 runs"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _listed_seeds(seeds: Sequence[int]) -> str:

@@ -15,6 +15,12 @@ from netsim.util import datafiles
 
 _PACKAGES = ("numpy", "scipy", "networkx", "msgpack", "pandas", "scikit-learn")
 _SUFFIXES = (".py", ".csv")  # the code, and the settings that papers published
+_OF_BLAS = {  # what is recorded of a library, by threadpoolctl's names
+    "library": "internal_api",
+    "version": "version",
+    "kernel": "architecture",
+    "threading": "threading_layer",
+}
 _CORE = ".pyx"  # by itself, as it is in a clone only
 _NO_RESULT = "_build.py"  # in a clone only, and no part of a result
 
@@ -59,16 +65,8 @@ def _blas() -> list[dict[str, str]]:
     # ran, and to load it for its name takes longer than a small network. The version of scipy is among the packages.
     libraries = [each.info() for each in blas_libraries()]
     own = [each for each in libraries if _is_beside(each["filepath"], np.linalg.__path__[0])]
-    found = {
-        (
-            str(each["internal_api"]),
-            str(each["version"]),
-            str(each.get("architecture") or "unknown"),
-            str(each.get("threading_layer") or "unknown"),
-        )
-        for each in own or libraries
-    }
-    return [dict(zip(("library", "version", "kernel", "threading"), each, strict=True)) for each in sorted(found)]
+    found = {tuple(str(each.get(name) or "unknown") for name in _OF_BLAS.values()) for each in own or libraries}
+    return [dict(zip(_OF_BLAS, each, strict=True)) for each in sorted(found)]
 
 
 def _is_beside(library: str, package: str) -> bool:
@@ -146,13 +144,3 @@ def changed_source(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[
     return [
         f"the source of {name}" for name, digest in now["source_sha256"].items() if before.get(name, digest) != digest
     ]
-
-
-def versions(recorded: Mapping[str, Any], scenario: str) -> dict[str, str]:
-    """Return the SHA-256 of all sources of a result, by the names that messages use."""
-    found = {scenario: str(recorded["file_sha256"])} if "file_sha256" in recorded else {}
-    if is_recorded(recorded):
-        # Edited by hand, settings.json may hold anything there.
-        found |= {str(name): str(digest) for name, digest in recorded["files_sha256"].items()}
-        found |= {f"the source of {name}": str(digest) for name, digest in recorded["source_sha256"].items()}
-    return found

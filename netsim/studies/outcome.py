@@ -216,14 +216,18 @@ def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
     column : str
         The measure.
     """
+    counted, died = with_worst_of(frame, column)
+    kept = counted[column].notna().to_numpy()
+    return counted[kept], ~died[kept]
+
+
+def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
+    """Return all rows of a table as `worst_of_dead` does, and which are of dead runs."""
     values = frame[column].to_numpy(dtype=np.float64)
     endless = np.isinf(values)
     died = endless | frame[COLUMN].isin(DEAD).to_numpy() if COLUMN in frame else endless
-    spent = columns.counts(column) and np.isfinite(values)
-    values = np.where(died & ~np.asarray(spent, dtype=bool), columns.worst(column), values)
-    kept = ~np.isnan(values)
-    counted = frame.assign(**{column: values})[kept]
-    return counted, ~died[kept]
+    spent = columns.counts(column) & np.isfinite(values)
+    return frame.assign(**{column: np.where(died & ~spent, columns.worst(column), values)}), died
 
 
 def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":

@@ -25,21 +25,16 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
     if set(metrics) <= set(rounds):
         return None, list(metrics)
     tables = _tables(folders)
-    by_name = {f"{name}.{column}": (name, column) for name, columns in tables.items() for column in columns}
-    several: list[set[str]] = []
-    names: list[str] = []
+    names = [(name, column) for name, columns in tables.items() for column in columns]
+    known = [*rounds, *(column for _, column in names), *(f"{name}.{column}" for name, column in names)]
     for metric in metrics:
-        if metric in by_name:
-            where, column = {by_name[metric][0]}, by_name[metric][1]
-        else:
-            where, column = {name for name, columns in tables.items() if metric in columns}, metric
-            check.one_of("metric", metric, dict.fromkeys([*rounds, *(each for _, each in by_name.values()), *by_name]))
-        several.append(where)
-        names.append(column)
+        check.one_of("metric", metric, dict.fromkeys(known))
+    # The column of each metric, by the tables that have it.
+    several = [{name: column for name, column in names if metric in (column, f"{name}.{column}")} for metric in metrics]
     common = [name for name in tables if all(name in where for where in several)]
     if not common:
         raise BadInput(f"metric = {metrics[-1]!r}: must be in the same table as {metrics[0]!r}")
-    return common[0], names
+    return common[0], [where[common[0]] for where in several]
 
 
 def _tables(folders: Sequence[Path]) -> dict[str, list[str]]:
@@ -69,12 +64,10 @@ def keyed(folders: Sequence[Path], name: str) -> "list[pd.DataFrame]":
     count = max(map(_keys, tables), default=1)
     ordered = []
     for table in tables:
-        names = [str(each) for each in table.columns]
-        keys, rest = names[:count], names[count:]
-        if ALGORITHM not in keys and keys:
-            table = table.rename(columns={keys[0]: ALGORITHM})
-            keys[0] = ALGORITHM
-        ordered.append(table[[*(each for each in keys if each != ALGORITHM), ALGORITHM, *rest]])
+        if ALGORITHM not in table.columns[:count]:
+            table = table.rename(columns={table.columns[0]: ALGORITHM})
+        keys, rest = [each for each in table.columns[:count] if each != ALGORITHM], table.columns[count:]
+        ordered.append(table[[*keys, ALGORITHM, *rest]])
     return ordered
 
 

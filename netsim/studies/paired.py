@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
-from netsim.studies import columns
+from netsim.studies.columns import groups_of
 from netsim.studies.intervals import (
     ALGORITHM,
     SHARE,
@@ -16,12 +16,13 @@ from netsim.studies.intervals import (
     check_pools,
     confidence,
     fewest,
+    kind_text,
     over_text,
     settings_of,
     sizes_text,
     statistic,
 )
-from netsim.studies.outcome import COLUMN, DEAD
+from netsim.studies.outcome import with_worst_of
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -120,24 +121,20 @@ def paired(
     keys = [name for name in keys if name not in (within, over)]
     check_pools(frame, [*keys, within], over)
     same: list[bytes | None] = []
-    rows, labelled = [], _with_worst(frame, value).assign(**{label: labels})
+    counted, died = with_worst_of(frame, value)
+    rows, labelled = [], counted.assign(**{label: labels}).assign(**{_DEAD: died})
     if test == "ratio" and (labelled[value] <= 0.0).any():
         least = f"{value} = {labelled[value].min():g}"
         raise check.refuse("test", test, f"t or wilcoxon where a value is not above 0, as {least}")
-    own_columns = [*_COLUMNS[:3], "ratio" if test == "ratio" else "difference", *_COLUMNS[4:]]
-    for key, part in labelled.groupby(keys, sort=False, dropna=False) if keys else [((), labelled)]:
+    for key, part in groups_of(labelled, keys):
         table = part.pivot(index=over, columns=label, values=value)
         dead = part.pivot(index=over, columns=label, values=_DEAD)
         about = dict(zip(keys, key, strict=True))
-        others = [other for other in part[label].unique() if other != own]
-        same += [_runs_of(table[each], table.get(own)) for each in others]
-        rows += [
-            about | {within: known[each]} | _row(table[each], table.get(own), dead[each], dead.get(own), test, share)
-            for each in others
-        ]
-    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS]).rename(
-        columns=dict(zip(_COLUMNS, own_columns, strict=True))
-    )
+        for each in [other for other in part[label].unique() if other != own]:
+            same.append(_runs_of(table[each], table.get(own)))
+            rows.append(about | {within: known[each]} | _row(table, dead, each, own, test, share))
+    result = pd.DataFrame(rows, columns=[*keys, within, *_COLUMNS])
+    result = result.rename(columns={"difference": "ratio"}) if test == "ratio" else result
     result["p_holm"], compared = _holm_once(result["p"].to_numpy(dtype=np.float64), same)
     shown = f"{reference:g}" if isinstance(reference, float) else str(reference)
     named = shown if within == ALGORITHM else f"{within} = {shown}"
@@ -149,48 +146,30 @@ _COLUMNS = ("count", "missing", "survived", "difference", "low", "high", "p")
 _DEAD = "run died"
 
 
-def _with_worst(frame: "pd.DataFrame", value: str) -> "pd.DataFrame":
-    """Return a table with the worst value for each run that did not survive, and a column that says which."""
-    import pandas as pd
-
-    values = frame[value].to_numpy(dtype=np.float64)
-    died = np.isinf(values)
-    if COLUMN in frame:
-        died |= frame[COLUMN].isin(DEAD).to_numpy()
-    spent = columns.counts(value) & np.isfinite(values)
-    kept = np.where(died & ~spent, columns.worst(value), values)
-    return pd.DataFrame(frame).assign(**{value: kept, _DEAD: died})
-
-
 def _row(
-    values: "pd.Series[float]",
-    reference: "pd.Series[float] | None",
-    dead: "pd.Series[bool]",
-    reference_dead: "pd.Series[bool] | None",
-    test: str,
-    share: float,
+    table: "pd.DataFrame", dead: "pd.DataFrame", name: str, reference: str, test: str, share: float
 ) -> dict[str, Any]:
-    """Return the pairs of two columns by seed, their difference, interval and p."""
-    if reference is None or reference_dead is None:
-        return {"count": 0, "missing": len(values), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
-    both = values.notna() & reference.notna()
-    ours, theirs = (each[both].to_numpy(dtype=np.float64) for each in (values, reference))
-    alive = ~(dead[both].astype(bool) | reference_dead[both].astype(bool))
+    """Return the pairs of two columns of a table by seed, their difference, interval and p; ``dead`` runs died."""
+    if reference not in table:
+        return {"count": 0, "missing": len(table), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
+    both = table[[name, reference]].notna().all(axis=1)
+    ours, theirs = table.loc[both, [name, reference]].to_numpy(dtype=np.float64).T
+    alive = ~dead.loc[both, [name, reference]].astype(bool).any(axis=1)
     if test == "ratio":
         ours, theirs = np.log(ours), np.log(theirs)
     with np.errstate(invalid="ignore"):
         # Two runs that died are a tie.
         apart = np.where(ours == theirs, 0.0, ours - theirs)
-    found = {"count": len(apart), "missing": int(len(both) - len(apart)), "survived": int(alive.sum())}
+    whole = bool(np.isfinite(ours).all() and np.isfinite(theirs).all())
     if test == "wilcoxon":
         middle, (low, high) = pseudomedian(apart), signed_rank_interval(apart, share=share)
-        return found | {"difference": middle, "low": low, "high": high, "p": p_value(apart, test=test)}
-    whole = np.isfinite(ours).all() and np.isfinite(theirs).all()
-    middle = statistic(apart) if whole else _endless(apart)
-    low, high = confidence(apart, share=share) if whole and not _constant(apart) else (math.nan, math.nan)
+    else:
+        middle = statistic(apart) if whole else _endless(apart)
+        low, high = confidence(apart, share=share) if whole and not _constant(apart) else (math.nan, math.nan)
     ends = [float(np.exp(each)) if test == "ratio" else each for each in (middle, low, high)]
-    p = p_value(apart) if whole else math.nan
-    return found | dict(zip(("difference", "low", "high"), ends, strict=True)) | {"p": p}
+    p = p_value(apart, test=test) if whole or test == "wilcoxon" else math.nan
+    counts = len(apart), len(both) - len(apart), int(alive.sum())
+    return dict(zip(_COLUMNS, (*counts, *ends, p), strict=True))
 
 
 def _endless(apart: NDArray[np.float64]) -> float:
@@ -226,16 +205,9 @@ def paired_text(
     """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much; and
     whether any of its differences could be significant. ``compared``: how many comparisons they are, if rows are alike.
     """
-    counts = sorted({int(each) for each in table["count"]}) or [0]
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
-    kind = f"{100 * share:g} % interval of the {of}"
-    n = sizes_text(counts)
-    if counts[-1] < needed:
-        interval = f"no {kind}, which takes {needed} pairs ({n})"
-    else:
-        few = f"; none where n < {needed}" if counts[0] < needed else ""
-        interval = f"{kind} ({TESTS[test]}, {n}{few})"
+    interval = kind_text(table["count"], of, TESTS[test], needed, share, " pairs")
     compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
     what = "ratio to" if test == "ratio" else "difference from"
@@ -250,8 +222,7 @@ def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
         # Holm's least p is that of the smallest one, times the number of comparisons.
         least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
         if least >= _LEVEL:
-            n = sizes_text(sorted({int(each) for each in tested["count"]}))
-            yield f"with {n} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
+            yield f"with {sizes_text(tested['count'])} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
     if test != "wilcoxon" and (table["survived"] < table["count"]).any():
         yield "no p where a run died, whose difference is infinite: --test wilcoxon ranks it worst"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.errors import BadInput
+from netsim.studies.columns import groups_of
 from netsim.studies.outcome import share_text
 from netsim.util import check
 
@@ -90,15 +91,24 @@ def latex(
     check.integer("digits", digits, low=1)
     places = [*keys, *([columns] if columns else [])]
     if (twice := frame[frame.duplicated(places)]).size:
-        where = ", ".join(f"{name} = {_text(twice[name].iloc[0])}" for name in places)
+        where = ", ".join(f"{name} = {setting_text(twice[name].iloc[0])}" for name in places)
         raise BadInput(f"rows, columns = {', '.join(places)}: must tell all rows apart; there are several with {where}")
     return _pivoted(frame, digits, cells, keys, columns, best)
+
+
+def setting_text(value: Any) -> str:
+    """Return a setting as a flag has it: none for one that was left open."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _pivoted(
     frame: "pd.DataFrame", digits: int, cells: str, keys: list[str], columns: str | None, best: str | None
 ) -> str:
-    groups = {_text(key): part for key, part in _groups(frame, columns)}
+    groups = {"": frame}
+    if columns is not None:
+        groups = {setting_text(key): part for (key,), part in groups_of(frame, [columns])}
     power, marked = _power(frame, cells), False
     texts: dict[tuple[Any, ...], dict[str, str]] = {tuple(row): {} for row in frame[keys].itertuples(index=False)}
     for name, part in groups.items():
@@ -123,15 +133,9 @@ def _pivoted(
     heads = [key.replace("_", " ") for key in keys] + ([cells] if columns is None else list(groups))
     lines += [" & ".join(map(in_latex, heads)) + r" \\", r"\midrule"]
     for key, found in texts.items():
-        begin = [in_latex(_text(each)) for each in key]
+        begin = [in_latex(setting_text(each)) for each in key]
         lines.append(" & ".join([*begin, *(found.get(name, _NONE) for name in groups)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _groups(frame: "pd.DataFrame", columns: str | None) -> "list[tuple[Any, pd.DataFrame]]":
-    if columns is None:
-        return [("", frame)]
-    return [(key, part) for key, part in frame.groupby(columns, sort=False, dropna=False)]
 
 
 def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
@@ -174,43 +178,32 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
     if math.isnan(number):
         return ""
     if math.isinf(number):
-        return r"\infty" if number > 0 else r"-\infty"
-    if math.isinf(low) != math.isinf(high) and not (math.isnan(low) or math.isnan(high)):
-        return _open_in_math(number, low, high, digits, power)
-    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
-        text = f"{number:.{digits}g}"
-        found = re.fullmatch(r"([+-]?\d+(?:\.\d*)?)e([+-]?\d+)", text)
-        return rf"{found[1]} \cdot 10^{{{int(found[2])}}}" if found else text
+        return _with_digits(number, 0)
+    # An interval may reach to infinity on one side.
+    endless = math.isinf(low) != math.isinf(high) and not (math.isnan(low) or math.isnan(high))
+    if not endless and (not (math.isfinite(low) and math.isfinite(high)) or high <= low):
+        return in_latex(f"{number:.{digits}g}").strip("$")
     half = (high - low) / 2
-    largest = max(abs(number), half)
-    if power is None:
-        power = math.floor(math.log10(largest)) if not _SMALL <= largest < _LARGE else 0
-    scaled = [each / 10.0**power for each in (number, half, low, high)]
-    decimals = max(0, 1 - math.floor(math.log10(scaled[1])))
-    symmetric = abs((high - number) - (number - low)) <= 1e-6 * (high - low)
-    if not symmetric:
-        middle, first, last = (_with_digits(each, decimals) for each in (scaled[0], *scaled[2:]))
-        text = rf"{middle}\ [{first}, {last}]"
-        return rf"({text}) \cdot 10^{{{power}}}" if power else text
-    middle, reach = (f"{each:.{decimals}f}" for each in scaled[:2])
-    return rf"({middle} \pm {reach}) \cdot 10^{{{power}}}" if power else rf"{middle} \pm {reach}"
-
-
-def _open_in_math(number: float, low: float, high: float, digits: int, power: int | None) -> str:
-    r"""Return a number with an interval that reaches to infinity on one side, as "3.1\ [0.8, \infty]"."""
-    largest = max(abs(each) for each in (number, low, high) if math.isfinite(each))
+    largest = max(abs(each) for each in ((number, low, high) if endless else (number, half)) if math.isfinite(each))
     if power is None:
         power = 0 if largest == 0 or _SMALL <= largest < _LARGE else math.floor(math.log10(largest))
-    decimals = max(0, digits - 1 - (math.floor(math.log10(largest / 10.0**power)) if largest else 0))
-    ends = {math.inf: r"\infty", -math.inf: r"-\infty"}
-    scaled = (each / 10.0**power for each in (number, low, high))
-    middle, first, last = (ends.get(each) or _with_digits(each, decimals) for each in scaled)
-    text = rf"{middle}\ [{first}, {last}]"
+    scale = 10.0**power
+    if endless:
+        decimals = max(0, digits - 1 - (math.floor(math.log10(largest / scale)) if largest else 0))
+    else:
+        decimals = max(0, 1 - math.floor(math.log10(half / scale)))
+    if not endless and abs((high - number) - (number - low)) <= 1e-6 * (high - low):
+        text = rf"{number / scale:.{decimals}f} \pm {half / scale:.{decimals}f}"
+    else:
+        middle, first, last = (_with_digits(each / scale, decimals) for each in (number, low, high))
+        text = rf"{middle}\ [{first}, {last}]"
     return rf"({text}) \cdot 10^{{{power}}}" if power else text
 
 
 def _with_digits(number: float, decimals: int) -> str:
     """Return a number with so many decimals, or with more where two digits of it take them: no end is rounded to 0."""
+    if math.isinf(number):
+        return r"\infty" if number > 0 else r"-\infty"
     own = 1 - math.floor(math.log10(abs(number))) if number else 0
     if own > max(decimals, _MOST_DECIMALS):
         return in_latex(f"{number:.1e}").strip("$")
@@ -258,13 +251,6 @@ def _plain(frame: "pd.DataFrame", digits: int) -> str:
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
     note = [f"% {frame.attrs['note']}"] if frame.attrs.get("note") else []
     return "\n".join([*note, *body, r"\end{tabular}"]) + "\n"
-
-
-def _text(value: Any) -> str:
-    """Return a setting as a flag has it: none for one that was left open."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -59,42 +60,36 @@ def scenario_of(
 ) -> "Scenario | None":
     """Return the scenario of a file that is no study; None if it is none of the forms either."""
     make = script.defined(module).get("make")
+    play: Callable[..., Any]
     if runs:
-        found = describe(file, _script_of(file))
+        make, play = _without_parameters, lambda: _executed(file)
     elif callable(make):
-        found = dataclasses.replace(describe(file, make), function=_played(file, make))
+        play = partial(_run_made_by, file, make)
     elif {"network", "agents"} <= vars(module).keys():
-        found = describe(file, _defined_of(file))
+        make, play = _without_parameters, partial(_run_defined, file)
     else:
         return None
-    title = (module.__doc__ or "").strip().partition("\n")[0]
-    return dataclasses.replace(found, title=found.title or title)
 
-
-def _script_of(file: str) -> Callable[..., None]:
-    def runs_itself(study: "Study") -> None:
+    def captured(study: "Study", **parameters: Any) -> None:
         with study.capture():
-            _executed(file)
+            play(**parameters)
 
-    return runs_itself
-
-
-def _defined_of(file: str) -> Callable[..., None]:
-    def runs_network(study: "Study") -> None:
-        # Agents must be new for each run.
-        with study.capture():
-            found = vars(_executed(file))
-            run_made(file, "network, agents", (found["network"], found["agents"]))
-
-    return runs_network
+    found = describe(file, make)
+    title = found.title or (module.__doc__ or "").strip().partition("\n")[0]
+    return dataclasses.replace(found, function=captured, title=title)
 
 
-def _played(file: str, make: Callable[..., Any]) -> Callable[..., None]:
-    def runs_made(study: "Study", **parameters: Any) -> None:
-        with study.capture():
-            run_made(file, "make", make(**parameters))
+def _without_parameters() -> None: ...
 
-    return runs_made
+
+def _run_made_by(file: str, make: Callable[..., Any], **parameters: Any) -> None:
+    run_made(file, "make", make(**parameters))
+
+
+def _run_defined(file: str) -> None:
+    # Agents must be new for each run.
+    found = vars(_executed(file))
+    run_made(file, "network, agents", (found["network"], found["agents"]))
 
 
 def _executed(file: str) -> ModuleType:

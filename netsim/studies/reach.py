@@ -1,7 +1,7 @@
 """The round in which an error reached a target, in place of a run's last one: what it cost to get there."""
 
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +53,10 @@ class Target:
         above = f"{self.value:g} % above the centralised one" if self.percent else f"{self.value:g}"
         return f"{self.column} stays at {above} or below"
 
-    def rows(self, rounds: "pd.DataFrame", place: Path) -> "pd.DataFrame":
+    def rows(self, rounds: "pd.DataFrame", place: Path, best: Mapping[str, float | None]) -> "pd.DataFrame":
         """Return, of a run folder's rounds, each algorithm's row from which on it is there; no values if it never is.
+
+        ``best`` has the centralised values of the folder.
 
         Raises
         ------
@@ -62,27 +64,21 @@ class Target:
             For a column that is missing or has no numbers, or has no centralised value.
         """
         check.one_of("reach: column", self.column, list(rounds.select_dtypes("number").columns))
-        level, reached = self.level(self._centralised(place) if self.percent else math.nan), []
+        least = best.get(self.column)
+        level, reached = self.level(math.nan if least is None else least, f"; {place} has none"), []
         for _, part in rounds.groupby("algorithm", sort=False):
             first = settled(part[self.column], level)
             reached += [] if first is None else [part.index[first]]
         found = rounds.loc[reached].set_index("algorithm").reindex(rounds["algorithm"].unique()).reset_index()
         return found[list(rounds.columns)]
 
-    def level(self, least: float) -> float:
+    def level(self, least: float, why: str = "") -> float:
         """Return the value at or below which the column is to stay, where the centralised one is ``least``.
 
-        Raises BadInput if that is NaN, but needed.
+        Raises BadInput, which ends in ``why``, if that is NaN, but needed.
         """
         if not self.percent:
             return self.value
         if math.isnan(least):
-            raise BadInput(f"reach: column = {self.column!r}: must have a centralised value")
+            raise BadInput(f"reach: column = {self.column!r}: must have a centralised value{why}")
         return least * (1.0 + self.value / 100.0)
-
-    def _centralised(self, place: Path) -> float:
-        """Return the centralised value that a run folder's summary has; raises BadInput if it has none."""
-        best = json.loads((place / "summary.json").read_text(encoding="utf-8"))["centralised"].get(self.column)
-        if best is None:
-            raise BadInput(f"reach: column = {self.column!r}: must have a centralised value; {place} has none")
-        return float(best)

@@ -102,21 +102,6 @@ def reserve_next(name: str) -> Reservation:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder that stays, for as long as this process lives; yield False if another process has locked it.
-
-    Raises BadInput if it cannot be written.
-    """
-    with refusals(folder):
-        lock = _acquire(folder / LOCK, _LOCK_TIMEOUT_S)
-    try:
-        yield lock is not None
-    finally:
-        if lock is not None:
-            _release(folder / LOCK, lock)
-
-
-@contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
     """Lock a folder that stays, a new one or one that is there, for ``what`` this process does in it.
 
@@ -124,13 +109,16 @@ def held(folder: Path, what: str) -> Iterator[None]:
     """
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as mine:
-        if not mine:
-            raise BadInput(
-                f"out = {str(folder)!r}: must not be in use by another {what}; if none is running, one was killed: "
-                f"remove {str(folder / LOCK)!r}"
-            )
+        lock = _acquire(folder / LOCK, _LOCK_TIMEOUT_S)
+    if lock is None:
+        raise BadInput(
+            f"out = {str(folder)!r}: must not be in use by another {what}; if none is running, one was killed: "
+            f"remove {str(folder / LOCK)!r}"
+        )
+    try:
         yield
+    finally:
+        _release(folder / LOCK, lock)
 
 
 @contextmanager

@@ -19,13 +19,14 @@ from numpy.typing import ArrayLike
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies import own_tables
-from netsim.studies.columns import bounds
-from netsim.studies.figures import STYLES, Axis, legend_below, sized, style, unless_set, whole_rounds
+from netsim.studies.columns import bounds, groups_of
+from netsim.studies.figures import STYLES, Axis, drawing, legend_below, style, unless_set, whole_rounds
 from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
-from netsim.studies.paper_tables import latex, markdown
+from netsim.studies.paper_tables import latex, markdown, setting_text
 from netsim.studies.reach import Target
+from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check
 
@@ -124,32 +125,29 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         raise check.refuse("reach", reach, "left out with rounds, or with numbers of a table of the study's own")
     path = Path(folder)
     places: list[tuple[str | None, Mapping[str, Any], Path]] = [(None, {}, path)]
+    twins: Mapping[str, Sequence[Point]] = {}
     if (path / "sweep.json").is_file():
-        places = [*read_points(path)]
+        places, twins = [*read_points(path)], read_sweep(path).grid.twins()
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
-    twins = read_sweep(path).grid.twins() if (path / "sweep.json").is_file() else {}
     found = []
     tables = None if table is None else own_tables.keyed([place for *_, place in places], table)
     for number, (name, given, place) in enumerate(places):
         whole = folders.load(place, every=False)
         rows = whole["rounds"] if tables is None else tables[number]
         if target is not None:
-            rows = target.rows(rows, place)
+            rows = target.rows(rows, place, whole["summary"]["centralised"])
         elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
-        ended = {str(name): _outcome(last) for name, last in whole["summary"]["algorithms"].items()}
+        # Folders of earlier versions do not say how a run ended.
+        algorithms = whole["summary"]["algorithms"].items()
+        ended = {name: Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round")) for name, last in algorithms}
         if tables is None:
-            rows = _with_outcomes(rows, ended, rounds, None if target is None else target.column)
+            rows = _with_outcomes(rows, ended, rounds, target.column if target else None)
         found.append(_Run(rows, place, name, given))
         # Combinations that are the same run have its results, so that each setting has a row.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
     return [*found, *_failed(path, found)] if tables is None else found
-
-
-def _outcome(last: Mapping[str, Any]) -> Outcome:
-    """Return how a run ended, as summary.json has it; folders of earlier versions do not say."""
-    return Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round"))
 
 
 def _with_outcomes(
@@ -165,16 +163,12 @@ def _with_outcomes(
     if without:
         rows = pd.concat([rows, pd.DataFrame({"algorithm": without})], ignore_index=True)
     of = [ended.get(str(name), Outcome(ENDED)) for name in rows["algorithm"]]
-    states = [each.state for each in of]
+    states = pd.Series([each.state for each in of], rows.index)
     if rounds and "round" in rows:
-        at = rows["round"].to_numpy(dtype=np.float64)
-        states = [
-            UNFINISHED if each.round is not None and number < each.round else each.state
-            for each, number in zip(of, at, strict=True)
-        ]
+        since = pd.Series([each.round for each in of], rows.index, float)
+        states = states.mask(rows["round"] < since, UNFINISHED)
     if target is not None:
-        missing = rows[target].isna().to_numpy()
-        states = [NOT_REACHED if lacks else state for state, lacks in zip(states, missing, strict=True)]
+        states = states.mask(rows[target].isna(), NOT_REACHED)
     return rows.assign(**{COLUMN: states})
 
 
@@ -344,12 +338,12 @@ def bands(
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
-    styles = dict(zip(keys, _styles(keys), strict=True))
-    labels = {key: _named(names, key) or Axis(y).text for key in keys}
-    if not panelled:
-        shares = {key: share for key, share in _shares(table, names).items() if share}
-        labels |= {key: f"{labels[key]} {share}" for key, share in shares.items()}
-    parts = list(table.groupby(panelled, sort=False, dropna=False)) if panelled else [((), table)]
+    shares = {} if panelled else _shares(table, names)
+    looks = {
+        key: {**look, "label": " ".join(filter(None, (_named(names, key) or Axis(y).text, shares.get(key))))}
+        for key, look in zip(keys, _styles(keys), strict=True)
+    }
+    parts = groups_of(table, panelled)
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
     about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
@@ -358,7 +352,7 @@ def bands(
         about = about.replace(" (", "\n(", 1)
     opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
-        opened += _draw_bands(panel, part, x, names, of, styles, labels, jumps=x == "round" and Axis(y).jumps)
+        opened += _draw_bands(panel, part, x, names, of, looks, jumps=x == "round" and Axis(y).jumps)
         if panelled:
             _tell_dead(panel, part, names)
         panel.set_xlabel(Axis(x).text)
@@ -381,7 +375,7 @@ def bands(
     if names and (ax is not None or not (beside or panelled)):
         panels[0].legend(**small)
     elif names:
-        _legend_outside(figure, keys, labels, below=not beside, **small)
+        _legend_outside(figure, [look["label"] for look in looks.values()], below=not beside, **small)
     if ax is None:
         figure.suptitle("\n".join(filter(None, (title, about if panelled else ""))))
     return figure
@@ -390,7 +384,7 @@ def bands(
 def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
     """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
     found = {}
-    for key, part in table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]:
+    for key, part in groups_of(table, names):
         least = part.iloc[int((part["survived"] / part["count"]).argmin())]
         found[key] = share_text(int(least["survived"]), int(least["count"]))
     return found
@@ -410,9 +404,7 @@ def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> Non
         panel.text(0.98, 0.97, shown, fontsize=7, color="0.3", bbox=box, **where)
 
 
-def _legend_outside(
-    figure: "Figure", keys: Sequence[tuple[Any, ...]], labels: Mapping[tuple[Any, ...], str], *, below: bool, **how: Any
-) -> None:
+def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **how: Any) -> None:
     """Put one legend of all panels' lines beside them, or below them; of many lines it names the first."""
     from matplotlib.lines import Line2D
 
@@ -420,7 +412,7 @@ def _legend_outside(
     for panel in figure.axes:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    ordered = [labels[key] for key in keys if labels[key] in handles]
+    ordered = [label for label in labels if label in handles]
     shown = {name: handles[name] for name in ordered[:_MOST_NAMED]}
     if len(ordered) > _MOST_NAMED:
         shown[f"and {len(ordered) - _MOST_NAMED} more"] = Line2D([], [], linestyle="")
@@ -437,8 +429,6 @@ def _columns(count: int) -> int:
 
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
     """Return a figure and a panel for each facet: those given, or new ones."""
-    from matplotlib.figure import Figure
-
     if ax is not None:
         given = list(np.ravel(np.asarray(ax, dtype=object)))
         if len(given) != count:
@@ -446,9 +436,9 @@ def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tu
         return given[0].figure, given
     columns = _columns(count)
     rows = math.ceil(count / columns)
-    size = sized(9.0 if beside else 6.5, 4.4) if count == 1 else sized(3.6 * columns + 1.6, 3.2 * rows + 0.4, columns)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel())
+    size = (9.0 if beside else 6.5, 4.4) if count == 1 else (3.6 * columns + 1.6, 3.2 * rows + 0.4)
+    figure, grid = drawing(*size, columns, rows, sharey=True, sharex=True)
+    panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_visible(False)
     return figure, panels[:count]
@@ -460,8 +450,7 @@ def _draw_bands(
     x: str,
     names: Sequence[str],
     of: str,
-    styles: Mapping[tuple[Any, ...], Mapping[str, Any]],
-    labels: Mapping[tuple[Any, ...], str],
+    looks: Mapping[tuple[Any, ...], Mapping[str, Any]],
     *,
     jumps: bool,
 ) -> "list[Callable[[], None]]":
@@ -470,16 +459,15 @@ def _draw_bands(
     Return for each band that is open above, as runs died, what draws the rest of it when the axis has its end.
     """
     opened: list[Callable[[], None]] = []
-    lines = table.groupby(list(names), sort=False, dropna=False) if names else [((), table)]
-    for key, part in lines:
+    for key, part in groups_of(table, names):
         rows = part.sort_values(x) if _is_number(table[x]) else part
-        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(_shown)
+        at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(setting_text)
         # A curve over the rounds has marks at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
-        how |= {"label": labels[key], "drawstyle": "steps-post" if jumps else "default"}
+        how |= {"drawstyle": "steps-post" if jumps else "default"}
         # A line between names would say that there is something between them.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
-        (line,) = panel.plot(at, rows[of], **{**styles[key], **how})
+        (line,) = panel.plot(at, rows[of], **{**looks[key], **how})
         filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
         fill: Any
         if len(rows) > 1 and x != ALGORITHM:
@@ -549,18 +537,11 @@ def _is_number(column: "pd.Series[Any]") -> bool:
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
     """Return what the legend calls a combination: "loss 0.1, COKE"."""
     return ", ".join(
-        _shown(value).lstrip("_")
+        setting_text(value).lstrip("_")
         if name in ("algorithm", "folder", "problem", "network")
-        else f"{name.removeprefix('given_').replace('_', ' ')} {_shown(value)}"
+        else f"{name.removeprefix('given_').replace('_', ' ')} {setting_text(value)}"
         for name, value in zip(names, key, strict=True)
     )
-
-
-def _shown(value: Any) -> str:
-    """Return a setting as a flag has it: none for one that was left open."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -579,13 +560,10 @@ def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":
     """Draw a measure's mean over the seeds, by two parameters, as colours with their numbers; raises as `interval`."""
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
     table = interval(frame, value, [y, x]).pivot(index=y, columns=x, values="mean")
     cells = table.to_numpy(dtype=np.float64)
-    size = sized(1.1 * cells.shape[1] + 2.5, 0.6 * cells.shape[0] + 1.8)
-    figure = Figure(figsize=size, layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(1.1 * cells.shape[1] + 2.5, 0.6 * cells.shape[0] + 1.8)
     wide = np.nanmin(cells) > 0 and np.nanmax(cells) > 20 * np.nanmin(cells)
     image = panel.imshow(cells, aspect="auto", cmap="viridis", norm=LogNorm() if wide else None)
     shades: Any = image.norm(cells)

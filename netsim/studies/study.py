@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,17 +168,19 @@ class Study:
             self.begin()
         if papers := _papers_of(agents):
             self.origin.setdefault("papers", {})[algorithm] = papers
-        with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
+        how: dict[str, Any] = {"sample": sample, "every": self.every, "trace": self._trace}
+        unit = "round " if sample is None else "sample "
+        with self._reporter.progress(algorithm, rounds, unit) as progress, ExitStack() as after:
             try:
                 network.watch(None)
                 if watch is not None and (self._trace or self.session):
                     network.watch(watch)
                 # Only the run tells how long rounds are that wait for agents that compute.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
-                with self._live_view(algorithm, network, length):
-                    run = network.run(
-                        agents, probes, sample=sample, every=self.every, trace=self._trace, progress=progress
-                    )
+                if (viewer := self._viewer(algorithm, length)) is not None:
+                    network.show_to(viewer)
+                    after.callback(network.show_to, None)
+                run = network.run(agents, probes, **how, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
                 raise
@@ -208,19 +210,6 @@ class Study:
 
         with played_by(play):
             yield
-
-    @contextmanager
-    def _live_view(self, algorithm: str, network: Network, length: float | None) -> Iterator[None]:
-        """Show a network's run live inside the context, if there is a session; ``length``: its seconds, if known."""
-        viewer = self._viewer(algorithm, length)
-        if viewer is None:
-            yield
-            return
-        network.show_to(viewer)
-        try:
-            yield
-        finally:
-            network.show_to(None)
 
     def _viewer(self, algorithm: str, length: float | None) -> Viewer | None:
         """Return what shows a run of ``length`` seconds, if that is known; None without a session."""

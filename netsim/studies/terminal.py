@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -54,102 +54,85 @@ class Reporter:
                     print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
                 print(flush=True)
 
-    @contextmanager
-    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+    def progress(self, label: str, total: int, unit: str = "") -> AbstractContextManager[Callable[[int], None]]:
         """Yield a function to call with the number of ``total`` that are done; more than these are not shown."""
-        if self.quiet or not self._bars or sys.stderr is None:
-            yield lambda number: None
-        elif not sys.stderr.isatty():
-            step = max(total // 4, 1)
+        step = max(total // 4, 1)
 
-            def plain(number: int) -> None:
-                if number <= total and (number % step == 0 or number == total):
-                    self._print(f"{label}: {unit}{number} of {total}")
+        def is_due(number: int) -> bool:
+            return number <= total and (number % step == 0 or number == total)
 
-            yield plain
-        else:
-            from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+        return self._followed(label, total, lambda number: f"{unit}{number} of {total}", is_due, timed=True)
 
-            with self._bar(label, total, MofNCompleteColumn(), TimeRemainingColumn()) as update:
-                yield lambda number: update(completed=number)
-
-    @contextmanager
-    def tally(self, label: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    def tally(self, label: str, total: int) -> AbstractContextManager[Callable[[int, int], None]]:
         """Yield a function to call with the numbers of ``total`` that are done and that have failed.
 
         On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
         tally = Countdown(total)
-        if self.quiet or sys.stderr is None:
-            yield lambda done, failed: None
-        elif not sys.stderr.isatty():
+        return self._followed(label, total, tally.line, tally.is_due)
 
-            def plain(done: int, failed: int) -> None:
-                line = tally.line(done, failed)
-                if not self.quiet and tally.is_due(done + failed):
-                    self._print(f"{label}: {line}")
-
-            yield plain
-        else:
-            from rich.progress import TextColumn
-
-            with self._bar(label, total, TextColumn("{task.fields[line]}")) as update:
-                yield lambda done, failed: update(completed=done + failed, line=tally.line(done, failed))
-
-    @contextmanager
-    def counter(self, label: str, unit: str, pause: float = 10.0) -> Iterator[Callable[[int], None]]:
+    def counter(self, label: str, unit: str, pause: float = 10.0) -> AbstractContextManager[Callable[[int], None]]:
         """Yield a function to call with a number that grows to an unknown total.
 
         On a terminal one line is updated; elsewhere a line is printed every ``pause`` seconds.
         """
-        if self.quiet or sys.stderr is None:
-            yield lambda number: None
-        elif not sys.stderr.isatty():
-            printed = time.monotonic()
+        printed = time.monotonic()
 
-            def plain(number: int) -> None:
-                nonlocal printed
-                if time.monotonic() - printed >= pause:
-                    printed = time.monotonic()
-                    self._print(f"{label}: {number:,} {unit}")
+        def is_due(number: int) -> bool:
+            nonlocal printed
+            before, now = printed, time.monotonic()
+            printed = now if now - before >= pause else before
+            return printed != before
 
-            yield plain
-        else:
-            from rich.progress import TextColumn
-
-            with self._bar(label, None, TextColumn("{task.fields[line]}"), transient=True) as update:
-                yield lambda number: update(line=f"{number:,} {unit}")
-
-    def _print(self, text: str) -> None:
-        """Print one line of progress."""
-        if not self.quiet:
-            with self._output(sys.stderr):
-                print(f"{text}\n", end="", file=sys.stderr, flush=True)
+        return self._followed(label, None, lambda number: f"{number:,} {unit}", is_due, transient=True)
 
     @contextmanager
-    def _bar(self, label: str, total: int | None, *columns: Any, **more: Any) -> Iterator[Callable[..., None]]:
-        """Keep a bar on the terminal meanwhile; yield what updates it."""
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.progress import BarColumn, Progress, TextColumn
+    def _followed(
+        self, label: str, total: int | None, line: Callable[..., str], is_due: Callable[[int], bool], **bar: bool
+    ) -> Iterator[Callable[..., None]]:
+        """Yield a function to call with numbers, of which ``line`` makes a text, and whose sum are done.
 
-        name = TextColumn("{task.description:>12}")
+        On a terminal it updates a bar (`_bar`); elsewhere it prints the text where ``is_due`` says so of the sum.
+        """
+        if self.quiet or not self._bars or sys.stderr is None:
+            yield lambda *numbers: None
+        elif sys.stderr.isatty():
+            with self._bar(label, total, **bar) as update:
+                yield lambda *numbers: update(completed=sum(numbers), line=line(*numbers))
+        else:
+
+            def tell(*numbers: int) -> None:
+                text = line(*numbers)
+                if not self.quiet and is_due(sum(numbers)):
+                    with self._output(sys.stderr):
+                        print(f"{label}: {text}\n", end="", file=sys.stderr, flush=True)
+
+            yield tell
+
+    @contextmanager
+    def _bar(
+        self, label: str, total: int | None, *, timed: bool = False, transient: bool = False
+    ) -> Iterator[Callable[..., None]]:
+        """Keep a bar on the terminal, with its line or, if ``timed``, the time to go; yield what updates it."""
+        from rich import console, markup, progress
+
+        columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description:>12}"), progress.BarColumn()]
+        columns += (
+            [progress.MofNCompleteColumn(), progress.TimeRemainingColumn()]
+            if timed
+            else [progress.TextColumn("{task.fields[line]}")]
+        )
         # Lines that go to a file must not appear above the bar instead.
         both = sys.stdout is not None and sys.stdout.isatty()
-        bar = Progress(name, BarColumn(), *columns, console=Console(stderr=True), redirect_stdout=both, **more)
-        with self._live(bar):
-            yield partial(bar.update, bar.add_task(escape(label), total=total, line=""))
-
-    @contextmanager
-    def _live(self, widget: Any) -> Iterator[None]:
-        """Keep a widget of rich on the terminal meanwhile."""
+        screen = console.Console(stderr=True)
+        bar = progress.Progress(*columns, console=screen, redirect_stdout=both, transient=transient)
         with self._output(sys.stderr):
-            widget.start()
+            bar.start()
         try:
-            yield
+            yield partial(bar.update, bar.add_task(markup.escape(label), total=total, line=""))
         finally:
             with self._output(sys.stderr):
-                widget.stop()
+                bar.stop()
 
     @contextmanager
     def _output(self, stream: TextIO) -> Iterator[None]:

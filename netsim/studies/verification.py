@@ -61,6 +61,9 @@ class Verdict:
         Versions, kernels and the like that are not those recorded: facts, which need not be the cause.
     event : str
         The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
+    name : str
+        The condition under which it was repeated; empty for that which it records. The state may be "not checked"
+        then, and ``where`` says why.
     """
 
     folder: Path
@@ -69,37 +72,24 @@ class Verdict:
     others: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     event: str = ""
+    name: str = ""
 
     def __bool__(self) -> bool:
         return self.state != "differs"
 
-    def lines(self, what: str) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the verdict in lines, the first of which begins with what was repeated, without facts on versions."""
+        what = self.name or self.folder
+        if self.state == "not checked":
+            return [f"{what}: not checked ({self.where})"]
         where = {"identical": "", "differs": "; it begins in "}.get(self.state, "; the largest difference is in ")
         others = [f"  also in {', '.join(self.others)}"] if self.others else []
         event = [f"  first event: {self.event}"] if self.event else []
         return [f"{what}: {self.state}{where}{self.where}", *others, *event]
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A difference of two values at one place of a file, and its size; infinity where a size has no meaning."""
-
-    file: str
-    place: str
-    size: float
-
-    @property
-    def is_hash(self) -> bool:
-        """Whether it is one of hashes."""
-        return self.place.partition(":")[0].endswith(_HASHES)
-
-    def __str__(self) -> str:
-        return f"{self.file}, {self.place}"
-
-
 _Places = Iterator[tuple[str, float]]
-"""Differences within a file: their places and sizes."""
+"""Differences within a file: their places and sizes; infinity where a size has no meaning."""
 
 
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
@@ -266,12 +256,10 @@ def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> di
 
 def _value(parameter: Parameter, value: Any) -> Any:
     # JSON has no infinity, so it stands there as text.
-    if parameter.kind is float and isinstance(value, str) and value in ("inf", "-inf", "nan"):
+    if parameter.kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
         return float(value)
     if value is None and parameter.optional:
         return None
-    if parameter.kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
     if type(value) is not parameter.kind:
         raise check.refuse(parameter.name, value, f"of type {parameter.kind.__name__}")
     return value
@@ -280,25 +268,7 @@ def _value(parameter: Parameter, value: Any) -> Any:
 # --- running again under other conditions -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """A run made again under another condition: its name, and the verdict, or why there is none."""
-
-    name: str
-    verdict: Verdict | None
-    why: str = ""
-
-    def __bool__(self) -> bool:
-        return self.verdict is None or bool(self.verdict)
-
-    def lines(self) -> list[str]:
-        """Return the result in lines."""
-        if self.verdict is None:
-            return [f"{self.name}: not checked ({self.why})"]
-        return self.verdict.lines(self.name)
-
-
-def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]:
+def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdict]:
     """Run a job again with other hash seeds, the other core and another number of workers, and compare the results.
 
     ``folder`` is that of its run under ``base``. Where a run differs, both are made once more with a trace, which gives
@@ -313,7 +283,7 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]
                 why = condition.run(job, again)
             except BadInput as error:
                 # A radio cannot be split over workers, and a core may not be built.
-                yield Rerun(name, None, str(error))
+                yield Verdict(folder, "not checked", str(error), name=name)
                 continue
             if why:
                 verdict = Verdict(folder, "differs", f"its end: {why}")
@@ -322,13 +292,13 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Rerun]
             if not verdict and not why and not recorded.traces:
                 event = _event_between(dataclasses.replace(job, trace=True), (base, condition), Path(room), name)
                 verdict = dataclasses.replace(verdict, event=event)
-            yield Rerun(name, verdict)
+            yield dataclasses.replace(verdict, name=name)
             if condition == base and not verdict:
                 # A run that does not even repeat differs under all conditions, for the same reason.
                 return
 
 
-def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Rerun]:
+def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdict]:
     """Run what ``make(seed=…)`` returns, and again under other conditions, for `netsim.testing.check_same`.
 
     Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
@@ -368,8 +338,8 @@ def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[_Difference]:
-    """Yield the differences of a folder from what its study writes now, in the order of their places."""
+def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[tuple[str, str, float]]:
+    """Yield the file, place and size of each difference of a folder from what its study writes now, in their order."""
     path, tables, traces = recorded.path, recorded.tables, recorded.traces
     new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
 
@@ -379,37 +349,30 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
         elif name in traces:
             yield from _of_trace(traces[name], Trace.load(again / name))
         elif name == "summary.json":
-            yield from _of_values(
-                "", *(json.loads((each / name).read_text(encoding="utf-8")) for each in (path, again))
-            )
+            old, now = (json.loads((each / name).read_text(encoding="utf-8")) for each in (path, again))
+            yield from _of_values("", old, now)
         elif name not in tables:
             yield "was not there", math.inf
         elif (path / name).read_bytes() != (again / name).read_bytes():
-            before, now = _rows(path / name), _rows(again / name)
-            if Path(name).stem == "states":
-                before, now = _by_agent(before), _by_agent(now)
-            yield from _of_tables(before, now)
+            yield from _of_tables(*(_rows(each / name) for each in (path, again)))
 
     for name in dict.fromkeys([*tables, *new, "summary.json", *traces]):
         for place, size in of_file(name):
-            yield _Difference(name, place, size)
+            yield name, place, size
 
 
 def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
     """Return the rows of states in an order that does not depend on which agent acted first at an instant."""
     head, body = rows[:1], rows[1:]
-    keys = [i for i, name in enumerate(head[0] if head else []) if name in ("algorithm", "time_s", "agent")]
-    first: dict[Any, int] = {}
-    for place, row in enumerate(body):
-        # Algorithms and times stay as they are; agents of one time are sorted.
-        first.setdefault(tuple(row[i] for i in keys[:-1]), place)
-    return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys[:-1])], str(row[keys[-1]])))
+    *keys, agent = (i for i, name in enumerate(head[0]) if name in ("algorithm", "time_s", "agent"))
+    # Algorithms and times stay as they are; agents of one time are sorted.
+    first = {tuple(row[i] for i in keys): place for place, row in reversed([*enumerate(body)])}
+    return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys)], str(row[agent])))
 
 
 def _of_trace(old: Trace, new: Trace) -> _Places:
-    yield from _of_values("trace_hash", old.hash, new.hash)
-    yield from _of_values("agents", old.agents, new.agents)
-    yield from _of_values("kinds", old.kinds, new.kinds)
+    facts = [{"trace_hash": each.hash, "agents": each.agents, "kinds": each.kinds} for each in (old, new)]
+    yield from _of_values("", *facts)
     if any(not np.array_equal(a, b) for a, b in zip(old.links, new.links, strict=True)):
         yield "its links are others", math.inf
     if old.scene is not None and new.scene is not None:
@@ -474,9 +437,11 @@ def _rows(path: Path) -> list[list[Any]]:
     """Return a table's rows, its line of names first; of csv as texts."""
     if path.suffix == ".parquet":
         table = read_table(path)
-        return [list(table.columns), *table.astype(object).to_numpy().tolist()]
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
+        rows = [list(table.columns), *table.astype(object).to_numpy().tolist()]
+    else:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+    return _by_agent(rows) if path.stem == "states" and rows else rows
 
 
 def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> _Places:
@@ -512,11 +477,10 @@ def _distance(old: Any, new: Any) -> float:
     """Return 0 for equal values, infinity for other whole numbers, texts and the like, else the relative difference."""
     if old == new or (old != old and new != new):
         return 0.0
-    numbers = [_number(each) for each in (old, new)]
-    if None in numbers or all(isinstance(each, int) for each in numbers):
+    a, b = _number(old), _number(new)
+    if a is None or b is None or (isinstance(a, int) and isinstance(b, int)):
         return math.inf
-    a, b = float(numbers[0] or 0), float(numbers[1] or 0)
-    if a == b:
+    if float(a) == float(b):
         # Written otherwise only, as 1e-05 for 1e-5.
         return math.ulp(0.0)
     found = abs(a - b) / max(1.0, abs(a), abs(b))
@@ -539,16 +503,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _verdict(path: Path, differences: list[_Difference]) -> Verdict:
+def _verdict(path: Path, differences: list[tuple[str, str, float]]) -> Verdict:
     if not differences:
         return Verdict(path, "identical")
     # Where no value differs, a hash does.
-    differences = [each for each in differences if not each.is_hash] or differences
-    if beyond := [each for each in differences if each.size > TOLERANCE]:
-        _, *others = dict.fromkeys(each.file for each in beyond)
-        return Verdict(path, "differs", str(beyond[0]), tuple(others))
-    largest = max(differences, key=lambda each: each.size)
-    return Verdict(path, "equal to 1e-9", str(largest))
+    differences = [each for each in differences if not each[1].partition(":")[0].endswith(_HASHES)] or differences
+    if beyond := [each for each in differences if each[2] > TOLERANCE]:
+        (file, place, _), others = beyond[0], dict.fromkeys(file for file, *_ in beyond)
+        return Verdict(path, "differs", f"{file}, {place}", tuple(name for name in others if name != file))
+    file, place, _ = max(differences, key=lambda each: each[2])
+    return Verdict(path, "equal to 1e-9", f"{file}, {place}")
 
 
 def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:

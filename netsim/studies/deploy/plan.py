@@ -1,5 +1,6 @@
 """The plan of a deployment: which study, which processes, how they reach each other; read and written as a folder."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -141,16 +142,8 @@ class Plan:
 
     def write(self, folder: Path) -> None:
         """Write it into a folder that exists: the plan, and the key, which no other user may read."""
-        content = {
-            "netsim": __version__,
-            "scenario": self.scenario,
-            "file_sha256": self.sha256,
-            "parameters": dict(self.parameters),
-            "settings": vars(self.settings),
-            "hosts": [vars(host) for host in self.hosts],
-            "runs": self.runs,
-            "trace": self.trace,
-        }
+        content = {"netsim": __version__, **dataclasses.asdict(self)}
+        del content["key"]
         key = folder / KEY
         key.touch(mode=0o600)
         key.write_text(self.key.hex() + "\n", encoding="ascii")
@@ -163,17 +156,9 @@ class Plan:
         try:
             content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
             key = bytes.fromhex((folder / KEY).read_text(encoding="ascii"))
-            version = content["netsim"]
-            plan = cls(
-                content["scenario"],
-                content["parameters"],
-                Connection(**content["settings"]),
-                tuple(_host(each) for each in content["hosts"]),
-                content["runs"],
-                content["trace"],
-                key,
-                content["file_sha256"],
-            )
+            version = content.pop("netsim")
+            connection, hosts = Connection(**content.pop("settings")), map(_host, content.pop("hosts"))
+            plan = cls(settings=connection, hosts=tuple(hosts), key=key, **content)
         except BadInput:
             raise
         except Exception as error:
@@ -192,7 +177,7 @@ class Plan:
 
 def _host(content: Mapping[str, Any]) -> Host:
     agents = content["agents"]
-    return Host(content["name"], content["address"], None if agents is None else tuple(map(str, agents)))
+    return Host(**{**content, "agents": None if agents is None else tuple(map(str, agents))})
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
@@ -242,7 +227,7 @@ def _listed(file: str, name: str, content: Any) -> Host:
         raise check.refuse(f"{where}.address", address, "text")
     if agents is not None and not (isinstance(agents, list) and agents):
         raise check.refuse(f"{where}.agents", agents, "a list of agents' names")
-    return Host(name, address, None if agents is None else tuple(map(str, agents)))
+    return _host({"name": name, "address": address, "agents": agents})
 
 
 def _must_be_private(key: Path) -> None:

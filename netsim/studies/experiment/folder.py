@@ -22,7 +22,7 @@ from netsim.studies.folder import json_value
 from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
-from netsim.studies.sweeps.cluster import connected
+from netsim.studies.sweeps.cluster import connected, map_there
 from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
@@ -211,18 +211,11 @@ def run_there(work: CellRun, cells: Sequence[Cell], address: str) -> Iterator[tu
 
     Raises BadInput if the scheduler cannot be used, or a worker has another netsim.
     """
-    from distributed import KilledWorker, as_completed
-
     with connected(address, work.limits) as client:
         _must_be_alike(client.run(source_of, "netsim", on_error="return"))
         by_key = {cell.key: cell for cell in cells}
-        futures = client.map(Cell.measured, cells, key=list(by_key), pure=False)
-        for future in as_completed(futures):
-            try:
-                why = work.keep(by_key[future.key], future.result())
-            except KilledWorker:
-                why = KILLED
-            yield future.key, why
+        for key, found in map_there(client, Cell.measured, by_key):
+            yield key, KILLED if found is None else work.keep(by_key[key], found)
 
 
 def _must_be_alike(reports: dict[str, object]) -> None:

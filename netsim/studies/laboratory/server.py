@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -120,10 +119,8 @@ class LabServer:
         """Simulate the branches that wait, one after the other."""
         while True:
             with self._news:
+                self._news.wait_for(lambda: self._over or self._tree.waiting(self._first))
                 branch = self._tree.waiting(self._first)
-                while branch is None and not self._over:
-                    self._news.wait()
-                    branch = self._tree.waiting(self._first)
                 if self._over or branch is None:
                     return
                 branch.state, self._running = "running", branch.number
@@ -220,9 +217,7 @@ class LabServer:
     def _state(self, seen: int) -> str:
         """Return what a page shows of all branches, once there is something new."""
         with self._news:
-            end = time.monotonic() + _NEWS_TIMEOUT
-            while self._version == seen and not self._over and (left := end - time.monotonic()) > 0:
-                self._news.wait(left)
+            self._news.wait_for(lambda: self._version != seen or self._over, _NEWS_TIMEOUT)
             state = {"version": self._version, "controls": controls(self._tree.source.parameters)}
             return as_json(state | self._tree.as_dict() | {"file_error": self._file_error})
 

@@ -63,9 +63,7 @@ def _together(values: Mapping[Any, Any]) -> str:
     numbers = [value for value in values.values() if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) == len(values):
         low, high = min(numbers), max(numbers)
-        if not math.isfinite(low) or not math.isfinite(high) or low == high:
-            return f"{low:.4g}"
-        return f"{low:.4g} to {high:.4g}"
+        return f"{low:.4g} to {high:.4g}" if math.isfinite(high - low) and low != high else f"{low:.4g}"
     by_word: dict[str, list[str]] = {}
     for agent, word in values.items():
         by_word.setdefault(str(word), []).append(str(agent))

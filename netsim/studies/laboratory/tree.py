@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.errors import BadInput
 from netsim.faults.words import Order, joined
-from netsim.studies.catalogue import Parameter, flag
+from netsim.studies.catalogue import Parameter, flag, run_command
 from netsim.util import check
 
 __all__ = ["Branch", "Source", "Tree", "exact", "shortened", "text_of"]
@@ -74,30 +74,22 @@ class Source:
 
     def command(self, settings: Mapping[str, Any], at: str) -> str:
         """Return the command that repeats a branch."""
-        return " ".join(["netsim run", shlex.quote(self.study), *self._flags(settings), *_at(at)])
+        return " ".join([run_command(self.study, self._changed(settings)), *_at(at)])
 
     def sweep(self, settings: Mapping[str, Any], at: str) -> str:
         """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
         seed = settings.get("seed")
         # A file of the user's may have a seed that is a text, or open.
-        seeds = isinstance(seed, int) and not isinstance(seed, bool)
-        flags = [*self._flags({name: value for name, value in settings.items() if name != "seed" or not seeds})]
-        varied = ["--seed", f"{seed}:{seed + 20}"] if seeds and seed is not None else []
-        words = [
-            "netsim sweep",
-            shlex.quote(self.study),
-            *flags,
-            *([] if not at else ["--at", shlex.quote(at)]),
-            *varied,
-        ]
-        return " ".join([*words, "--out", "sweeps/lab"])
+        varied = [f"--seed {seed}:{seed + 20}"] if isinstance(seed, int) and not isinstance(seed, bool) else []
+        given = {name: value for name, value in self._changed(settings).items() if name != "seed" or not varied}
+        words = ["netsim sweep", shlex.quote(self.study), *(flag(name, value) for name, value in given.items())]
+        words += ["--at", shlex.quote(at)] if at else []
+        return " ".join([*words, *varied, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
         """Return a Python script that repeats a branch, and says if it is another run."""
-        values = [
-            f"{key}={_literal(value)}"
-            for key, value in {**self._changed(settings), **({"at": at} if at else {})}.items()
-        ]
+        given = self._changed(settings) | ({"at": at} if at else {})
+        values = [f"{key}={_literal(value)}" for key, value in given.items()]
         return (
             f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at))}"""\n\n'
             "from netsim.studies import find_study\n\n"
@@ -134,9 +126,6 @@ class Source:
     def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         usual = {each.name: each.default for each in self.parameters}
         return {name: value for name, value in settings.items() if value != usual[name] and value is not None}
-
-    def _flags(self, settings: Mapping[str, Any]) -> list[str]:
-        return [flag(name, value) for name, value in self._changed(settings).items()]
 
 
 def text_of(name: str, value: Any, what: str) -> str:
@@ -248,22 +237,12 @@ class Tree:
 
     def _row(self, branch: Branch) -> dict[str, Any]:
         result = branch.result or {"runs": [], "hash": ""}
-        name, at = f"{branch.name}", branch.at
-        return {
-            "number": branch.number,
-            "parent": branch.parent,
-            "name": name,
-            "at": at,
-            "since": branch.since,
-            "state": branch.state,
-            "progress": branch.progress,
-            "error": branch.error,
-            "edition": branch.edition,
+        return {name: value for name, value in vars(branch).items() if name != "result"} | {
             "hash": result["hash"],
             "runs": [{key: run[key] for key in ("name", "hash", "figures")} for run in result["runs"]],
-            "command": self.source.command(self.settings, at),
-            "sweep": self.source.sweep(self.settings, at),
-            "script": self.source.script(self.settings, at, name, result["hash"]),
+            "command": self.source.command(self.settings, branch.at),
+            "sweep": self.source.sweep(self.settings, branch.at),
+            "script": self.source.script(self.settings, branch.at, branch.name, result["hash"]),
         }
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,8 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.origin import about, source_of
 from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import KILLED, Limits, SweepRun, keep_failure
-from netsim.studies.sweeps.workers import Ended, run_named, run_parallel
+from netsim.studies.sweeps.point import Limits, SweepRun
+from netsim.studies.sweeps.workers import Ended, run_named
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S = 10.0
 _WORKERS_S = 30.0  # until the first worker is there: each imports much as it starts
 _ROUNDS = 3  # in which a point that never began may lose its workers
-_LOST = "lost"  # Dask gave up on the point, because too many workers that had it died
 
 
 @contextmanager
@@ -150,65 +149,43 @@ def _folder(work: SweepRun) -> str:
 
 
 def run_there(work: SweepRun, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
-    """Run points on a cluster's workers, and yield how each ended, as they end.
+    """Run points on a cluster's workers, and yield how each ended, as they end (`map_there`)."""
+    for name, ended in map_there(client, partial(run_named, work), {point.name: point for point in points}):
+        yield name, work.lose(name) if ended is None else ended[1]
 
-    Dask itself repeats the points of a killed worker, and gives up on a point after some deaths; it is then begun once
-    more from here. A point has failed if it began several times and never ended, or never began.
+
+def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Call a function with each job on a cluster's workers; yield the jobs' names and what it returned, as they end.
+
+    Dask itself repeats the jobs of a killed worker, and gives up on a job after some deaths; it is then begun once more
+    from here. What is returned is None for a job that never ended. The loss of the scheduler is an error of one line.
     """
-    import joblib
-
-    left = {point.name: point for point in points}
-    lost = dict.fromkeys(left, 0)
-    with joblib.parallel_config(backend=_backend(client)):
-        while left:
-            for name, why in _until_gone(run_parallel(work, list(left.values()), -1, run_undivided)):
-                if why == _LOST:
-                    lost[name] += 1
-                    if lost[name] < _ROUNDS:
-                        continue
-                    why = keep_failure(work, name, KILLED)
-                del left[name]
-                yield name, why
-
-
-def _until_gone(ended: Iterator[Ended]) -> Iterator[Ended]:
-    """Yield how points ended; the loss of the scheduler is an error of one line."""
     from concurrent.futures import CancelledError as Cancelled
 
-    try:
-        yield from ended
-    except (Cancelled, asyncio.CancelledError):
-        raise NetsimError("dask: its scheduler has gone; what is done is whole, and the same command goes on") from None
+    from distributed import KilledWorker, as_completed
+
+    left, lost = dict(jobs), dict.fromkeys(jobs, 0)
+    while left:
+        futures = client.map(partial(_undivided, function), list(left.values()), pure=False)
+        names = {future.key: name for future, name in zip(futures, left, strict=True)}
+        for future in as_completed(futures, loop=client.loop):
+            name, found = names[future.key], None
+            try:
+                found = future.result()
+            except KilledWorker:
+                lost[name] += 1
+                if lost[name] < _ROUNDS:
+                    continue
+            except (Cancelled, asyncio.CancelledError):
+                gone = "dask: its scheduler has gone; what is done is whole, and the same command goes on"
+                raise NetsimError(gone) from None
+            del left[name]
+            yield name, found
 
 
-def run_undivided(work: SweepRun, point: Point) -> Ended:
-    """Run a point whole on its worker: Dask's backend would send nested work to the cluster."""
+def _undivided(function: Callable[[Any], Any], job: Any) -> Any:
+    """Run a job whole on its worker: Dask would send nested work of joblib's to the cluster."""
     from joblib import parallel_config
 
     with parallel_config(backend="sequential"):
-        return run_named(work, point)
-
-
-def _backend(client: "Client") -> Any:
-    """Return joblib's backend for Dask, which else would wait for ever for a task whose workers died."""
-    from distributed.scheduler import KilledWorker
-    from joblib._dask import DaskDistributedBackend
-
-    class DaskBackend(DaskDistributedBackend):  # type: ignore[misc]
-        def effective_n_jobs(self, n_jobs: int) -> int:
-            # With one worker joblib would run the points in this process.
-            return max(2, int(super().effective_n_jobs(n_jobs)))
-
-        def submit(self, func: Any, callback: Any = None) -> Any:
-            future = super().submit(func, callback)
-            ((_, (_, point), _),) = func.items
-
-            def ended(done: Any) -> None:
-                error = done.exception()
-                if error is not None:
-                    callback([(point.name, _LOST)] if isinstance(error, KilledWorker) else error)
-
-            future.add_done_callback(ended)
-            return future
-
-    return DaskBackend(client=client)
+        return function(job)

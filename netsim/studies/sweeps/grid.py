@@ -147,10 +147,8 @@ def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
     for name, several in values.items():
         if list(several) == [None]:
             continue
-        if any(isinstance(value, str | bool) for value in several):
-            flags += [flag(name, value) for value in several]
-        else:
-            flags.append(flag(name, listing(several)))
+        apart = any(isinstance(value, str | bool) for value in several)
+        flags += [flag(name, value) for value in (several if apart else [listing(several)])]
     return " ".join(flags)
 
 

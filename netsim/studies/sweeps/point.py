@@ -17,7 +17,6 @@ from netsim.errors import NetsimError, chain, one_line
 from netsim.studies import catalogue, tasks
 from netsim.studies.folder import Unsaved, is_whole, write
 from netsim.studies.formats import Formats
-from netsim.studies.study import Study
 from netsim.studies.sweeps.grid import Point
 from netsim.util import check
 from netsim.util.files import write_whole
@@ -74,12 +73,38 @@ class SweepRun:
     """What `netsim.studies.catalogue.Scenario.source_hashes` returned as the sweep began."""
 
     def run(self, point: Point) -> str | None:
-        """Run a point into its folder; return why it failed, or None."""
-        return run_point(self, point)
+        """Run the study with some settings into ``points/<name>``; return why it failed, or None.
+
+        A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those
+        that run: where it is left, the point was running when a worker was killed, for the ``number``-th time. Raises
+        Unsaved if the sweep's folder cannot be written: the point has not failed then.
+        """
+        if is_whole(self.folder / "points" / point.name):
+            # A worker that ended it was killed before it could report that.
+            return None
+        try:
+            place = self._begin(point.name)
+        except OSError as error:
+            raise unwritten(self.folder, error) from None
+        if place is None:
+            return self.lose(point.name)
+        origin: dict[str, Any] = {}
+        try:
+            with self.limits.kept():
+                self._play(point, place, origin)
+        except Unsaved:
+            raise
+        except (Exception, SystemExit, _TooLong) as error:
+            why = reason_of(error, self.limits)
+            # A process that outlived its sweep, which is done again, keeps no failure.
+            return self._keep(point.name, why, origin) if self.running.is_dir() else why
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        return None
 
     def lose(self, name: str) -> str:
         """Keep that a point's process was killed each time, and return that in a line."""
-        return keep_failure(self, name, KILLED)
+        return self._keep(name, KILLED, {})
 
     def begun(self) -> set[str]:
         """Return the names of the points that have begun and not ended."""
@@ -90,36 +115,51 @@ class SweepRun:
         for path in self.running.glob(f"{name}~*"):
             shutil.rmtree(path, ignore_errors=True)
 
-
-def run_point(work: SweepRun, point: Point) -> str | None:
-    """Run a study with some settings into ``points/<name>``; return why it failed, or None.
-
-    A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
-    run: where it is left, the point was running when a worker was killed, for the ``number``-th time. Raises Unsaved if
-    the sweep's folder cannot be written: the point has not failed then.
-    """
-    if is_whole(work.folder / "points" / point.name):
-        # A worker that ended it was killed before it could report that.
+    def _begin(self, name: str) -> Path | None:
+        """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
+        for place in [self.running / f"{name}~{number}" for number in range(_TRIES)]:
+            with suppress(FileExistsError):
+                place.mkdir()
+                return place
         return None
-    try:
-        place = _begin(work, point.name)
-    except OSError as error:
-        raise unwritten(work.folder, error) from None
-    if place is None:
-        return keep_failure(work, point.name, KILLED)
-    origin: dict[str, Any] = {}
-    try:
-        with work.limits.kept():
-            _run(work, point, place, origin)
-    except Unsaved:
-        raise
-    except (Exception, SystemExit, _TooLong) as error:
-        why = reason_of(error, work.limits)
-        # A process that outlived its sweep, which is done again, keeps no failure.
-        return keep_failure(work, point.name, why, origin) if work.running.is_dir() else why
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-    return None
+
+    def _play(self, point: Point, place: Path, origin: dict[str, Any]) -> None:
+        """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
+        found = dataclasses.replace(catalogue.find_study(self.file), name=self.scenario)
+        study = found.prepare(**point.settings)
+        study.formats = self.formats
+        study.origin["point"] = point.name
+        if self.limits.megabytes is not None:
+            # The limit holds beyond what the worker has: a task that points share would count for one, not the next.
+            tasks.forget()
+        try:
+            found.play(study)
+        except NetsimError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise NetsimError(catalogue.raised(found, error)) from error
+        finally:
+            origin |= study.origin
+        try:
+            failed = write(study, place)
+            _rename(place, self.folder / "points" / point.name)
+        except OSError as error:
+            raise unwritten(self.folder, error) from None
+        if failed:
+            reasons = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
+            raise NetsimError(f"{reasons}; the rest is in points/{point.name}")
+
+    def _keep(self, name: str, why: str, origin: Mapping[str, Any]) -> str:
+        """Keep why a point failed, and its origin, and return why."""
+        about = {"files_sha256": {}, **self.source_hashes, **origin}
+        kept = {"point": name, "error": why} | {key: each for key, each in about.items() if key.endswith("_sha256")}
+        try:
+            (self.folder / "failed").mkdir(exist_ok=True)
+            with write_whole(self.folder / "failed" / f"{name}.json") as file:
+                file.write(json.dumps(kept).encode())
+        except OSError as error:
+            raise unwritten(self.folder, error) from None
+        return why
 
 
 def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
@@ -130,58 +170,17 @@ def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
     )
 
 
-def _begin(work: SweepRun, name: str) -> Path | None:
-    """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
-    for number in range(_TRIES):
-        with suppress(FileExistsError):
-            (work.running / f"{name}~{number}").mkdir()
-            return work.running / f"{name}~{number}"
-    return None
-
-
-def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> None:
-    """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
-    found = dataclasses.replace(catalogue.find_study(work.file), name=work.scenario)
-    study = found.prepare(**point.settings)
-    study.formats = work.formats
-    study.origin["point"] = point.name
-    if work.limits.megabytes is not None:
-        # The limit holds beyond what the worker has: a task that points share would count for one, not for the next.
-        tasks.forget()
-    try:
-        found.play(study)
-    except NetsimError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise NetsimError(catalogue.raised(found, error)) from error
-    finally:
-        origin |= study.origin
-    _save(study, place, work.folder / "points" / point.name)
-
-
-def _save(study: Study, place: Path, folder: Path) -> None:
-    try:
-        failed = write(study, place)
-        while not _renamed(place, folder):
-            # Another worker, taken for dead, may have run the point as well; any other folder there is damaged.
-            if is_whole(folder):
-                break
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise unwritten(folder.parent.parent, error) from None
-    if failed:
-        reasons = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
-        raise NetsimError(f"{reasons}; the rest is in points/{folder.name}")
-
-
-def _renamed(place: Path, folder: Path) -> bool:
+def _rename(place: Path, folder: Path) -> None:
+    """Give a whole run folder its place, unless another worker, taken for dead, has run the point as well."""
     try:
         os.rename(place, folder)
     except OSError as error:
         if error.errno not in _THERE:
             raise
-        return False
-    return True
+        if not is_whole(folder):
+            # A damaged folder is in its place.
+            shutil.rmtree(folder)
+            _rename(place, folder)
 
 
 def reason_of(error: BaseException, limits: Limits) -> str:
@@ -194,20 +193,6 @@ def reason_of(error: BaseException, limits: Limits) -> str:
             return f"took more memory than {most}"
     text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
     return " ".join(text.split())
-
-
-def keep_failure(work: SweepRun, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
-    """Keep why a point failed, and its origin, and return why."""
-    folder = work.folder
-    source_hashes = {"files_sha256": {}, **work.source_hashes, **(origin or {})}
-    kept = {"point": name, "error": why} | {key: each for key, each in source_hashes.items() if key.endswith("_sha256")}
-    try:
-        (folder / "failed").mkdir(exist_ok=True)
-        with write_whole(folder / "failed" / f"{name}.json") as file:
-            file.write(json.dumps(kept).encode())
-    except OSError as error:
-        raise unwritten(folder, error) from None
-    return why
 
 
 @contextmanager

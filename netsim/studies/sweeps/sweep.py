@@ -1,7 +1,6 @@
 """Sweeps: run the missing points, record failures and write one table of all points."""
 
 import dataclasses
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -14,7 +13,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
-from netsim.studies.origin import changed_files, changed_source, is_recorded, versions
+from netsim.studies.origin import changed_files, changed_source, is_recorded
 from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RUNNING_PREFIX = "running-"
+_SHARED = ("seed", "data_seed", "graph_seed")  # of what a problem is made
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
-        _check_one_version(folder, chosen)
+        _check_one_version(source_hashes, folder, chosen)
         found = read_sweep(folder)
         try:
             with write_whole(folder / "points.csv") as csv:
@@ -165,14 +165,12 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
     ]
     failed = sum(each.name in failures for each in points)
     done = len(points) - len(missing) - failed
-    # Points with equal seeds one after the other: they may share a problem (`Study.reused`).
-    by_seeds: dict[tuple[Any, ...], list[Point]] = {}
-    for each in missing:
-        seeds = tuple(each.settings.get(name) for name in ("seed", "data_seed", "graph_seed"))
-        by_seeds.setdefault(seeds, []).append(each)
+    # Points with equal seeds one after the other: they may share a problem (`netsim.studies.tasks`).
+    order: dict[Any, int] = {}
+    missing.sort(key=lambda each: order.setdefault(tuple(map(each.settings.get, _SHARED)), len(order)))
     with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
         tally(done, failed)
-        for name, why in run([*itertools.chain(*by_seeds.values())]):
+        for name, why in run(missing):
             done, failed = done + (why is None), failed + (why is not None)
             if why is not None:
                 show.line(f"{name} failed: {why}")
@@ -233,9 +231,8 @@ def _read_grid(folder: Path) -> Grid:
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         values = {name: tuple(several) for name, several in about["values"].items()}
-        return Grid(
-            about["scenario"], values, {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
-        )
+        idle = {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
+        return Grid(about["scenario"], values, idle)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"folder = {str(folder)!r}: must be the folder of a sweep, but its sweep.json is missing or damaged"
@@ -257,9 +254,9 @@ def unfinished(folder: Path) -> str:
     whole, done = read_sweep(folder), {name for name, _, _ in read_points(folder)}
     points = whole.grid.points()
     missing = {point.name for point in points} - done
-    failed = len(missing & whole.failed.keys())
     if not missing:
         return ""
+    failed = len(missing & whole.failed.keys())
     why = f" ({failed:,} of them failed)" if failed else ""
     return f"{folder} is unfinished: {len(missing):,} of {len(points):,} points are missing{why}"
 
@@ -276,29 +273,27 @@ def runs_of(folder: Path) -> list[Path]:
 # ----------------------------------------------------------------------------------------
 
 
-def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each finished or failed point's name and its record, which holds the hashes of its code and data."""
-    failures = _kept_failures(folder)
+def _changes(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> dict[str, list[str] | None]:
+    """Return which code and data changed since each point finished or failed; None for one that did not record them."""
+    found, failures = {}, _kept_failures(folder)
     for point in chosen.points():
         place = folder / "points" / point.name
-        if is_whole(place):
-            yield point.name, _settings_of(place)
-        elif point.name in failures:
-            yield point.name, failures[point.name]
+        if is_whole(place) or point.name in failures:
+            kept = _settings_of(place) if is_whole(place) else failures[point.name]
+            what = changed_files(kept, source_hashes, chosen.scenario) + changed_source(kept, source_hashes)
+            found[point.name] = what if what or is_recorded(kept) else None
+    return found
 
 
 def _check_versions(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
     """Raise BadInput if a point ran with code or data that have changed; with ``redo``, delete such points."""
-    recorded, changed = dict(_recorded(folder, chosen)), {}
-    for name, each in recorded.items():
-        what = changed_files(each, source_hashes, chosen.scenario) + changed_source(each, source_hashes)
-        if what or not is_recorded(each):
-            changed[name] = what
+    recorded = _changes(source_hashes, folder, chosen)
+    changed = {name: what for name, what in recorded.items() if what != []}
     if not changed:
         return
     if not redo:
-        what = list(dict.fromkeys(itertools.chain(*changed.values())))
-        why = f"{', '.join(what)} changed since" if what else "a netsim version that did not record code and data ran"
+        what = _names(changed)
+        why = f"{what} changed since" if what else "a netsim version that did not record code and data ran"
         raise BadInput(
             f"out = {str(folder)!r}: must hold points that ran with the current code and data; {why} {len(changed)} of "
             f"its {len(recorded)} points{' ran' if what else ''} (--redo reruns them; choose a new folder to keep them)"
@@ -309,17 +304,17 @@ def _check_versions(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid
         (folder / "failed" / f"{name}.json").unlink(missing_ok=True)
 
 
-def _check_one_version(folder: Path, chosen: Grid) -> None:
-    """Raise NetsimError and delete points.csv if code or data changed between points."""
-    found: dict[str, set[str]] = {}
-    for _, recorded in _recorded(folder, chosen):
-        for what, digest in versions(recorded, chosen.scenario).items():
-            found.setdefault(what, set()).add(digest)
-    mixed = [what for what, several in found.items() if len(several) > 1]
-    if mixed:
+def _names(changed: Mapping[str, list[str] | None]) -> str:
+    """Return what changed for any point."""
+    return ", ".join(dict.fromkeys(name for several in changed.values() for name in several or ()))
+
+
+def _check_one_version(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> None:
+    """Raise NetsimError and delete points.csv if code or data changed since the sweep began."""
+    if mixed := _names(_changes(source_hashes, folder, chosen)):
         (folder / "points.csv").unlink(missing_ok=True)
         raise NetsimError(
-            f"out = {str(folder)!r}: must hold points of one version; {', '.join(mixed)} changed while the sweep ran "
+            f"out = {str(folder)!r}: must hold points of one version; {mixed} changed while the sweep ran "
             "(--redo reruns the points of other versions)"
         )
 
@@ -332,8 +327,10 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
     before). Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
     """
     about = folder / "sweep.json"
-    leftovers = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_leftover(each.name)]
-    if folder.exists() and not about.is_file() and leftovers:
+    # What a sweep leaves that was killed before it wrote its sweep.json.
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else [folder.name]
+    others = [name for name in names if not name.startswith((LOCK, ".sweep.json."))]
+    if folder.exists() and not about.is_file() and others:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of a sweep")
     with held(folder, "sweep"):
         clear_unfinished(folder, folder / "failed")
@@ -342,17 +339,11 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
             examine(folder)
         with refusals(folder):
             with write_whole(about) as file:
-                settings: dict[str, Any] = {"scenario": chosen.scenario, "values": chosen.values}
-                settings |= {"idle": chosen.idle} if chosen.idle else {}
+                settings = {name: value for name, value in vars(chosen).items() if value or name != "idle"}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
         with running_in(folder, _RUNNING_PREFIX) as running:
             yield running
-
-
-def _is_leftover(name: str) -> bool:
-    """Return whether a file may be left by a sweep killed before it wrote its sweep.json."""
-    return name == LOCK or name.startswith(".sweep.json.")
 
 
 def _check_same_sweep(folder: Path, chosen: Grid) -> None:

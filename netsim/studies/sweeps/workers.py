@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from netsim.util.datafiles import FOLDER
@@ -117,9 +117,7 @@ def run_named(work: Work, job: Job) -> Ended:
     return job.name, work.run(job)
 
 
-def run_parallel(
-    work: Work, points: Iterable[Job], jobs: int, run: Callable[[Any, Any], Ended] = run_named
-) -> Iterator[Ended]:
+def run_parallel(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
     """Run jobs by joblib, with the backend that is chosen."""
     from joblib import Parallel, delayed
 
@@ -127,7 +125,7 @@ def run_parallel(
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     # Where something is refused in between, what workers have done since is kept, and does not count.
     warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)
-    tasks = (delayed(run)(work, point) for point in points)
+    tasks = (delayed(run_named)(work, point) for point in points)
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
 
 

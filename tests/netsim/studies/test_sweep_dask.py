@@ -22,6 +22,7 @@ from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.point import Limits, SweepRun
 from tests.command import ROOT, call
+from tests.netsim.studies.experiment.parts import small
 from tests.netsim.studies.test_sweep import STUDY
 from tests.netsim.studies.test_sweep import files as all_files
 from tests.parts import forked_workers
@@ -120,6 +121,11 @@ def test_a_sweep_begun_here_is_ended_there(study: str, tmp_path: Path, cluster: 
     sweep(study, out=tmp_path / "out", seed=[0, 1], log=log)
     sweep(study, out=tmp_path / "out", seed=[0, 1, 2], log=log, dask=cluster.scheduler_address)
     assert Path(log).read_text().splitlines() == ["0.0 0", "0.0 1", "0.0 2"]
+
+
+def test_an_experiment_is_the_same_there(tmp_path: Path, cluster: Any) -> None:
+    there = small().run(tmp_path / "there", dask=cluster.scheduler_address)
+    pd.testing.assert_frame_equal(there.rounds, small().run(tmp_path / "here").rounds)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the page's commands are a shell's")
