@@ -76,11 +76,6 @@ class Sampler:
         """Observe the run from now on."""
         self._loop.clock.onlookers.append(self)
 
-    def stop(self) -> None:
-        """Stop observing."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-
     def look(self) -> None:
         """Write the row that is due."""
         # Count the frames that arrive at this time, too: when `look` is called, nothing more can happen at this time.
@@ -165,11 +160,6 @@ class View:
         self._shown = self._viewer(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS
         self._loop.clock.onlookers.append(self)
-
-    def stop(self) -> None:
-        """Stop observing."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
 
     def end(self, error: NetsimError | None) -> None:
         """Make the viewer show the end of the run, if it was started."""
@@ -265,9 +255,7 @@ class Watcher:
         if self._early and whole:
             self.row_written()
         self.look()
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-            self._loop.forget_calls(self._note)
+        self._loop.forget_calls(self._note)
         for shared in self._shared:
             shared.note_sends(None)
 
@@ -361,9 +349,7 @@ class Inspection:
         self._loop.clock.onlookers.append(self)
 
     def stop(self, whole: bool) -> None:
-        """Stop observing; after a complete run (``whole``) call the inspection for the last time."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
+        """After a complete run (``whole``) call the inspection for the last time."""
         if whole and not self._over:
             self.look(last=True)
 
