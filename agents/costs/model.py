@@ -90,7 +90,7 @@ class ModelCost:
         self.model, self.size, self.shapes = model, model.size, model.shapes
         self.regularizer = check.finite("regularizer", regularizer, low=0.0)
         self._seed, self._name = check.integer("seed", seed, low=0), name
-        draws.check_name(name)
+        draws.plain_name(name)
         self._dtype = np.dtype(check.one_of("dtype", dtype, DTYPES))
         self.library = backend(library).name
         samples = check.finite_array("inputs", inputs)
