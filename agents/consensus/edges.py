@@ -4,7 +4,7 @@ Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,21 +68,25 @@ class EdgeSharing(Sharing):
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
+        # In how many rounds the agent has spoken.
+        self._number = 0
 
     async def say(self, state: Vector, round_number: int) -> None:
         """Send 4ρ θ_i − z_in to each neighbour n, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
+            self._number += 1
             away = 4.0 * self._rho() * state
-            taken = [
-                await self._agent.send(name, "edge", self._coder.encode(away - z, self._rng))
-                for name, z in self.edges.items()
-            ]
+            taken = [await self._send(name, away - z) for name, z in self.edges.items()]
             if any(taken) or not taken:
                 self._sent = self.own
                 self.spoken += 1
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
+
+    async def _send(self, name: Hashable, message: Vector) -> bool:
+        """Send a message to a neighbour; return whether the link accepted it."""
+        return await self._agent.send(name, "edge", self._coder.encode(message, self._rng))
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
         """Update z_in for each neighbour n from which a frame arrived; only n's last frame counts."""
@@ -103,9 +107,10 @@ class EdgeSharing(Sharing):
         """
         return len(self.edges) * self.own
 
+    def edges_sum(self) -> Vector:
+        """Return Σ_n z_in."""
+        return sum(self.edges.values(), np.zeros(self.own.shape))
+
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
         """Return γ_i = 2ρ d_i θ_i − Σ_n z_in."""
-        total = np.zeros(self.own.shape)
-        for z in self.edges.values():
-            total += z
-        return 2.0 * rho * own - total
+        return 2.0 * rho * own - self.edges_sum()

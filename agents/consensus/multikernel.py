@@ -126,7 +126,7 @@ class GossipOMKL(Gossip):
         The joint step requires the classes of cost, loss and weights of netsim, and arrays of equal shapes.
         """
         costs = [agent.cost for agent in agents]
-        samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples_ahead(costs)
+        samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples(costs, True)
         states = None if samples is None else steps.gossiped(agents)
         if samples is None or states is None:
             return None
@@ -153,9 +153,7 @@ class GossipOMKL(Gossip):
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
         costs = [agent.cost for agent in agents]
-        samples: tuple[Vector, Vector] | None = None
-        if steps is not None and agents:
-            samples = steps.samples_drawn(costs)
+        samples: tuple[Vector, Vector] | None = steps.samples(costs, False) if steps is not None and agents else None
         thetas = None if samples is None else steps.table([agent.theta for agent in agents])
         if samples is None or thetas is None:
             return False

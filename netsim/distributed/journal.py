@@ -26,22 +26,6 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.watch import Watch
 from netsim.wire.codec import check_whole
 
-__all__ = [
-    "ARRAY",
-    "BEGIN",
-    "CHANGES",
-    "END",
-    "KINDS",
-    "RECORDS",
-    "ROW",
-    "STATE",
-    "Journal",
-    "Records",
-    "entries",
-    "entry",
-    "records_of",
-]
-
 BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
 """Types of entry, in this order: the process and its agents; kinds of message; events; a row of results; an array; an
 agent's state; the end of the run; changes of watched attributes."""

@@ -15,26 +15,6 @@ from netsim.errors import WireError
 from netsim.util.compiled import compiled
 from netsim.util.typing import Vector
 
-__all__ = [
-    "cells",
-    "check_packed",
-    "check_shape",
-    "checked",
-    "float32_above",
-    "is_finite",
-    "largest",
-    "levels",
-    "middles",
-    "pack",
-    "pack_shape",
-    "shares",
-    "signed_levels",
-    "to_float32",
-    "unpack",
-    "unpack_elements",
-    "unpack_shape",
-]
-
 _MAX_ELEMENTS = 1 << 48
 _Checked = TypeVar("_Checked", bound=Any)
 
