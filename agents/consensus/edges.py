@@ -6,13 +6,14 @@ splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 import netsim
 from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
-from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending
 from netsim.agents.consensus.sharing import Sharing
 from netsim.core.copies import as_state
 from netsim.util import check
@@ -34,22 +35,22 @@ class EdgeDuals(Duals):
         α, in (0, 1).
     """
 
+    needs_constant: ClassVar[bool] = True
     relaxation: float = 0.5
 
     def __post_init__(self) -> None:
-        alpha = check.finite("relaxation", self.relaxation, above=0.0)
-        if alpha >= 1.0:
-            raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
-        check.put(self, relaxation=alpha)
-
-    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder encodes changes, ``coded_start`` is True, or the penalty is scheduled."""
-        needs_states(self, sending)
-        needs_constant(self, is_scheduled)
+        check.put(self, relaxation=checked_relaxation(self.relaxation))
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return one agent's `Sharing`, which sends each neighbour a frame of its own."""
         return EdgeSharing(agent, size, sending, rho, self.relaxation)
+
+
+def checked_relaxation(alpha: float) -> float:
+    """Return a relaxation α; raises BadInput unless it is in (0, 1)."""
+    if not check.finite("relaxation", alpha, above=0.0) < 1.0:
+        raise check.refuse("relaxation", alpha, "> 0 and < 1")
+    return float(alpha)
 
 
 class EdgeSharing(Sharing):

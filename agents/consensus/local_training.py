@@ -13,7 +13,7 @@ from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.consensus.base import Proximal, asks
 from netsim.agents.consensus.duals import Rho, Sending
-from netsim.agents.consensus.edges import EdgeSharing
+from netsim.agents.consensus.edges import EdgeSharing, checked_relaxation
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
@@ -57,9 +57,7 @@ class RelaxedADMM(Proximal):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.relaxation = check.finite("relaxation", self.relaxation, above=0.0)
-        if self.relaxation >= 1.0:
-            raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
+        self.relaxation = checked_relaxation(self.relaxation)
         if self.coded_start:
             raise BadInput(f"coded_start = True: must be False for {type(self).__name__}, whose z begin as zeros")
         if self.coder.fresh() is not self.coder:

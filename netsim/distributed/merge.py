@@ -232,7 +232,9 @@ class _Merger:
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
-        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
+        # The last row's, if all processes were killed.
+        times = [time for part in parts for _, time, _ in part.rows]
+        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [0.0, *times])
         self._in_flight: list[tuple[int, int]] = []
         # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: (sender, number) of each
         # transmission after the end of the run; these transmissions are not counted.
@@ -248,7 +250,9 @@ class _Merger:
                 self._check(part, records)
             self._order_kinds()
             self._find_outcomes()
-            rows = list(self._rows())
+            latest = math.nextafter(self._end, math.inf)
+            took = (row[:2] for part in self._parts for row in part.rows if row[2] and row[1] <= latest)
+            rows = sorted(set(took))
             last_round = self._last_round([number for number, _ in rows])
             for number, time in rows:
                 self._apply_up_to(number)
@@ -281,11 +285,6 @@ class _Merger:
             # Agents of a killed process keep their last recorded states, on which probes may fail: add the row without
             # measurements.
             self._result.add_row(number, time, totals, measure=False)
-
-    def _rows(self) -> Iterator[tuple[int, float]]:
-        """Yield the number and time of each row in which an agent of any process took part."""
-        rows = {(number, time) for part in self._parts for number, time, took_part in part.rows if took_part}
-        yield from sorted(row for row in rows if row[1] <= math.nextafter(self._end, math.inf))
 
     def _records(self) -> Iterator[tuple[RunPart, Records]]:
         for part in self._parts:
@@ -455,8 +454,3 @@ def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]
         if key != (link << shift) + number:
             found.setdefault((link, number), []).append(key)
     return found
-
-
-def _last_row_time(parts: Sequence[RunPart]) -> float:
-    """Return the time (s) of the last row of a run whose processes were all killed."""
-    return max((time for part in parts for _, time, _ in part.rows), default=0.0)

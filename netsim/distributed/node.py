@@ -173,7 +173,8 @@ class Node:
                 if self._journal is not None:
                     self._journal.discard()
                 raise Missed(f"run {membership.run}: the other processes have ended it")
-            return simulate(self.runtime, Loop(PacedSelector(_monotonic(epoch), self._transport.pace, self._slack)))
+            begin = time.monotonic() + (epoch - clock())
+            return simulate(self.runtime, Loop(PacedSelector(begin, self._transport.pace, self._slack)))
         except BaseException as error:
             membership.phase, membership.error = Phase.OVER, one_line(error) or type(error).__name__
             raise
@@ -427,8 +428,3 @@ class Node:
             "overruns": selector.overruns,
             "longest_lag": selector.longest_lag,
         }
-
-
-def _monotonic(moment: float) -> float:
-    """Convert a time of `clock` to seconds of `time.monotonic`."""
-    return time.monotonic() + (moment - clock())
