@@ -103,8 +103,12 @@ class ORSet:
         return ORSet(self.added | other.added, self.removed | other.removed)
 
 
+def _register(kind: type[Any]) -> None:
+    payloads.register(kind, lambda state: tuple(vars(state).values()), lambda parts: kind(*parts))
+
+
 for _kind in (GCounter, PNCounter, ORSet):
-    payloads.register(_kind, lambda state: tuple(vars(state).values()), lambda parts, kind=_kind: kind(*parts))
+    _register(_kind)
 
 
 Changes = Mapping[int, Callable[[Any], Any]]

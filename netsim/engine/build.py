@@ -178,8 +178,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         if mac is not None:
             outbox.acknowledges = mac.acknowledges
             mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
-            energy = None if mac.meter is None else EnergyAccount(mac, loop)
-            context.radio, context.energy = RadioHandle(mac, loop), energy
+            context.radio, context.energy = RadioHandle(mac, loop), EnergyAccount(mac, loop) if mac.meter else None
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
         # `set_sequence_handler` adds the inbox to its senders' outboxes, so all outboxes must exist before the call.

@@ -144,6 +144,9 @@ Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
 class View:
     """Calls a viewer after each row or, in a run without rows, between instants; limits the calls per real second."""
 
+    # When the loop calls `look`, `until` alone decides.
+    time = 0.0
+
     def __init__(
         self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], RunMetadata], rounds: Callable[[], int]
     ) -> None:
@@ -175,11 +178,6 @@ class View:
         ended = time.monotonic()
         self._due = ended + max(_PAUSE, min(_SHARE * (ended - begun), _LONGEST))
         self._patience = self._due + _WITHOUT_ROWS
-
-    @property
-    def time(self) -> float:
-        """Always 0, because `until` alone decides when the loop calls `look`."""
-        return 0.0
 
     @property
     def until(self) -> float:

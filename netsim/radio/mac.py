@@ -224,6 +224,8 @@ class Mac:
         assert wiring.radio is not None
         # ``link`` has the settings of the node's transmitter (rate, MTU, queue, budget).
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
+        # Whether unicast frames are acknowledged.
+        self.acknowledges = medium.radio.acks
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
         # The paths of all links, by link index. Acknowledgements have separate paths with their own random streams.
         self.paths = self._paths("")
@@ -380,11 +382,6 @@ class Mac:
                 self.medium.watch.plan(self, now)
 
     # --- taking frames ------------------------------------------------------------------------------------------------
-
-    @property
-    def acknowledges(self) -> bool:
-        """Whether unicast frames are acknowledged."""
-        return self._radio.acks
 
     def take(
         self,

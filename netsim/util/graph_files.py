@@ -284,7 +284,7 @@ def _of_graph6(where: str, text: str) -> GraphFile:
     values = [each - 63 for each in body]
     if not values or min(values) < 0 or max(values) > 63:
         raise BadInput(f"{where}: must be graph6 or sparse6: characters from ? to ~")
-    count, _ = nx.readwrite.graph6.data_to_n(values)
+    count, _ = nx.readwrite.graph6.data_to_n(values)  # type: ignore[no-untyped-call]
     _check_fits(where, count)
     read: Any = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
     return GraphFile("sparse6" if sparse else "graph6", read(line.encode("ascii")))
