@@ -561,7 +561,7 @@ def broadcast(list sharings, list outboxes, list states, coded, list speaking, i
 
 cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, double deadline):
     """Broadcast as `Outbox.broadcast` does; if that method would only use the fast path, use the path directly."""
-    number = outbox._kinds.get(kind)
+    number = outbox.kinds.get(kind)
     if not (is_open and type(outbox) is Outbox and outbox._uses_fast_path) or outbox.subscribers or number is None:
         return outbox.broadcast(kind, payload, k, False)
     if outbox._last_send_time == now:

@@ -97,11 +97,15 @@ class Uniform(Coder):
         if low is None and not self.saturate:
             raise BadInput("saturate = False: must go with low and high; a range per message has no elements outside")
 
+    @property
+    def fixed(self) -> tuple[float, float] | None:
+        """The fixed range; None if each message has its own."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
         h = real_array(vector)
-        if self.low is not None and self.high is not None:
-            ends = self.low, self.high
+        if (ends := self.fixed) is not None:
             bits, low, high = (self.bits, *ends) if self.saturate else self._wide_enough(h, *ends)
             data, saturated = cells(h, low, high, bits)
             return FixedRange(bits, h.shape, (low, high), data, saturated)
