@@ -99,14 +99,6 @@ class Sharing:
         """Return whether this object was created in the agent's current run, and not copied from an earlier run."""
         return self._rng is self._agent.rng
 
-    async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored, wait for the end of the round, and apply the received frames.
-
-        ``state`` must not be changed in place afterwards.
-        """
-        await self.say(state, round_number)
-        self.hear(await self._agent.collect(), round_number)
-
     async def say(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored. The caller must not change ``state`` in place afterwards."""
         change = state - self.own
