@@ -329,19 +329,15 @@ class Deployment:
     @property
     def clocks(self) -> list[ClockSkew]:
         """The clocks of the motes that are wrong."""
-        found = [ClockSkew(node, self._offset(node), self._drift(node) / 1e6) for node in self.positions]
+        offsets = (self._drawn(self.offset, node, "clock offset", 0.0) for node in self.positions)
+        drifts = (self._drawn(self.drift_ppm, node, "clock drift", -1.0) / 1e6 for node in self.positions)
+        found = map(ClockSkew, self.positions, offsets, drifts)
         return [clock for clock in found if clock.offset or clock.drift]
 
-    def _drift(self, node: Hashable) -> float:
-        if isinstance(self.drift_ppm, Mapping):
-            return self.drift_ppm.get(node, 0.0)
-        share = draws.generator(self.seed, node, "clock drift").uniform(-1.0, 1.0) if self.drift_ppm else 0.0
-        return float(self.drift_ppm * share)
-
-    def _offset(self, node: Hashable) -> float:
-        if isinstance(self.offset, Mapping):
-            return self.offset.get(node, 0.0)
-        return float(self.offset * draws.generator(self.seed, node, "clock offset").random()) if self.offset else 0.0
+    def _drawn(self, given: Any, node: Hashable, what: str, low: float) -> float:
+        if isinstance(given, Mapping):
+            return float(given.get(node, 0.0))
+        return float(given * draws.generator(self.seed, node, what).uniform(low, 1.0)) if given else 0.0
 
     def network(self, *, radio: Radio | None = None, faults: Iterable[Fault] = (), **options: Any) -> Network:
         """Return the network.

@@ -123,7 +123,7 @@ class Network:
             f"a run with its {edges:,} edges",
         )
         for node in graph:
-            draws.check_name(node)
+            draws.plain_name(node)
         self.graph = graph
         check.called("link", link)
         check.called("medium", medium)

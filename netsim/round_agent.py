@@ -12,18 +12,6 @@ from netsim.errors import AgentError, BadInput
 from netsim.transport.heard import Heard
 from netsim.wire.payloads import encodable
 
-__all__ = [
-    "BatchRounds",
-    "Call",
-    "Failed",
-    "HeardByAll",
-    "RoundAgent",
-    "StateAgent",
-    "definer",
-    "has_own_method",
-    "overrides",
-]
-
 Failed = Callable[[int, BaseException], None]
 """Called with the place of an agent in its batch and the error that its part of the work raised."""
 

@@ -67,7 +67,7 @@ class Run:
         self.watch = watch
         self.costs: list[dict[str, float]] = []
         self.hash_seed = hash_seed()
-        self._probes = list(probes)
+        self.probes = list(probes)
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
@@ -108,7 +108,7 @@ class Run:
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
     ) -> None:
         measured: dict[str, float] = {}
-        for i, probe in enumerate(self._probes if measure else ()):
+        for i, probe in enumerate(self.probes if measure else ()):
             local = parts[i] if parts and is_split(probe) else None
             columns = self._measure(probe, number, local)
             clash = columns.keys() & {*_RESERVED_COLUMNS, *self.ledger.causes, *measured}
@@ -155,11 +155,6 @@ class Run:
 
         table = pd.DataFrame(self._rows[which], columns=["round", "time_s", *totals_of(self.ledger.causes)])
         return pd.concat([table, pd.DataFrame(self._measured[which], index=table.index)], axis=1)
-
-    @property
-    def probes(self) -> Sequence[Probe]:
-        """The probe functions that measure each row; empty in a run that was unpickled."""
-        return self._probes
 
     @property
     def rows(self) -> int:
@@ -408,7 +403,7 @@ class Run:
 
     def __getstate__(self) -> dict[str, Any]:
         # Keep the measurements; drop the probes and the progress callback, which may not be picklable.
-        kept = {name: value for name, value in vars(self).items() if name not in ("_probes", "_progress")}
+        kept = {name: value for name, value in vars(self).items() if name not in ("probes", "_progress")}
         try:
             return kept | {"ledger": pickle.dumps(self.ledger)}
         except Exception as error:
@@ -418,7 +413,7 @@ class Run:
             ) from error
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, ledger=pickle.loads(state["ledger"]), _probes=[], _progress=None)
+        vars(self).update(state, ledger=pickle.loads(state["ledger"]), probes=[], _progress=None)
 
     def __repr__(self) -> str:
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))

@@ -169,10 +169,15 @@ def directed_ring(agents: int, hops: Sequence[int] = (1,)) -> "nx.DiGraph[int]":
     if len(set(steps)) < len(steps):
         raise check.refuse("hops", hops, "numbers that differ")
     _check_memory("hops", count, count * len(steps))
-    graph: nx.DiGraph[int] = nx.empty_graph(count, create_using=nx.DiGraph)
-    graph.add_edges_from((i, (i + hop) % count) for i in range(count) for hop in steps)
+    graph = _ring(count, steps)
     if not steps or np.gcd.reduce([count, *steps]) != 1:
         raise check.refuse("hops", hops, f"such that each of the {count} agents reaches every other one")
+    return graph
+
+
+def _ring(count: int, hops: Sequence[int]) -> "nx.DiGraph[int]":
+    graph: nx.DiGraph[int] = nx.empty_graph(count, create_using=nx.DiGraph)
+    graph.add_edges_from((i, (i + hop) % count) for i in range(count) for hop in hops)
     return graph
 
 
@@ -191,13 +196,7 @@ def one_peer_exponential(agents: int) -> "list[nx.DiGraph[int]]":
     n a power of 2 push-sum averages exactly in log₂ n rounds.
     """
     count = _checked_count(agents, low=2)
-    hops = [2**power for power in range((count - 1).bit_length())]
-    found: list[nx.DiGraph[int]] = []
-    for hop in hops:
-        graph: nx.DiGraph[int] = nx.empty_graph(count, create_using=nx.DiGraph)
-        graph.add_edges_from((i, (i + hop) % count) for i in range(count))
-        found.append(graph)
-    return found
+    return [_ring(count, [2**power]) for power in range((count - 1).bit_length())]
 
 
 def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
@@ -301,8 +300,7 @@ def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     BadInput
         If the graph has a link without a link back.
     """
-    _check_two_way(graph)
-    linked = adjacency(graph)
+    linked = _two_way(graph)
     degree = linked.sum(axis=1)
     return _with_own_weights(linked / (1 + np.maximum.outer(degree, degree)))
 
@@ -315,8 +313,7 @@ def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     BadInput
         If the graph has a link without a link back.
     """
-    _check_two_way(graph)
-    linked = adjacency(graph)
+    linked = _two_way(graph)
     return _with_own_weights(linked / (1 + linked.sum(axis=1).max(initial=0)))
 
 
@@ -341,11 +338,12 @@ def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     return found
 
 
-def _check_two_way(graph: "nx.Graph[Any]") -> None:
-    """Raise BadInput if a link has no link back: no symmetric weights are there."""
+def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
+    """Return the `adjacency`; raises BadInput if a link has no link back: no symmetric weights are there."""
     if (link := one_way_link(graph)) is not None:
         allowed = f"with links in both directions (link {link!r} has none back), or column_stochastic_weights"
         raise BadInput(f"graph: must be a graph {allowed}")
+    return adjacency(graph)
 
 
 def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:

@@ -435,7 +435,7 @@ def table(list arrays):
     return rows
 
 
-cdef tuple samples(list costs, bint is_ahead):
+def samples(list costs, bint is_ahead):
     """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample has an unsupported type.
 
     The samples are the next ones if ``is_ahead``, else the last ones drawn.
@@ -459,16 +459,6 @@ cdef tuple samples(list costs, bint is_ahead):
         targets.append((<tuple>sample)[1])
     z = table(features)
     return None if z is None else (z, np.array(targets))
-
-
-def samples_ahead(list costs):
-    """Let multi-kernel costs read their next samples; return them as `samples` does."""
-    return samples(costs, True)
-
-
-def samples_drawn(list costs):
-    """Return the samples that multi-kernel costs drew last, as `samples` does."""
-    return samples(costs, False)
 
 
 def gossiped(list agents):
@@ -571,7 +561,7 @@ def broadcast(list sharings, list outboxes, list states, coded, list speaking, i
 
 cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, double deadline):
     """Broadcast as `Outbox.broadcast` does; if that method would only use the fast path, use the path directly."""
-    number = outbox._kinds.get(kind)
+    number = outbox.kinds.get(kind)
     if not (is_open and type(outbox) is Outbox and outbox._uses_fast_path) or outbox.subscribers or number is None:
         return outbox.broadcast(kind, payload, k, False)
     if outbox._last_send_time == now:
@@ -656,14 +646,13 @@ def rounded(states):
 def update_duals(list agents):
     """Update the duals as `Dual.after_sharing` does; for an unsupported agent, call its `after_sharing`."""
     cdef Copies copies
-    cdef int64_t j, n, row
+    cdef int64_t j, n
     cdef double rho, degree
     cdef double* o
-    cdef double* t
     cdef double* g
     cdef const double* known
+    cdef const double* t
     cdef const double* before
-    cdef const double* from_row
     cdef dict its
     for agent in agents:
         its = agent.__dict__
@@ -675,14 +664,8 @@ def update_duals(list agents):
             agent.after_sharing()
             continue
         n, degree = cnp.PyArray_SIZE(own), <double>copies.rows
-        own_sum, others_sum, new_dual = new_like(own), new_like(own), new_like(own)
+        own_sum, others_sum, new_dual = new_like(own), copies.sum(), new_like(own)
         known, o, t, g = elements(own), elements(own_sum), elements(others_sum), elements(new_dual)
-        memcpy(t, copies.data, n * sizeof(double))
-        from_row = copies.data
-        for row in range(1, copies.rows):
-            from_row += n
-            for j in range(n):
-                t[j] += from_row[j]
         before = elements(dual)
         for j in range(n):
             o[j] = degree * known[j]

@@ -76,9 +76,8 @@ class ADPSGD(Cited, netsim.Agent):
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
         check_cost(type(self), self.cost, "size", "gradient")
-        self.seconds = check.finite("seconds", self.seconds, above=0.0)
-        self.spread = check.finite("spread", self.spread, low=0.0)
-        self.patience = check.finite("patience", self.patience, above=0.0)
+        check.fields(self, check.finite, "seconds", "patience", above=0.0)
+        check.fields(self, check.finite, "spread", low=0.0)
         self.theta = np.zeros(self.cost.size)
 
     async def run(self) -> None:

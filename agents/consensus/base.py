@@ -217,6 +217,10 @@ class SharingAgent(Cited, netsim.RoundAgent):
         """
         return {}
 
+    @property
+    def _sending(self) -> Sending:
+        return Sending(self.censor, self.coder, self.coded_start)
+
     def new_sharing(self) -> Sharing:
         """Return a new `Sharing` in its initial state."""
         return Sharing(self, self.outgoing().shape, self.censor, self.coder, coded_start=self.coded_start)
@@ -374,7 +378,22 @@ class Proximal(SharingAgent):
 
 
 @dataclass(eq=False, repr=False)
-class Dual(SharingAgent):
+class WithDual(SharingAgent):
+    """Base class of the methods with a dual variable, which starts at 0."""
+
+    dual: Array = field(init=False, repr=False)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.dual = np.zeros(self.theta.shape)
+
+    def imbalance(self) -> dict[str, Array]:
+        """Return the dual variable, whose sum over all agents is zero while no frame is lost."""
+        return {"dual_residual": self.dual}
+
+
+@dataclass(eq=False, repr=False)
+class Dual(WithDual):
     """Base class of the ADMM methods, whose dual variable changes after each round: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
     θ̂_i is the state that agent i last broadcast; the sum is over the neighbours n.
@@ -398,16 +417,11 @@ class Dual(SharingAgent):
     _: KW_ONLY
     rho: Scheduled = Scheduled(above=0.0)
     duals: Duals = Accumulated()
-    dual: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check.instance("duals", self.duals, Duals, "one of Accumulated, RunningSums, CodedSums and EdgeDuals")
         self.duals.check(self._sending, is_scheduled="rho" in schedules_of(self))
-
-    @property
-    def _sending(self) -> Sending:
-        return Sending(self.censor, self.coder, self.coded_start)
 
     def new_sharing(self) -> Sharing:
         """Return a new `Sharing` of the type that ``duals`` needs, in its initial state."""
@@ -415,7 +429,6 @@ class Dual(SharingAgent):
 
     def _forget(self) -> None:
         super()._forget()
-        self.dual = np.zeros(self.theta.shape)
         # Σ_n θ̂_i over the neighbours n.
         self._own_sum: Array = np.zeros(self.theta.shape)
         # Σ_n θ̂_n over the neighbours n.
@@ -429,10 +442,6 @@ class Dual(SharingAgent):
     def start(self) -> None:
         """Compute Σ_n θ̂_i and Σ_n θ̂_n for the first step; a subclass that overrides `start` must call this method."""
         self._update_sums()
-
-    def imbalance(self) -> dict[str, Array]:
-        """Return γ_i, whose sum over all agents is zero while no frame is lost."""
-        return {"dual_residual": self.dual}
 
     def after_sharing(self) -> None:
         """Update the sums and γ_i; with `Accumulated` duals, γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""

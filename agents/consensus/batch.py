@@ -5,11 +5,11 @@ Each agent keeps its samples to itself. All agents use one feature map, and neig
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, Proximal, asks
-from netsim.agents.consensus.shared_rounds import steps
+from netsim.agents.consensus.shared_rounds import compiled_steps
 from netsim.agents.costs.local import Problem
 from netsim.agents.theory import Theorem, admm, censored, gradient, online, recursions
 from netsim.util.typing import Array
@@ -37,10 +37,8 @@ class CTA(Diffusion):
         psi = self.combined()
         return psi - self.eta * self.cost.gradient(psi)
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with least-squares costs, or None if some agent has another cost."""
-        return None if steps is None else steps.gradient_steps(agents)
+    # The new θ_i of all agents, if all have least-squares costs.
+    local_steps = compiled_steps("gradient_steps")
 
 
 @dataclass(eq=False, repr=False)
@@ -70,10 +68,8 @@ class DKLA(Proximal, Dual):
         """Return argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         return self.minimum(self.rho * self.degree, self.pull_to_sum())
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the new θ_i of agents with least-squares costs, or None if some agent has another cost."""
-        return None if steps is None else steps.quadratic_steps(agents)
+    # The new θ_i of all agents, if all have least-squares costs.
+    local_steps = compiled_steps("quadratic_steps")
 
 
 @dataclass(eq=False, repr=False)

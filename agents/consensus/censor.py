@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -39,7 +39,32 @@ class Always:
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Threshold:
+    """Base class of the censors that broadcast in round k if ‖h‖₂ is at least `threshold`."""
+
+    v: float
+    mu: float
+    squared: bool = False
+
+    _most_decay: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        threshold = check.finite("threshold", self.v, low=0.0)
+        decay = check.number("decay", self.mu, low=0.0, high=self._most_decay)
+        check.put(self, v=threshold, mu=check.finite("decay", decay), squared=check.flag("squared", self.squared))
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether ‖h‖₂, or its square, is at least the threshold."""
+        square = float(change.dot(change))
+        return (square if self.squared else math.sqrt(square)) >= self.threshold(round_number)
+
+    def threshold(self, round_number: int) -> float:
+        """Return the threshold in a round."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Geometric(Threshold):
     """Broadcast in round k if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; P. Xu's dissertation, 3.20); v = 0 censors nothing.
 
     Parameters
@@ -53,18 +78,7 @@ class Geometric:
         ‖h‖₂ ≥ √v·(√μ)ᵏ.
     """
 
-    v: float
-    mu: float
-    squared: bool = False
-
-    def __post_init__(self) -> None:
-        threshold = check.finite("threshold", self.v, low=0.0)
-        decay = check.number("decay", self.mu, low=0.0, high=1.0)
-        check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
-
-    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂, or its square, is at least v·μᵏ."""
-        return _size(change, self.squared) >= self.threshold(round_number)
+    _most_decay: ClassVar[float] = 1.0
 
     def threshold(self, round_number: int) -> float:
         """Return v·μᵏ."""
@@ -72,7 +86,7 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class PowerLaw:
+class PowerLaw(Threshold):
     """Broadcast in round k if ‖h‖₂ ≥ v·k^(−μ) (P. Xu's dissertation, 4.14).
 
     Parameters
@@ -84,19 +98,6 @@ class PowerLaw:
     squared : bool
         Compare ‖h‖₂² instead of ‖h‖₂ with the threshold.
     """
-
-    v: float
-    mu: float
-    squared: bool = False
-
-    def __post_init__(self) -> None:
-        threshold = check.finite("threshold", self.v, low=0.0)
-        decay = check.finite("decay", self.mu, low=0.0)
-        check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
-
-    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂, or its square, is at least v·k^(−μ)."""
-        return _size(change, self.squared) >= self.threshold(round_number)
 
     def threshold(self, round_number: int) -> float:
         """Return v·k^(−μ)."""
@@ -202,12 +203,6 @@ class _LazyClient:
         return bool(change @ change > threshold / self._client.eta**2)
 
 
-def _size(change: Vector, squared: bool) -> float:
-    """Return ‖h‖₂² if ``squared``, else ‖h‖₂."""
-    square = float(change.dot(change))
-    return square if squared else math.sqrt(square)
-
-
 def may_silence(censor: Censor, round_number: int) -> bool:
     """Return whether, in round ``round_number``, a censor may suppress the broadcast of an agent with θ̂_i = 0.
 
@@ -218,10 +213,8 @@ def may_silence(censor: Censor, round_number: int) -> bool:
     match censor:
         case Always():
             return False
-        case Geometric(v, mu):
-            return v * mu**round_number > 0.0
-        case PowerLaw(v, mu):
-            return v * math.pow(round_number, -mu) > 0.0
+        case Threshold():
+            return censor.threshold(round_number) > 0.0
         case Periodic(every):
             return round_number % every != 0
         case AtRandom(rate):

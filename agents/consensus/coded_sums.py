@@ -9,12 +9,13 @@ more frames notices a wrong prediction by the checksum, and requests a full fram
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 import netsim
 from netsim import Frame
-from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.consensus.sums import SummedSharing
 from netsim.coders import Exact, Residues
@@ -53,6 +54,7 @@ class CodedSums(Duals):
         If a number is outside its range.
     """
 
+    needs_constant: ClassVar[bool] = True
     step: float = 0.01
     halvings: int = 3
     halve_every: int = 50
@@ -70,8 +72,7 @@ class CodedSums(Duals):
 
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput if the coder is not `Exact`, ``coded_start`` is True, or the penalty is scheduled."""
-        needs_states(self, sending)
-        needs_constant(self, is_scheduled)
+        super().check(sending, is_scheduled=is_scheduled)
         if not isinstance(sending.coder, Exact):
             raise BadInput(
                 f"coder = {type(sending.coder).__name__}: must be left out with duals = CodedSums, which codes"

@@ -7,6 +7,7 @@ content of frames, and how the dual variable is computed from them.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import netsim
 from netsim.agents.consensus.censor import Censor
@@ -30,9 +31,20 @@ class Sending:
 class Duals(ABC):
     """Base class of the ways to compute dual variables; subclasses are frozen, so that agents can share an object."""
 
-    @abstractmethod
+    # Whether states must be coded, not changes, and begin as zeros; and whether the penalty must be constant.
+    needs_states: ClassVar[bool] = True
+    needs_constant: ClassVar[bool] = False
+
     def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput if these duals do not support the coder, ``coded_start``, or a scheduled penalty."""
+        name, coder = type(self).__name__, type(sending.coder).__name__
+        if self.needs_states and not sending.coder.whole:
+            allowed = f"must code states (Exact or Float) with duals = {name}, for changes add up"
+            raise BadInput(f"coder = {coder}: {allowed}")
+        if self.needs_states and sending.coded_start:
+            raise BadInput(f"coded_start = True: must be False with duals = {name}, whose states begin as zeros")
+        if self.needs_constant and is_scheduled:
+            raise BadInput(f"rho = a schedule: must be a number with duals = {name}")
 
     @abstractmethod
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
@@ -47,25 +59,8 @@ class Accumulated(Duals):
     model.
     """
 
-    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Accept every coder and penalty."""
+    needs_states: ClassVar[bool] = False
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return one agent's `Sharing`."""
         return Sharing(agent, size, sending.censor, sending.coder, coded_start=sending.coded_start)
-
-
-def needs_states(way: Duals, sending: Sending) -> None:
-    """Raise BadInput unless the coder encodes states, not changes, and θ̂ starts as zeros."""
-    name = type(way).__name__
-    if not sending.coder.whole:
-        coder = type(sending.coder).__name__
-        raise BadInput(f"coder = {coder}: must code states (Exact or Float) with duals = {name}, for changes add up")
-    if sending.coded_start:
-        raise BadInput(f"coded_start = True: must be False with duals = {name}, whose states begin as zeros")
-
-
-def needs_constant(way: Duals, is_scheduled: bool) -> None:
-    """Raise BadInput for a scheduled penalty, which the duals ``way`` do not support."""
-    if is_scheduled:
-        raise BadInput(f"rho = a schedule: must be a number with duals = {type(way).__name__}")

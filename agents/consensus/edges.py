@@ -4,15 +4,16 @@ Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 import netsim
 from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
-from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending
 from netsim.agents.consensus.sharing import Sharing
 from netsim.core.copies import as_state
 from netsim.util import check
@@ -34,22 +35,22 @@ class EdgeDuals(Duals):
         α, in (0, 1).
     """
 
+    needs_constant: ClassVar[bool] = True
     relaxation: float = 0.5
 
     def __post_init__(self) -> None:
-        alpha = check.finite("relaxation", self.relaxation, above=0.0)
-        if alpha >= 1.0:
-            raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
-        check.put(self, relaxation=alpha)
-
-    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder encodes changes, ``coded_start`` is True, or the penalty is scheduled."""
-        needs_states(self, sending)
-        needs_constant(self, is_scheduled)
+        check.put(self, relaxation=checked_relaxation(self.relaxation))
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return one agent's `Sharing`, which sends each neighbour a frame of its own."""
         return EdgeSharing(agent, size, sending, rho, self.relaxation)
+
+
+def checked_relaxation(alpha: float) -> float:
+    """Return a relaxation α; raises BadInput unless it is in (0, 1)."""
+    if not check.finite("relaxation", alpha, above=0.0) < 1.0:
+        raise check.refuse("relaxation", alpha, "> 0 and < 1")
+    return float(alpha)
 
 
 class EdgeSharing(Sharing):
@@ -68,21 +69,25 @@ class EdgeSharing(Sharing):
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
+        # In how many rounds the agent has spoken.
+        self._number = 0
 
     async def say(self, state: Vector, round_number: int) -> None:
         """Send 4ρ θ_i − z_in to each neighbour n, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
+            self._number += 1
             away = 4.0 * self._rho() * state
-            taken = [
-                await self._agent.send(name, "edge", self._coder.encode(away - z, self._rng))
-                for name, z in self.edges.items()
-            ]
+            taken = [await self._send(name, away - z) for name, z in self.edges.items()]
             if any(taken) or not taken:
                 self._sent = self.own
                 self.spoken += 1
         self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
+
+    async def _send(self, name: Hashable, message: Vector) -> bool:
+        """Send a message to a neighbour; return whether the link accepted it."""
+        return await self._agent.send(name, "edge", self._coder.encode(message, self._rng))
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
         """Update z_in for each neighbour n from which a frame arrived; only n's last frame counts."""
@@ -103,9 +108,10 @@ class EdgeSharing(Sharing):
         """
         return len(self.edges) * self.own
 
+    def edges_sum(self) -> Vector:
+        """Return Σ_n z_in."""
+        return sum(self.edges.values(), np.zeros(self.own.shape))
+
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
         """Return γ_i = 2ρ d_i θ_i − Σ_n z_in."""
-        total = np.zeros(self.own.shape)
-        for z in self.edges.values():
-            total += z
-        return 2.0 * rho * own - total
+        return 2.0 * rho * own - self.edges_sum()

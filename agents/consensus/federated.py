@@ -77,7 +77,10 @@ class FedAvg(OverStar):
                     if name != self.server:
                         await self.send(name, "model", self._coded(self.down()))
                 heard = {frame.sender: self._values(frame) for frame in await self.collect()}
-                self.theta = self.after_round(self._answers(heard, drawn))
+                if self.server in drawn:
+                    heard[self.server] = self.up(self.down())
+                # In the order of ``drawn``, on which the sum's rounding depends.
+                self.theta = self.after_round({name: heard[name] for name in drawn if name in heard})
             else:
                 await self._take_part(k)
 
@@ -107,11 +110,6 @@ class FedAvg(OverStar):
         everyone = [self.server, *self.neighbors]
         size = max(1, round(self.share * len(everyone)))
         return [everyone[place] for place in sorted(self.rng.choice(len(everyone), size, replace=False).tolist())]
-
-    def _answers(self, heard: dict[Hashable, Array], drawn: list[Hashable]) -> dict[Hashable, Array]:
-        """Return the replies in the order of ``drawn``; if the server is drawn, its own result is among them."""
-        found = heard | ({self.server: self.up(self.down())} if self.server in drawn else {})
-        return {name: found[name] for name in drawn if name in found}
 
     async def _answer(self, k: int) -> None:
         """Wait for the server's frame, and reply to it."""

@@ -4,12 +4,10 @@ Each step takes one gradient, which may be stochastic. With constant η, D-PSGD 
 PG-EXTRA converge to the optimum, because each agent has a dual variable that cancels the agent's own gradient.
 """
 
-from dataclasses import KW_ONLY, dataclass, field
-
-import numpy as np
+from dataclasses import KW_ONLY, dataclass
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import Diffusion, asks
+from netsim.agents.consensus.base import Diffusion, WithDual, asks
 from netsim.agents.costs.local import Problem
 from netsim.agents.costs.nonsmooth import Nonsmooth
 from netsim.agents.theory import gradient, recursions
@@ -44,7 +42,7 @@ class DPSGD(Diffusion):
 
 
 @dataclass(eq=False, repr=False)
-class EXTRA(Diffusion):
+class EXTRA(WithDual, Diffusion):
     """EXTRA: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) − q_i; q_i ← q_i + ½(θ_i − Σ_n w_in θ_n) (Shi et al. 2015, algorithm 1).
 
     Both right-hand sides use the θ of the previous round; q_i starts at 0. This is the paper's recursion, with
@@ -71,15 +69,6 @@ class EXTRA(Diffusion):
     paper = papers.EXTRA
     theorems = (gradient.EXTRAStep(), recursions.ExactRate(recursions.extra, "eta"))
     cost: Problem
-    dual: Array = field(init=False, repr=False)
-
-    def _forget(self) -> None:
-        super()._forget()
-        self.dual = np.zeros_like(self.theta)
-
-    def imbalance(self) -> dict[str, Array]:
-        """Return q_i, whose sum over all agents is zero while no frame is lost."""
-        return {"dual_residual": self.dual}
 
     @asks("gradient")
     def local_step(self) -> Array:

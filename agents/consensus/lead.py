@@ -1,12 +1,10 @@
 """LEAD: linear convergence with coded differences (Liu, Li, Wang, Tang and Yan 2021)."""
 
-from dataclasses import KW_ONLY, dataclass, field
-
-import numpy as np
+from dataclasses import KW_ONLY, dataclass
 
 import netsim
 from netsim.agents import papers
-from netsim.agents.consensus.base import asks
+from netsim.agents.consensus.base import WithDual, asks
 from netsim.agents.consensus.duals import Sending
 from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.consensus.sharing import Sharing
@@ -39,7 +37,7 @@ class DampedSharing(Sharing):
 
 
 @dataclass(eq=False, repr=False)
-class LEAD(Gossip):
+class LEAD(WithDual, Gossip):
     """LEAD: a primal-dual method whose coded differences vanish, so that coding costs no accuracy (algorithm 1).
 
     Y_i = θ_i − η ∇R_i(θ_i) − η D_i;  Ŷ_i = H_i + Q(Y_i − H_i);  H_i ← (1 − α) H_i + α Ŷ_i, at i and in its
@@ -77,7 +75,6 @@ class LEAD(Gossip):
     _: KW_ONLY
     eta: Scheduled = Scheduled(above=0.0)
     alpha: float = 0.5
-    dual: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,23 +82,14 @@ class LEAD(Gossip):
         if self.alpha > 1.0:
             raise BadInput(f"alpha = {self.alpha:g}: must be > 0 and <= 1")
 
-    def _forget(self) -> None:
-        super()._forget()
-        self.dual = np.zeros_like(self.theta)
-
     def new_sharing(self) -> Sharing:
         """Return a `DampedSharing`, because the method encodes differences from H_i, not from θ̂_i."""
-        sending = Sending(self.censor, self.coder, self.coded_start)
-        return DampedSharing(self, self.theta.shape, sending, self.alpha)
+        return DampedSharing(self, self.theta.shape, self._sending, self.alpha)
 
     def start(self) -> None:
         """Take the first gradient step, which needs no exchange."""
         super().start()
         self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
-
-    def imbalance(self) -> dict[str, Array]:
-        """Return D_i, whose sum over all agents is zero while no frame is lost."""
-        return {"dual_residual": self.dual}
 
     @asks("gradient")
     def local_step(self) -> Array:

@@ -8,15 +8,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
-
 import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.consensus.base import Proximal, asks
-from netsim.agents.consensus.censor import may_silence
 from netsim.agents.consensus.duals import Rho, Sending
-from netsim.agents.consensus.edges import EdgeSharing
+from netsim.agents.consensus.edges import EdgeSharing, checked_relaxation
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
@@ -60,9 +57,7 @@ class RelaxedADMM(Proximal):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.relaxation = check.finite("relaxation", self.relaxation, above=0.0)
-        if self.relaxation >= 1.0:
-            raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
+        self.relaxation = checked_relaxation(self.relaxation)
         if self.coded_start:
             raise BadInput(f"coded_start = True: must be False for {type(self).__name__}, whose z begin as zeros")
         if self.coder.fresh() is not self.coder:
@@ -72,8 +67,7 @@ class RelaxedADMM(Proximal):
     def new_sharing(self) -> Sharing:
         """Return a `Sharing` that sends 2ρ θ_i − z_in to each neighbour n."""
         kind = EdgeSharing if self.coder.whole else KnownEdges
-        sending = Sending(self.censor, self.coder, self.coded_start)
-        return kind(self, self.theta.shape, sending, lambda: self.rho / 2.0, self.relaxation)
+        return kind(self, self.theta.shape, self._sending, lambda: self.rho / 2.0, self.relaxation)
 
     @property
     def degree(self) -> int:
@@ -83,10 +77,7 @@ class RelaxedADMM(Proximal):
     def edges_sum(self) -> Array:
         """Return Σ_n z_in."""
         assert isinstance(self.sharing, EdgeSharing)
-        total = np.zeros_like(self.theta)
-        for z in self.sharing.edges.values():
-            total += z
-        return total
+        return self.sharing.edges_sum()
 
     @asks("proximal")
     def local_step(self) -> Array:
@@ -152,27 +143,13 @@ class KnownEdges(EdgeSharing):
         self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho, alpha: float
     ) -> None:
         super().__init__(agent, size, sending, rho, alpha)
-        self._number = 0
         # Messages sent to each neighbour, {neighbour: {number: message}}, oldest first.
         self._mine = {name: {0: self._start} for name in agent.neighbors}
         # Messages received from each neighbour, {neighbour: {number: message}}, oldest first.
         self._theirs = {name: {0: self._start} for name in agent.neighbors}
 
-    async def say(self, state: Vector, round_number: int) -> None:
-        """Send the coded 4ρ θ_i − z_in to each neighbour n, unless censored."""
-        change = state - self._sent
-        self.own = state.copy()
-        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
-            self._number += 1
-            away = 4.0 * self._rho() * state
-            taken = [await self._send(name, away - z) for name, z in self.edges.items()]
-            if any(taken) or not taken:
-                self._sent = self.own
-                self.spoken += 1
-        self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
-
     async def _send(self, name: Hashable, message: Vector) -> bool:
-        """Send a message to a neighbour; return whether the link accepted it."""
+        """Send a message to a neighbour, encoded as a difference; return whether the link accepted it."""
         mine = self._mine[name]
         base, known = next(iter(mine.items()))
         coded = self._coder.encode(message - known, self._rng)

@@ -126,11 +126,10 @@ class GossipOMKL(Gossip):
         The joint step requires the classes of cost, loss and weights of netsim, and arrays of equal shapes.
         """
         costs = [agent.cost for agent in agents]
-        samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples_ahead(costs)
+        samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples(costs, True)
         states = None if samples is None else steps.gossiped(agents)
-        if samples is None or states is None:
-            return None
-        if any(type(agent.kernel_weights) is not KernelWeights for agent in agents):
+        known = all(type(agent.kernel_weights) is KernelWeights for agent in agents)
+        if samples is None or states is None or not known:
             return None
         models = steps.table([agent.model for agent in agents])
         logarithms = steps.table([agent.kernel_weights._logarithms for agent in agents])
@@ -153,9 +152,7 @@ class GossipOMKL(Gossip):
     @classmethod
     def _updates(cls, agents: list[Any]) -> bool:
         costs = [agent.cost for agent in agents]
-        samples: tuple[Vector, Vector] | None = None
-        if steps is not None and agents:
-            samples = steps.samples_drawn(costs)
+        samples: tuple[Vector, Vector] | None = steps.samples(costs, False) if steps is not None and agents else None
         thetas = None if samples is None else steps.table([agent.theta for agent in agents])
         if samples is None or thetas is None:
             return False
@@ -254,13 +251,10 @@ class CompleteOMKL(Cited, netsim.Agent):
             advance(self, k)
             costs = self.cost.draw(self.model, self.kernel_weights.values)
             step = -self.eta * self.cost.gradient(self.model)
-            sent = self._coded(step), costs.astype(np.float32)
+            coded = self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
+            sent = coded, costs.astype(np.float32)
             await self.broadcast("model", sent)
             self._learn({self.name: sent} | {frame.sender: frame.payload for frame in await self.collect()}, order)
-
-    def _coded(self, step: Vector) -> Encoded:
-        """Return the encoded model after ``step`` or, if the coder encodes changes, the encoded ``step``."""
-        return self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
 
     def _learn(self, sent: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
         """Update the model with the mean of the models (or steps) in ``sent``, and the weights with the mean costs."""

@@ -10,11 +10,10 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks, check_cost
-from netsim.agents.consensus.shared_rounds import steps
+from netsim.agents.consensus.shared_rounds import compiled_steps
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
 from netsim.agents.theory import online
@@ -44,10 +43,8 @@ class RFFDOKL(Diffusion):
         psi = self.combined()
         return psi - self.eta * self.cost.gradient(psi)
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
-        return None if steps is None else steps.diffusion_steps(agents)
+    # The new θ_i of all agents, if all have squared losses with scalar targets.
+    local_steps = compiled_steps("diffusion_steps")
 
 
 @dataclass(eq=False, repr=False)
@@ -85,10 +82,8 @@ class ODKLA(Dual):
         step = self.cost.gradient(self.theta) + self.pull_to_difference()
         return self.theta - step / (self.eta + 2.0 * self.rho * self.degree)
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
-        return None if steps is None else steps.linearised_steps(agents)
+    # The new θ_i of all agents, if all have squared losses with scalar targets.
+    local_steps = compiled_steps("linearised_steps")
 
 
 @dataclass(eq=False, repr=False)
@@ -125,10 +120,8 @@ class DOKL(Dual):
         argmin = self.cost.argmin if self.solve == "rank-one" else self.cost.dense_argmin
         return argmin(self.eta / 2.0 + self.rho * self.degree, self.pull_to_sum() - self.eta * self.theta)
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the agents' new θ_i if all have squared losses, scalar targets and solve = "rank-one", else None."""
-        return None if steps is None else steps.proximal_steps(agents)
+    # The new θ_i of all agents, if all have squared losses with scalar targets and solve = "rank-one".
+    local_steps = compiled_steps("proximal_steps")
 
 
 @dataclass(eq=False, repr=False)
@@ -149,7 +142,5 @@ class DDKL(Dual):
         self.cost.draw(self.theta)
         return self.cost.argmin(self.rho * self.degree, self.pull_to_sum())
 
-    @classmethod
-    def local_steps(cls, agents: list[Any]) -> list[Array] | None:
-        """Return the agents' new θ_i if all have squared losses with scalar targets, else None."""
-        return None if steps is None else steps.dynamic_steps(agents)
+    # The new θ_i of all agents, if all have squared losses with scalar targets.
+    local_steps = compiled_steps("dynamic_steps")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from netsim.agents.consensus.censor import Always, Geometric, PowerLaw, may_silence
+from netsim.agents.consensus.censor import Always, Threshold, may_silence
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.schedule import advance, schedules_of
 from netsim.coders import Exact, Float
@@ -20,13 +20,18 @@ from netsim.util.typing import Array
 if TYPE_CHECKING:
     from netsim.agents.consensus.base import SharingAgent
 
-__all__ = ["SharedRounds", "steps"]
+__all__ = ["SharedRounds", "compiled_steps", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
 """The compiled module, or None if it was not built or is disabled; each agent then takes its own step."""
 
 _Agents = list[Any]
 Steps = Callable[[_Agents], Sequence[Array] | None]
+
+
+def compiled_steps(name: str) -> Any:
+    """Return a class's `SharingAgent.local_steps`: a compiled function of this name, which may return None, too."""
+    return classmethod(lambda cls, agents: None if steps is None else getattr(steps, name)(agents))
 
 
 class SharedRounds(BatchRounds):
@@ -58,7 +63,7 @@ class SharedRounds(BatchRounds):
         # `_is_exact`: the agents' coders are `Exact`. `_is_single`: the agents' coders are 32-bit `Float`.
         # `_may_silence`: the censor may have suppressed all broadcasts of an agent so far.
         self._have_begun = self._fits = self._is_exact = self._is_single = self._may_silence = False
-        self._censor: Always | Geometric | PowerLaw = Always()
+        self._censor: Always | Threshold = Always()
 
     def own_ways(self) -> list[int]:
         """Return the indices of the agents that must run their rounds in tasks of their own.
@@ -122,7 +127,7 @@ class SharedRounds(BatchRounds):
         if not self._fits:
             return
         censor, coders = sharings[0]._censor, [sharing._coder for sharing in sharings]
-        self._fits = isinstance(censor, Always | Geometric | PowerLaw) and _is_ours(censor) and _is_ours(coders[0])
+        self._fits = isinstance(censor, Always | Threshold) and _is_ours(censor) and _is_ours(coders[0])
         self._censor = censor
         self._is_exact = type(coders[0]) is Exact
         self._is_single = steps is not None and type(coders[0]) is Float and all(each.bits == 32 for each in coders)

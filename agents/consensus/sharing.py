@@ -85,7 +85,7 @@ class Sharing:
         self.only_present = False
         # Whether the censor may have suppressed all of a neighbour's broadcasts so far.
         self._may_be_censored = may_silence(self._censor, 1)
-        self._sends_changes = self._hears_changes = not coder.whole
+        self._sends_changes = self.hears_changes = not coder.whole
         self._present: set[Hashable] = set()
         # The weights of all neighbours and their total, cached once a frame from each neighbour has arrived.
         self._weights: tuple[Vector, float] | None = None
@@ -98,14 +98,6 @@ class Sharing:
     def is_of_this_run(self) -> bool:
         """Return whether this object was created in the agent's current run, and not copied from an earlier run."""
         return self._rng is self._agent.rng
-
-    async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored, wait for the end of the round, and apply the received frames.
-
-        ``state`` must not be changed in place afterwards.
-        """
-        await self.say(state, round_number)
-        self.hear(await self._agent.collect(), round_number)
 
     async def say(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored. The caller must not change ``state`` in place afterwards."""
@@ -134,12 +126,12 @@ class Sharing:
         if self.only_present:
             self._present = {frame.sender for frame in frames}
         if self._repairs is not None:
-            self._repairs.take_in(frames, round_number, add=self._hears_changes)
-        elif self._key_every and self._hears_changes:
+            self._repairs.take_in(frames, round_number, add=self.hears_changes)
+        elif self._key_every and self.hears_changes:
             self.copies.take_in([frame for frame in frames if frame.kind != KEY], add=True)
             self.copies.take_in([frame for frame in frames if frame.kind == KEY])
         else:
-            self.copies.take_in(frames, add=self._hears_changes)
+            self.copies.take_in(frames, add=self.hears_changes)
 
     def _is_key(self, round_number: int) -> bool:
         """Return whether this is a key-frame round, in which all agents send full states."""

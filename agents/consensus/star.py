@@ -10,7 +10,6 @@ from typing import Any
 
 import networkx as nx
 
-import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.consensus.base import SharingAgent, asks
@@ -18,22 +17,9 @@ from netsim.agents.consensus.censor import Always, Censor, Lazy
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled, advance
-from netsim.coders import Coder, Exact
+from netsim.coders import Exact
 from netsim.errors import BadInput
 from netsim.util.typing import Array
-
-
-class StarSharing(Sharing):
-    """A `Sharing` whose agent encodes with ``coder``, and whose neighbours encode with ``other``.
-
-    At most one of the two coders encodes differences; the other encodes whole states.
-    """
-
-    def __init__(
-        self, agent: netsim.Agent, size: int | tuple[int, ...], censor: Censor, coder: Coder, other: Coder
-    ) -> None:
-        super().__init__(agent, size, censor, coder)
-        self._hears_changes = not other.whole
 
 
 @dataclass(eq=False, repr=False)
@@ -167,7 +153,9 @@ class OverStar(SharingAgent):
         """Return a `Sharing` in which differences are encoded by this agent if ``codes``, or else by its neighbours."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
-        return StarSharing(self, self.theta.shape, self._censor(), coder, other)
+        sharing = Sharing(self, self.theta.shape, self._censor(), coder)
+        sharing.hears_changes = not other.whole
+        return sharing
 
 
 @dataclass(eq=False, repr=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import netsim
 from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
-from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending
 from netsim.agents.consensus.sharing import Sharing
 from netsim.core.copies import as_state
 from netsim.errors import AgentError
@@ -39,10 +39,6 @@ class RunningSums(Duals):
     the means of the θ̂_n and S_n received. Any initial S_i would keep Σ_i γ_i = 0; the mean of the S_n is taken because
     it changes the neighbours' duals least.
     """
-
-    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
-        """Raise BadInput if the coder encodes changes, or if ``coded_start`` is True."""
-        needs_states(self, sending)
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return one agent's `Sharing`, whose frames carry θ̂ and S."""

@@ -9,7 +9,7 @@ from netsim.agents.consensus.base import Diffusion, SharingAgent, asks
 from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.costs.local import Problem
-from netsim.agents.schedule import Scheduled, advance
+from netsim.agents.schedule import Scheduled
 from netsim.agents.theory import gradient, recursions
 from netsim.coders import InParts
 from netsim.core import add_weighted_rows
@@ -114,13 +114,6 @@ class DIGing(Tracking, Diffusion):
         if not self.running_sums or "sharing" not in vars(self):
             return super().outgoing()
         return np.concatenate([self.theta, self.halves(self.sharing.own)[1] + self.tracker])
-
-    async def say(self, k: int) -> None:
-        """Broadcast θ_i and y_i (with running sums, θ_i and S_i), without a local step, which follows the exchange."""
-        advance(self, k)
-        if "sharing" not in vars(self):
-            self.begin()
-        await self.sharing.say(self.outgoing(), k)
 
     def after_sharing(self) -> None:
         """Take the step, and update y_i."""

@@ -5,7 +5,7 @@ The cost of agent i is R_i(θ) = (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + (λ/N) ‖θ
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,7 +86,8 @@ class LocalProblem:
         self.size = self.features.shape[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (self.features, self.targets, self.loss, self.regularizer)
+        made = partial(LocalProblem, loss=self.loss, regularizer=self.regularizer)
+        return made, (self.features, self.targets)
 
     def value(self, theta: Array) -> float:
         """Return R(θ) for θ of shape (D,)."""
@@ -224,10 +225,6 @@ class Minimizer:
         # which reads only half of the inverse, 1.2. The explicit inverse of a positive definite matrix costs little
         # accuracy: at condition numbers from 1e2 to 1e11 its error was one to four times that of dpotrs.
         return dsymv(-1.0, self.inverse, linear, beta=1.0, y=self.constant)
-
-
-def _remade(features: Array, targets: Array, loss: Loss, regularizer: float) -> LocalProblem:
-    return LocalProblem(features, targets, loss=loss, regularizer=regularizer)
 
 
 def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:

@@ -90,7 +90,7 @@ class ModelCost:
         self.model, self.size, self.shapes = model, model.size, model.shapes
         self.regularizer = check.finite("regularizer", regularizer, low=0.0)
         self._seed, self._name = check.integer("seed", seed, low=0), name
-        draws.check_name(name)
+        draws.plain_name(name)
         self._dtype = np.dtype(check.one_of("dtype", dtype, DTYPES))
         self.library = backend(library).name
         samples = check.finite_array("inputs", inputs)
@@ -196,14 +196,12 @@ def _start(model: Layered, seed: int) -> Vector:
 def _functions(library: str, model: Layered) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return a model's compiled loss and gradient, as functions of parameters, samples, labels and indices."""
 
-    def loss(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
-        return model.loss(xp, weights, *_select(xp, inputs, labels, rows))
+    def over(rows_of: Callable[..., Any]) -> Callable[..., Any]:
+        return backend(library).compiled(
+            lambda xp, weights, inputs, labels, rows: rows_of(xp, weights, *_select(xp, inputs, labels, rows))
+        )
 
-    def gradient(xp: Any, weights: Any, inputs: Any, labels: Any, rows: Any) -> Any:
-        return model.gradient(xp, weights, *_select(xp, inputs, labels, rows))
-
-    compiled = backend(library).compiled
-    return compiled(loss), compiled(gradient)
+    return over(model.loss), over(model.gradient)
 
 
 def _select(xp: Any, inputs: Any, labels: Any, rows: Any) -> tuple[Any, Any]:

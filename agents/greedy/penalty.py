@@ -170,8 +170,7 @@ class GreedyPenalty(Cited, netsim.Agent):
 
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
-        self.regularizer = check.finite("regularizer", self.regularizer, low=0.0)
-        self.parsimony = check.finite("parsimony", self.parsimony, low=0.0)
+        check.fields(self, check.finite, "regularizer", "parsimony", low=0.0)
         if self.eta * self.regularizer >= 1.0:
             raise check.refuse("regularizer", self.regularizer, f"< 1/eta = {1.0 / self.eta:g}")
         classes = getattr(self.loss, "classes", None)

@@ -85,6 +85,12 @@ class _Regret:
         self.loss += loss
         self._compare(x, y)
 
+    @property
+    def value(self) -> float:
+        """The regret so far."""
+        best: float = self.best_loss  # type: ignore[attr-defined]
+        return self.loss - best
+
     def _compare(self, x: Vector, y: Vector) -> None:
         """Update the loss of the best model, or the sums from which it is computed, with a round's samples."""
         raise NotImplementedError
@@ -141,11 +147,6 @@ class StaticRegret(_Regret):
         """The loss Σ_t Σ_i L_i,t(θ*), computed in O(D³) time; its error is at most 1e-8 of Σ y²."""
         return max(self._energy - float(self._cross @ self.best()), 0.0)
 
-    @property
-    def value(self) -> float:
-        """The regret so far."""
-        return self.loss - self.best_loss
-
 
 class DynamicRegret(_Regret):
     """Dynamic regret Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], where θ*_t = argmin_θ Σ_i L_i,t(θ) is the best of round t.
@@ -186,11 +187,6 @@ class DynamicRegret(_Regret):
         values, vectors = _eigenpairs(gram)
         unmet = np.divide(total, values + total, out=np.ones_like(values), where=values > 0.0)
         self.best_loss += float(unmet @ np.square(y @ vectors))
-
-    @property
-    def value(self) -> float:
-        """The regret so far."""
-        return self.loss - self.best_loss
 
 
 def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:

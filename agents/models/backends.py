@@ -5,7 +5,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,19 +38,14 @@ class Backend:
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of ``xp`` and arrays as one of arrays, as fast as the library can make it."""
-        xp = self.xp
-
-        def called(*arrays: Any) -> Any:
-            return function(xp, *arrays)
-
-        return called
+        return partial(function, self.xp)
 
 
 class _JAX(Backend):
     """JAX on the CPU, whose functions are compiled; with float64, which JAX by itself would make float32."""
 
-    def __init__(self, xp: Any) -> None:
-        super().__init__("jax", xp)
+    def __init__(self) -> None:
+        super().__init__("jax", importlib.import_module("jax.numpy"))
         self._jax = importlib.import_module("jax")
         with _one_thread():
             self._device = self._jax.devices("cpu")[0]
@@ -92,20 +87,6 @@ def _one_thread() -> Iterator[None]:
             os.environ["NPROC"] = before
 
 
-def _numpy() -> Backend:
-    return Backend("numpy", np)
-
-
-def _torch() -> Backend:
-    # PyTorch's own names and arguments differ from the standard's here and there.
-    return Backend("torch", importlib.import_module("array_api_compat.torch"))
-
-
-def _jax() -> Backend:
-    return _JAX(importlib.import_module("jax.numpy"))
-
-
-_MAKERS: dict[str, Callable[[], Backend]] = {"numpy": _numpy, "torch": _torch, "jax": _jax}
 _NEEDS = {"torch": ("torch", "array_api_compat"), "jax": ("jax",)}
 
 
@@ -117,7 +98,10 @@ def backend(name: str) -> Backend:
         if importlib.util.find_spec(needed) is None:
             how = f"in netsim's clone, pip install '.[{name}]'"
             raise BadInput(f"backend = {name!r}: must be with {needed}, which is not installed: {how}")
-    return _MAKERS[name]()
+    if name == "jax":
+        return _JAX()
+    # PyTorch's own names and arguments differ from the standard's here and there.
+    return Backend(name, np if name == "numpy" else importlib.import_module("array_api_compat.torch"))
 
 
 def as_numpy(values: Any) -> Array:

@@ -113,7 +113,20 @@ class ReLU(Layer):
 
 
 @dataclass(frozen=True)
-class Convolution(Layer):
+class _OfImages(Layer):
+    """Base class of layers of square images of side × side."""
+
+    side: int
+    channels: int
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        """All values of an image."""
+        return self.side * self.side * self.channels
+
+
+@dataclass(frozen=True)
+class Convolution(_OfImages):
     """A convolution of square images of side × side pixels, which keeps their size: zeros surround them.
 
     As is usual, it is a correlation: y[i, j, c] = Σ_{a, b, d} x[i + a − k/2, j + b − k/2, d] w[a, b, d, c] + b[c].
@@ -128,19 +141,12 @@ class Convolution(Layer):
         Side k of the filters, odd.
     """
 
-    side: int
-    channels: int
     filters: int
     kernel: int = 3
 
     def __post_init__(self) -> None:
         if check.integer("kernel", self.kernel, low=1) % 2 == 0:
             raise check.refuse("kernel", self.kernel, "odd")
-
-    @property
-    def inputs(self) -> int:  # type: ignore[override]
-        """All values of an image."""
-        return self.side * self.side * self.channels
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
@@ -190,16 +196,8 @@ class Convolution(Layer):
 
 
 @dataclass(frozen=True)
-class MeanPool(Layer):
+class MeanPool(_OfImages):
     """Means of 2 × 2 pixels of square images of side × side; the last row and column of an odd side are left out."""
-
-    side: int
-    channels: int
-
-    @property
-    def inputs(self) -> int:  # type: ignore[override]
-        """All values of an image."""
-        return self.side * self.side * self.channels
 
     @property
     def outputs(self) -> int:  # type: ignore[override]

@@ -1,6 +1,7 @@
 """Turns by contention: an agent whose timer fires claims its neighbourhood, and has its turn if all of it agrees."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from netsim.agents.projections.estimate import Part
@@ -59,7 +60,7 @@ class Contention(Projector):
             if len(granted) < len(self.part.sharers):
                 self.refused += 1
                 mean = longer(mean, self.pause)
-                await self._release(granted, number)
+                await self.each(granted, partial(self.tell, kind="release", payload=number))
 
     async def _claim(self, number: int) -> list[int]:
         """Return the sharers that agree; on a radio none is asked after the first refusal."""
@@ -77,12 +78,6 @@ class Contention(Projector):
 
         await self.each(self.part.sharers, ask)
         return granted
-
-    async def _release(self, granted: list[int], number: int) -> None:
-        async def release(sharer: int) -> None:
-            await self.tell(sharer, "release", number)
-
-        await self.each(granted, release)
 
     def receive(self, frame: Frame) -> Any:
         """Decide a claim, or end it."""

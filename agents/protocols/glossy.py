@@ -221,6 +221,3 @@ class Glossy(Speaker):
         """Switch the radio off once the frame that was just sent, if any, is on the air."""
         await asyncio.sleep(BEGUN)
         self.radio.off()
-
-    async def _until(self, time: float) -> None:
-        await asyncio.sleep(max(0.0, time - self.now))

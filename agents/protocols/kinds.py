@@ -1,5 +1,6 @@
 """Kinds of frames: which a protocol takes, and the form of their payloads. All others it ignores, and counts."""
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -95,6 +96,9 @@ class Speaker(Cited, netsim.Agent):
 
     def __init__(self) -> None:
         self.foreign: Counter[str] = Counter()
+
+    async def _until(self, time: float) -> None:
+        await asyncio.sleep(max(0.0, time - self.now))
 
     def is_own(self, frame: "netsim.Frame | Message") -> bool:
         """Return whether a frame is for this protocol, and count it if not."""

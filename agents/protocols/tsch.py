@@ -280,6 +280,3 @@ class TSCH(Mac):
 
     def _plan_beacon(self) -> None:
         self._beacon_at = self.now + self.beacons * self.rng.uniform(0.5, 1.5)
-
-    async def _until(self, time: float) -> None:
-        await asyncio.sleep(max(0.0, time - self.now))

@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import itertools
 import math
+import re
 import sys
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -173,10 +174,11 @@ class Loop(asyncio.SelectorEventLoop):
         methods.call_soon_threadsafe = partial(self._call_and_note, super().call_soon_threadsafe)
 
     def forget_calls(self, note: Callable[[Context], None]) -> None:
-        """Stop calling ``note``, after `note_calls`."""
-        self.on_call.remove(note)
-        if not self.on_call:
-            del self.call_soon, self.call_soon_threadsafe
+        """Stop calling ``note``, if `note_calls` was called."""
+        if note in self.on_call:
+            self.on_call.remove(note)
+            if not self.on_call:
+                del self.call_soon, self.call_soon_threadsafe
 
     def _call_and_note(self, call_soon: Callable[..., asyncio.Handle], *args: Any, **settings: Any) -> asyncio.Handle:
         handle = call_soon(*args, **settings)
@@ -475,29 +477,7 @@ def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tupl
 
 
 # asyncio's methods that wait for other processes or devices, and so for real time.
-_OUTSIDE = (
-    "add_reader",
-    "add_writer",
-    "connect_accepted_socket",
-    "connect_read_pipe",
-    "connect_write_pipe",
-    "create_connection",
-    "create_datagram_endpoint",
-    "create_server",
-    "create_unix_connection",
-    "create_unix_server",
-    "sock_accept",
-    "sock_connect",
-    "sock_recv",
-    "sock_recv_into",
-    "sock_recvfrom",
-    "sock_recvfrom_into",
-    "sock_sendall",
-    "sock_sendfile",
-    "sock_sendto",
-    "subprocess_exec",
-    "subprocess_shell",
-)
+_OUTSIDE = re.compile("add_(reader|writer)|connect_|create_(?!future|task)|sock_|subprocess_")
 
 
 def _outside(name: str) -> Callable[..., Any]:
@@ -514,9 +494,8 @@ def _outside(name: str) -> Callable[..., Any]:
     return only_in_real_time
 
 
-for _name in _OUTSIDE:
-    if hasattr(asyncio.SelectorEventLoop, _name):
-        setattr(Loop, _name, _outside(_name))
+for _name in filter(_OUTSIDE.match, dir(asyncio.SelectorEventLoop)):
+    setattr(Loop, _name, _outside(_name))
 
 
 def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:

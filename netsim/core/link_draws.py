@@ -37,13 +37,13 @@ class LinkDraws:
         The longest delay in the present block, in seconds.
     """
 
-    __slots__ = ("_block", "_count", "_fixed", "_keys", "_links", "_losses", "_models", "_rows", "_seed", "longest")
+    __slots__ = ("_block", "_count", "_fixed", "_links", "_losses", "_models", "_rows", "_seed", "keys", "longest")
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
         self._links = links
         self._count = 0
         self._block = block
-        self._keys = keys
+        self.keys = keys
         self._seed = seed
         self._rows: list[list[float]] = []
         self.longest = 0.0
@@ -87,18 +87,13 @@ class LinkDraws:
         self._count += 1
         return self._rows[row]
 
-    @property
-    def keys(self) -> Keys:
-        """The key of each link, shape (links,)."""
-        return self._keys
-
     def purpose_key(self, purpose: str) -> int:
         """Return the key that, combined with a link's key, selects the link's random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:
         """Return the keys of the links' random streams for a purpose, shape (links,)."""
-        return stream_keys(self._seed, self._keys, purpose)
+        return stream_keys(self._seed, self.keys, purpose)
 
     def _draw(self) -> None:
         """Draw the next block, a row per broadcast and a column per link; constant delays need no random numbers."""

@@ -23,41 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ACCESS_FAILED",
-    "ALL_CAUSES",
-    "ASLEEP",
-    "BY_LINK",
-    "CAUSES",
-    "COLLIDED",
-    "CORRUPTED",
-    "DELIVERED",
-    "DETAIL",
-    "HALF_DUPLEX",
-    "INBOX_FULL",
-    "IN_FLIGHT",
-    "KEPT",
-    "LATE",
-    "LEFT",
-    "LINK_DOWN",
-    "LOST",
-    "MISSING",
-    "ON_AIR",
-    "OUTCOME",
-    "QUEUE_FULL",
-    "RADIO_CAUSES",
-    "RECEIVER_DOWN",
-    "REFUSED",
-    "SENT",
-    "SOCKET_CAUSES",
-    "SUMMED",
-    "TOTALS",
-    "TO_ALL",
-    "Transmission",
-    "key_shift",
-    "totals_of",
-]
-
 _groups: dict[str, list[str]] = {"everywhere": [], "radio": [], "sockets": []}
 
 

@@ -13,17 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.core.records import (
-    ALL_CAUSES,
-    DELIVERED,
-    KEPT,
-    OUTCOME,
-    SENT,
-    SUMMED,
-    TO_ALL,
-    Transmission,
-    key_shift,
-)
+from netsim.core.records import ALL_CAUSES, DELIVERED, KEPT, OUTCOME, SENT, SUMMED, TO_ALL, Transmission, key_shift
 from netsim.util import draws
 from netsim.util.draws import Keys
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-__all__ = ["LEG", "OVERHEAD", "FrameBatch", "Heartbeat", "Message", "Refused", "seal", "unseal"]
+__all__ = ["LEG", "OVERHEAD", "FrameBatch", "Heartbeat", "Message", "Refused", "fits", "seal", "unseal"]
 
 _MARK = b"nsm1"
 _CODE_SIZE = 16
@@ -136,3 +136,28 @@ def _are_in_range(values: list[Any]) -> bool:
         elif type(value) is float and not math.isfinite(value):
             return False
     return True
+
+
+def fits(value: Any, form: Any) -> bool:
+    """Return whether a value has a form.
+
+    A form is one of these:
+
+    * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
+    * a list of one form, which all items of the value must have, or a list with a form for each item;
+    * a dict: {class of all keys: form of all values}, or {key: form of its value};
+    * a tuple of forms, of which the value must have one.
+    """
+    if type(form) is tuple:
+        return any(fits(value, each) for each in form)
+    if type(form) is list and type(value) is list:
+        forms = form * len(value) if len(form) == 1 else form
+        return len(forms) == len(value) and all(map(fits, value, forms))
+    if type(form) is dict and type(value) is dict:
+        [(key, item), *more] = form.items()
+        if type(key) is type and not more:
+            return all(fits(name, key) and fits(each, item) for name, each in value.items())
+        return all(name in form and fits(each, form[name]) for name, each in value.items())
+    if form is float:
+        return type(value) in (float, int) and math.isfinite(value)
+    return form is object or type(value) is form

@@ -4,7 +4,6 @@ An entry is written before another process can notice the event that it records.
 belongs to a killed process, and is read up to that entry. A file with a changed entry is refused.
 """
 
-import math
 import os
 import struct
 import zlib
@@ -20,28 +19,12 @@ from netsim._version import __version__
 from netsim.agent import Agent
 from netsim.core import Tally
 from netsim.core.records import KEPT
+from netsim.distributed.envelope import fits
 from netsim.distributed.membership import Membership
 from netsim.distributed.states import StateWriter
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.watch import Watch
 from netsim.wire.codec import check_whole
-
-__all__ = [
-    "ARRAY",
-    "BEGIN",
-    "CHANGES",
-    "END",
-    "KINDS",
-    "RECORDS",
-    "ROW",
-    "STATE",
-    "Journal",
-    "JournalWriter",
-    "Records",
-    "entries",
-    "entry",
-    "records_of",
-]
 
 BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
 """Types of entry, in this order: the process and its agents; kinds of message; events; a row of results; an array; an
@@ -50,7 +33,7 @@ agent's state; the end of the run; changes of watched attributes."""
 Records = dict[str, NDArray[np.void]]
 """Events by record type (`KEPT`), as `netsim.core.tally.Tally.news` returns them."""
 
-# The form that the content of each entry type must have; `_fits` defines what a form is.
+# The form that the content of each entry type must have; `fits` defines what a form is.
 _FORMS: dict[int, Any] = {
     BEGIN: {
         **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
@@ -77,55 +60,23 @@ _MARK = b"netsim journal 5\n"
 
 
 class Journal:
-    """A new file to which entries are appended; raises NetsimError if the file cannot be created or written."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = -1
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-            self._write(_MARK)
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def put(self, entry_type: int, content: Any) -> None:
-        """Append an entry; once this returns, the entry survives a kill of this process."""
-        try:
-            self._write(entry(entry_type, msgpack.packb(content)))
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
-        """Append events, if there are any."""
-        if any(len(part) for part in records.values()):
-            self.put(RECORDS, [records[name].tobytes() for name in KEPT])
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._file, data) :]
-
-    def _failure(self, error: OSError) -> NetsimError:
-        return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
-
-
-class JournalWriter(Journal):
     """Writes the journal of one process: its events, its agents' states, its rows of results, and the end of the run.
 
-    ``agents`` are all agents of the network; ``processes`` maps each agent to the index of its process. Raises BadInput
-    if the state of an agent in this process cannot be written.
+    ``agents`` are all agents of the network; ``processes`` maps each agent to the index of its process. Raises
+    NetsimError if the file exists or cannot be written, and BadInput if the state of an agent in this process cannot be
+    written.
     """
 
     def __init__(
         self, path: Path, agents: Mapping[Any, Agent], processes: Mapping[Hashable, int], membership: Membership
     ) -> None:
-        super().__init__(path)
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb", 0)
+        except OSError as error:
+            raise self._failure(error) from None
+        self._write(_MARK)
         self._agents = agents
         self._local = {name: number for number, name in enumerate(agents) if processes[name] == membership.me}
         self._kinds_written = self._changes_written = 0
@@ -145,6 +96,20 @@ class JournalWriter(Journal):
         )
         # The first states take longest to write, so write them before other processes wait for this one.
         self.write_states()
+
+    def put(self, entry_type: int, content: Any) -> None:
+        """Append an entry; once this returns, the entry survives a kill of this process."""
+        self._write(entry(entry_type, msgpack.packb(content)))
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> NetsimError:
+        return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
 
     def joined(self, time: float, sampled: bool) -> None:
         """Record when this process joined the run (``time``, simulated s), and which processes it met.
@@ -167,7 +132,9 @@ class JournalWriter(Journal):
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)
-        self.put_records(tally.news(forget=not keep))
+        records = tally.news(forget=not keep)
+        if any(map(len, records.values())):
+            self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def write_changes(self, watch: Watch) -> None:
         """Write the changes of watched attributes since the last call."""
@@ -182,6 +149,10 @@ class JournalWriter(Journal):
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
         """Write the time (s) of the run's end, the link messages in flight, and further fields of the entry END."""
         self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
     def discard(self) -> None:
         """Delete the file, because this process took no part in the run."""
@@ -229,37 +200,12 @@ def _content(path: Path, entry_type: int, body: bytes) -> Any:
     try:
         check_whole(body)
         content = msgpack.unpackb(body, strict_map_key=False)
-        if _fits(content, _FORMS[entry_type]):
+        if fits(content, _FORMS[entry_type]):
             return content
     except Exception:
         # Hostile bytes make msgpack raise exceptions of many types; each means that the entry is invalid.
         pass
     raise NetsimError(f"file = {str(path)!r}: must be a journal of a process; an entry has another form")
-
-
-def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form.
-
-    A form is one of these:
-
-    * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
-    * a list of one form, which all items of the value must have, or a list with a form for each item;
-    * a dict: {class of all keys: form of all values}, or {key: form of its value};
-    * a tuple of forms, of which the value must have one.
-    """
-    if type(form) is tuple:
-        return any(_fits(value, each) for each in form)
-    if type(form) is list and type(value) is list:
-        forms = form * len(value) if len(form) == 1 else form
-        return len(forms) == len(value) and all(map(_fits, value, forms))
-    if type(form) is dict and type(value) is dict:
-        [(key, item), *more] = form.items()
-        if type(key) is type and not more:
-            return all(_fits(name, key) and _fits(each, item) for name, each in value.items())
-        return all(name in form and _fits(each, form[name]) for name, each in value.items())
-    if form is float:
-        return type(value) in (float, int) and math.isfinite(value)
-    return form is object or type(value) is form
 
 
 def records_of(content: list[bytes]) -> Records:

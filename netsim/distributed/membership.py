@@ -6,15 +6,15 @@ this process. The echo measures the offset between the two clocks, and proves th
 before this process started.
 """
 
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import NoneType
 from typing import Any
 
-from netsim.distributed.envelope import FrameBatch, Heartbeat, Refused, seal, unseal
+from netsim.distributed.envelope import FrameBatch, Heartbeat, Refused, fits, seal, unseal
 from netsim.distributed.transport import Transport
 from netsim.errors import NetsimError
 
@@ -29,6 +29,11 @@ large, or is of another run."""
 _MEASUREMENTS = 64
 # The most characters that the text of an error may have in a heartbeat.
 _MAX_TEXT = 300
+# The form (`netsim.distributed.envelope.fits`) of the state in a heartbeat.
+_STATE = {
+    **{"run": int, "phase": int, "mark": bytes, "epoch": (NoneType, float), "done": (NoneType, float), "why": str},
+    **{"sent": float, "final": (NoneType, [int, float, int]), "answer": (NoneType, [int, float, float])},
+}
 
 # The time of day minus the monotonic clock, read once, so that later adjustments of the system clock have no effect.
 _OFFSET = time.time() - time.monotonic()
@@ -208,8 +213,8 @@ class Membership:
     def _accept_heartbeat(self, heartbeat: Heartbeat, peer: Peer) -> str:
         if (heartbeat.incarnation, heartbeat.number) <= (peer.incarnation, peer.number):
             return "replayed"
-        state, now = _checked(heartbeat.state), clock()
-        if state is None:
+        state, now = heartbeat.state, clock()
+        if not _is_sound(state):
             return "malformed"
         if heartbeat.incarnation > peer.incarnation:
             # The process is new or has restarted: forget what was known about its predecessor.
@@ -281,34 +286,12 @@ class Membership:
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]
 
 
-def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the state in a heartbeat; None if it does not have the form that `Membership._state_for` returns."""
-    try:
-        sound = (
-            type(state["run"]) is int
-            and state["run"] >= 0
-            and type(state["phase"]) is int
-            and 0 <= state["phase"] <= Phase.OVER
-            and type(state["mark"]) is bytes
-            and _is_time(state["sent"])
-            and all(state[name] is None or _is_time(state[name]) for name in ("epoch", "done"))
-            and type(state["why"]) is str
-            and len(state["why"]) <= _MAX_TEXT
-            and (state["answer"] is None or _is_answer(*state["answer"]))
-            and (state["final"] is None or _is_final(*state["final"]))
-        )
-    except (KeyError, TypeError):
-        return None
-    return state if sound else None
-
-
-def _is_time(value: Any) -> bool:
-    return type(value) is float and math.isfinite(value)
-
-
-def _is_answer(incarnation: Any, sent: Any, received: Any) -> bool:
-    return type(incarnation) is int and _is_time(sent) and _is_time(received)
-
-
-def _is_final(run: Any, end: Any, count: Any) -> bool:
-    return type(run) is int and _is_time(end) and type(count) is int
+def _is_sound(state: dict[str, Any]) -> bool:
+    """Return whether the state in a heartbeat has the form that `Membership._state_for` returns."""
+    return (
+        fits(state, _STATE)
+        and len(state) == len(_STATE)
+        and state["run"] >= 0
+        and 0 <= state["phase"] <= Phase.OVER
+        and len(state["why"]) <= _MAX_TEXT
+    )

@@ -18,19 +18,7 @@ from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.agent import Agent
 from netsim.clock.clock import Loop, new_loop
 from netsim.core.records import CAUSES, CORRUPTED, MISSING, SENT, TO_ALL, Transmission
-from netsim.distributed.journal import (
-    ARRAY,
-    BEGIN,
-    CHANGES,
-    END,
-    KINDS,
-    RECORDS,
-    ROW,
-    STATE,
-    Records,
-    entries,
-    records_of,
-)
+from netsim.distributed import journal
 from netsim.distributed.node import mark_of
 from netsim.distributed.states import StateReader
 from netsim.engine.build import Settings, build
@@ -199,14 +187,14 @@ def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
 
 def _read(path: Path) -> RunPart:
     part, piece = RunPart(path), list[tuple[int, Any]]()
-    for entry_type, content in entries(path):
-        if entry_type == BEGIN:
+    for entry_type, content in journal.entries(path):
+        if entry_type == journal.BEGIN:
             part.begin |= content
-        elif entry_type == END:
+        elif entry_type == journal.END:
             part.end = content
-        elif entry_type == KINDS:
+        elif entry_type == journal.KINDS:
             part.kinds += content
-        elif entry_type == ROW:
+        elif entry_type == journal.ROW:
             number, time, took_part = content
             part.rows.append((number, time, took_part))
             part.pieces.append((number, piece))
@@ -232,7 +220,9 @@ class _Merger:
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
-        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
+        # The last row's, if all processes were killed.
+        times = [time for part in parts for _, time, _ in part.rows]
+        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [0.0, *times])
         self._in_flight: list[tuple[int, int]] = []
         # `_with_outcome`: the keys of link messages with a known outcome. `_sent_late`: (sender, number) of each
         # transmission after the end of the run; these transmissions are not counted.
@@ -248,7 +238,9 @@ class _Merger:
                 self._check(part, records)
             self._order_kinds()
             self._find_outcomes()
-            rows = list(self._rows())
+            latest = math.nextafter(self._end, math.inf)
+            took = (row[:2] for part in self._parts for row in part.rows if row[2] and row[1] <= latest)
+            rows = sorted(set(took))
             last_round = self._last_round([number for number, _ in rows])
             for number, time in rows:
                 self._apply_up_to(number)
@@ -282,17 +274,12 @@ class _Merger:
             # measurements.
             self._result.add_row(number, time, totals, measure=False)
 
-    def _rows(self) -> Iterator[tuple[int, float]]:
-        """Yield the number and time of each row in which an agent of any process took part."""
-        rows = {(number, time) for part in self._parts for number, time, took_part in part.rows if took_part}
-        yield from sorted(row for row in rows if row[1] <= math.nextafter(self._end, math.inf))
-
-    def _records(self) -> Iterator[tuple[RunPart, Records]]:
+    def _records(self) -> Iterator[tuple[RunPart, journal.Records]]:
         for part in self._parts:
             for _, piece in part.pieces:
                 for entry_type, content in piece:
-                    if entry_type == RECORDS:
-                        yield part, records_of(content)
+                    if entry_type == journal.RECORDS:
+                        yield part, journal.records_of(content)
 
     def _last_round(self, rows: list[int]) -> int:
         """Return the highest round number of any row or transmission; 0 if there is none."""
@@ -300,7 +287,7 @@ class _Merger:
         last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
         return last
 
-    def _check(self, part: RunPart, records: Records) -> None:
+    def _check(self, part: RunPart, records: journal.Records) -> None:
         """Raise NetsimError if an event has a number out of range, because the tally uses numbers as array indices."""
         sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
@@ -378,13 +365,13 @@ class _Merger:
                     self._apply(part, entry_type, content)
 
     def _apply(self, part: RunPart, entry_type: int, content: Any) -> None:
-        if entry_type == RECORDS:
-            self._count(part, records_of(content))
-        elif entry_type == ARRAY:
+        if entry_type == journal.RECORDS:
+            self._count(part, journal.records_of(content))
+        elif entry_type == journal.ARRAY:
             self._states.learn(*content)
-        elif entry_type == CHANGES and self._result.watch is not None:
+        elif entry_type == journal.CHANGES and self._result.watch is not None:
             self._result.watch.learn(content, self._end)
-        elif entry_type == STATE:
+        elif entry_type == journal.STATE:
             agent, state, in_round = content
             name = self._names[agent]
             self._states.restore(name, state)
@@ -392,7 +379,7 @@ class _Merger:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, part: RunPart, records: Records) -> None:
+    def _count(self, part: RunPart, records: journal.Records) -> None:
         kinds = [self._tally.kind(name) for name in part.kinds]
         counted = self._count_sent(records, kinds)
         for left in records["left"]:
@@ -409,7 +396,7 @@ class _Merger:
                 # The outcome came after the end of the run, so the frame was still in flight at the end.
                 self._in_flight.append((key, kinds[kind]))
 
-    def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
+    def _count_sent(self, records: journal.Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
         """Count transmissions; return {(link, transmission number): (kind, by_link)}.
 
         ``by_link`` is whether the wire bits differ between the links of the transmission. If so, `_count_left` counts
@@ -447,7 +434,7 @@ class _Merger:
             self._tally.left(time, key, number, bits)
 
 
-def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]]:
+def _duplicates(records: journal.Records, shift: int) -> dict[tuple[int, int], list[int]]:
     """Return the keys of duplicates by link and transmission number."""
     found: dict[tuple[int, int], list[int]] = {}
     for _, key, number, _ in records["left"].tolist():
@@ -455,8 +442,3 @@ def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]
         if key != (link << shift) + number:
             found.setdefault((link, number), []).append(key)
     return found
-
-
-def _last_row_time(parts: Sequence[RunPart]) -> float:
-    """Return the time (s) of the last row of a run whose processes were all killed."""
-    return max((time for part in parts for _, time, _ in part.rows), default=0.0)

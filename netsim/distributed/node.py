@@ -19,7 +19,7 @@ from netsim.clock.rounds import RoundClock
 from netsim.context import Context
 from netsim.core import Tally
 from netsim.core.records import SOCKET_CAUSES
-from netsim.distributed.journal import JournalWriter
+from netsim.distributed.journal import Journal
 from netsim.distributed.membership import Membership, Phase, clock
 from netsim.distributed.relay import Relay
 from netsim.distributed.transport import Transport
@@ -114,7 +114,7 @@ class Node:
         self._transport = transport
         self._membership: Membership = transport.membership
         self.relay = Relay(self._membership, self._process_of)
-        self._journal: JournalWriter | None = None
+        self._journal: Journal | None = None
         self._mark = mark_of(settings, result.agents, self._process_of)
         self._slack = _SLACK * settings.round_period
         self._heartbeat_timer: asyncio.TimerHandle | None = None
@@ -173,17 +173,18 @@ class Node:
                 if self._journal is not None:
                     self._journal.discard()
                 raise Missed(f"run {membership.run}: the other processes have ended it")
-            return simulate(self.runtime, Loop(PacedSelector(_monotonic(epoch), self._transport.pace, self._slack)))
+            begin = time.monotonic() + (epoch - clock())
+            return simulate(self.runtime, Loop(PacedSelector(begin, self._transport.pace, self._slack)))
         except BaseException as error:
             membership.phase, membership.error = Phase.OVER, one_line(error) or type(error).__name__
             raise
 
-    def _open_journal(self) -> JournalWriter | None:
+    def _open_journal(self) -> Journal | None:
         membership, folder = self._membership, self._transport.folder
         if folder is None:
             return None
         path = folder / journal_name(membership.run, membership.me, membership.incarnation)
-        return JournalWriter(path, self.runtime.agents, self._process_of, membership)
+        return Journal(path, self.runtime.agents, self._process_of, membership)
 
     async def _meet(self) -> float:
         """Return the start time of the run in seconds of `clock`; NaN if the run is over."""
@@ -303,7 +304,7 @@ class Node:
         if self._journal is not None:
             self._journal.write_events(self.runtime.shared.tally, self.runtime.settings.trace)
 
-    def _write_changes(self, journal: JournalWriter) -> None:
+    def _write_changes(self, journal: Journal) -> None:
         if self.runtime.result.watch is not None:
             journal.write_changes(self.runtime.result.watch)
 
@@ -427,8 +428,3 @@ class Node:
             "overruns": selector.overruns,
             "longest_lag": selector.longest_lag,
         }
-
-
-def _monotonic(moment: float) -> float:
-    """Convert a time of `clock` to seconds of `time.monotonic`."""
-    return time.monotonic() + (moment - clock())

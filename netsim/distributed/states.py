@@ -22,6 +22,7 @@ import pickle
 import random
 import sys
 import threading
+import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -29,17 +30,6 @@ from contextvars import Context as Variables
 from decimal import Decimal
 from enum import Enum
 from functools import cache, partial
-from types import (
-    AsyncGeneratorType,
-    BuiltinFunctionType,
-    CoroutineType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    NoneType,
-)
 from typing import Any
 
 import numpy as np
@@ -71,7 +61,7 @@ class Unavailable:
 
 
 _PROCESS_BOUND = (
-    *(CoroutineType, AsyncGeneratorType, ModuleType, Variables, io.IOBase),
+    *(types.CoroutineType, types.AsyncGeneratorType, types.ModuleType, Variables, io.IOBase),
     *(threading.Thread, type(threading.Lock()), type(threading.RLock())),
     # Objects of asyncio: tasks, and the loops and futures that its queues and events hold.
     *(asyncio.Future, asyncio.AbstractEventLoop, asyncio.Handle),
@@ -89,7 +79,7 @@ _FROM_ARGUMENTS = (
 # pickled only if it has no attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
-_PLAIN = frozenset({NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
+_PLAIN = frozenset({types.NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
 
 # Py_TPFLAGS_HEAPTYPE: the flag is set for all classes defined in Python, and for some defined in C.
 _HEAP = 1 << 9
@@ -105,18 +95,18 @@ def _c_base(cls: Any) -> Any:
 
 def _is_defined_in_python(cls: Any) -> bool:
     """Return whether a class allocates its objects like its base, and defines no methods in C."""
-    slots = MemberDescriptorType | GetSetDescriptorType
+    slots = types.MemberDescriptorType | types.GetSetDescriptorType
     methods = [each for each in vars(cls).values() if getattr(each, "__objclass__", None) is cls]
     allocates = getattr(vars(cls).get("__new__"), "__self__", None) is cls
     return bool(cls.__flags__ & _HEAP) and not allocates and all(isinstance(each, slots) for each in methods)
 
 
 def _is_method(value: Any) -> bool:
-    if type(value) is BuiltinFunctionType:
+    if type(value) is types.BuiltinFunctionType:
         # Built-in functions have the same type as built-in methods, such as [].append. But the ``__self__`` of a
         # function is its module (or None).
-        return not isinstance(value.__self__, ModuleType | NoneType)
-    return type(value) is MethodType
+        return not isinstance(value.__self__, types.ModuleType | types.NoneType)
+    return type(value) is types.MethodType
 
 
 def _is_left_out(value: Any) -> bool:
@@ -126,7 +116,7 @@ def _is_left_out(value: Any) -> bool:
         return _is_left_out(value.__self__)
     # This is true for iterators defined in C, such as generators, zips and counters.
     is_iterator = issubclass(cls, Iterator) and _c_base(cls) is cls
-    return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is FunctionType and "<" in value.__qualname__)
+    return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is types.FunctionType and "<" in value.__qualname__)
 
 
 def _name_of(value: Any) -> tuple[str, str]:
@@ -189,7 +179,7 @@ def _has_method(holder: Any, name: str) -> bool:
     """Return whether ``name`` is a method that a state may name; runs no code of the holder."""
     cls = holder if isinstance(holder, type) else type(holder)
     found = inspect.getattr_static(cls, name, None)
-    if isinstance(found, classmethod if cls is holder else FunctionType):
+    if isinstance(found, classmethod if cls is holder else types.FunctionType):
         return True
     takes = (*_CONTAINERS, random.Random, np.random.Generator, np.random.RandomState, core.Copies)
     return cls in takes and not name.startswith("_") and callable(found)
@@ -199,9 +189,9 @@ def _method(holder: Any, name: str) -> Any:
     if not _has_method(holder, name):
         raise NetsimError(f"it names {name} of a {type(holder).__qualname__}, which is not a method")
     found = inspect.getattr_static(holder if isinstance(holder, type) else type(holder), name)
-    if isinstance(found, classmethod | FunctionType):
+    if isinstance(found, classmethod | types.FunctionType):
         # Do not use ``getattr``, which may run code of the class, such as a property.
-        return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
+        return types.MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
     return getattr(holder, name)
 
 
@@ -390,7 +380,7 @@ class _Pickler(pickle.Pickler):
                 self.left_out.append(value)
             numbers = [number for number, each in enumerate(self.left_out) if each is value]
             return "left out", numbers[0] if numbers else None
-        if _c_base(cls) is not cls or isinstance(value, type | FunctionType | BuiltinFunctionType):
+        if _c_base(cls) is not cls or isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             return None
         return ("name", *self._reference_name(value)) if _is_pickled_by_name(value) else None
 
@@ -402,7 +392,7 @@ class _Pickler(pickle.Pickler):
             if not _has_method(value.__self__, value.__name__):
                 raise TypeError(f"it holds the method {value.__name__} of a {type(value.__self__).__name__}")
             return _method, (value.__self__, value.__name__)
-        if isinstance(value, type | FunctionType | BuiltinFunctionType):
+        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             if _MAKERS.get(value.__name__) is not value:
                 self._reference_name(value)
             return NotImplemented
@@ -610,7 +600,7 @@ def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def _set_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, each in slots.items():
         # Set slots only: a forged state must not set ``__class__``, for example.
-        if not isinstance(inspect.getattr_static(type(value), name), MemberDescriptorType):
+        if not isinstance(inspect.getattr_static(type(value), name), types.MemberDescriptorType):
             raise TypeError(f"a {type(value).__name__} has no slot {name}")
         # Call the method of `object`, because a frozen dataclass forbids assignment.
         object.__setattr__(value, name, each)
@@ -662,7 +652,7 @@ class _Unpickler(pickle._Unpickler):
 
     def _reduce(self) -> None:
         arguments, maker = self.stack.pop(), self.stack.pop()
-        if not isinstance(maker, FunctionType) or _MAKERS.get(maker.__name__) is not maker:
+        if not isinstance(maker, types.FunctionType) or _MAKERS.get(maker.__name__) is not maker:
             raise NetsimError("it calls a function that is not allowed")
         value = maker(*arguments)
         (self._note if maker is _of_arguments else self.stack.append)(value)

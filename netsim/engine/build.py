@@ -178,7 +178,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         if mac is not None:
             outbox.acknowledges = mac.acknowledges
             mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
-            _hand_over(context, mac, loop)
+            context.radio, context.energy = RadioHandle(mac, loop), EnergyAccount(mac, loop) if mac.meter else None
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
         # `set_sequence_handler` adds the inbox to its senders' outboxes, so all outboxes must exist before the call.
@@ -206,12 +206,6 @@ def _placed(context: Context, number: int, run: "Runtime") -> Context:
         context.in_neighbors = senders_to(graph, context.name)
         context.one_way = frozenset(context.neighbors) - frozenset(context.in_neighbors)
     return context
-
-
-def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
-    """Give an agent its radio, and its energy account if energy is metered."""
-    context.radio = RadioHandle(mac, loop)
-    context.energy = None if mac.meter is None else EnergyAccount(mac, loop)
 
 
 def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:

@@ -14,20 +14,6 @@ from netsim.context import Context
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.inbox import Inbox
 
-__all__ = [
-    "SHOWN",
-    "agent_error",
-    "cancelled_error",
-    "endless",
-    "failure",
-    "is_shutdown_error",
-    "stalled",
-    "standstill",
-    "uncancellable_error",
-    "waiting",
-    "when",
-]
-
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
 """Maps each task to the name of its agent."""
 

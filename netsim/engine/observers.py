@@ -76,11 +76,6 @@ class Sampler:
         """Observe the run from now on."""
         self._loop.clock.onlookers.append(self)
 
-    def stop(self) -> None:
-        """Stop observing."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-
     def look(self) -> None:
         """Write the row that is due."""
         # Count the frames that arrive at this time, too: when `look` is called, nothing more can happen at this time.
@@ -149,6 +144,9 @@ Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
 class View:
     """Calls a viewer after each row or, in a run without rows, between instants; limits the calls per real second."""
 
+    # When the loop calls `look`, `until` alone decides.
+    time = 0.0
+
     def __init__(
         self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], RunMetadata], rounds: Callable[[], int]
     ) -> None:
@@ -166,11 +164,6 @@ class View:
         self._patience = time.monotonic() + _WITHOUT_ROWS
         self._loop.clock.onlookers.append(self)
 
-    def stop(self) -> None:
-        """Stop observing."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-
     def end(self, error: NetsimError | None) -> None:
         """Make the viewer show the end of the run, if it was started."""
         if self._scene is not None:
@@ -185,11 +178,6 @@ class View:
         ended = time.monotonic()
         self._due = ended + max(_PAUSE, min(_SHARE * (ended - begun), _LONGEST))
         self._patience = self._due + _WITHOUT_ROWS
-
-    @property
-    def time(self) -> float:
-        """Always 0, because `until` alone decides when the loop calls `look`."""
-        return 0.0
 
     @property
     def until(self) -> float:
@@ -265,9 +253,7 @@ class Watcher:
         if self._early and whole:
             self.row_written()
         self.look()
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-            self._loop.forget_calls(self._note)
+        self._loop.forget_calls(self._note)
         for shared in self._shared:
             shared.note_sends(None)
 
@@ -361,9 +347,7 @@ class Inspection:
         self._loop.clock.onlookers.append(self)
 
     def stop(self, whole: bool) -> None:
-        """Stop observing; after a complete run (``whole``) call the inspection for the last time."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
+        """After a complete run (``whole``) call the inspection for the last time."""
         if whole and not self._over:
             self.look(last=True)
 

@@ -347,8 +347,9 @@ class Runtime:
             timer.cancel()
         if self.inspection:
             self.inspection.stop(whole=self.error is None and self.ended.done() and not self.ended.cancelled())
-        if self.sampler:
-            self.sampler.stop()
+        own = self.sampler, self.view, self.watcher, self.inspection, self.medium and self.medium.watch
+        # Another run on the same loop may have onlookers, too.
+        self.loop.clock.onlookers[:] = [each for each in self.loop.clock.onlookers if each not in own]
         for shared in self.all_shared:
             shared.rounds.stop()
         if self.medium:
@@ -362,8 +363,6 @@ class Runtime:
         for inbox in self.inboxes.values():
             inbox.arrivals.clear()
         self.result.ended_at = self.loop.now()
-        if self.view:
-            self.view.stop()
         if self.ledger.keeps_trace:
             self.ledger.scene = self._scene()
         if self.watcher:

@@ -190,11 +190,21 @@ class Crash(_OfAgent):
 
 
 @dataclass(frozen=True)
-class Leave(_OfAgent):
-    """An agent leaves at time ``at`` (s), and never returns."""
+class _Once(_OfAgent):
+    """Base class of faults by which an agent comes or goes at one time ``at`` (s)."""
 
     at: float
     until = None
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.node_once(), sampler.span()[0])
+
+
+@dataclass(frozen=True)
+class Leave(_Once):
+    """An agent leaves at time ``at`` (s), and never returns."""
+
     plural = "leaves"
 
     def __str__(self) -> str:
@@ -203,17 +213,11 @@ class Leave(_OfAgent):
     def begin(self, injector: "FaultInjector", number: int) -> None:
         injector.down(self.agent, for_good=True)
 
-    @classmethod
-    def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.node_once(), sampler.span()[0])
-
 
 @dataclass(frozen=True)
-class Join(_OfAgent):
+class Join(_Once):
     """An agent joins at time ``at`` (s); before, it neither sends nor receives. It ends when the other agents end."""
 
-    at: float
-    until = None
     plural = "joins"
     once = True
 
@@ -235,10 +239,6 @@ class Join(_OfAgent):
 
     def end(self, injector: "FaultInjector", number: int) -> None:
         injector.back(self.agent, keeps_state=True)
-
-    @classmethod
-    def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.node_once(), sampler.span()[0])
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,9 @@ class Order:
 
         Raises BadInput if the graph lacks the order's nodes or link, or if there is no fault to end.
         """
-        return _MAKERS[self.what](self, faults, graph)
+        if self.what in ("restart", "heal"):
+            return (_restart if self.what == "restart" else _heal)(self, faults, graph)
+        return Faults([*faults, _new(self, graph)])
 
     def refused(self, allowed: str) -> BadInput:
         """Return the error for an order that cannot be applied."""
@@ -185,17 +187,13 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
 # --- what each verb does ----------------------------------------------------------------------------------------------
 
 
-def _is_active(fault: Fault, time: float) -> bool:
-    """Return whether a fault has begun, and has not ended, at ``time`` (s)."""
-    return fault.begins <= time and (fault.ends is None or fault.ends > time)
-
-
 def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
     """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
 
     The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration.
     """
-    held = [fault for fault in faults if concerned(fault) and _is_active(fault, order.at)]
+    begun = [fault for fault in faults if fault.begins <= order.at and (fault.ends is None or fault.ends > order.at)]
+    held = [fault for fault in begun if concerned(fault)]
     if not held:
         raise order.refused(f"of {what} at that time")
     ending: Any = dataclasses.replace
@@ -203,8 +201,20 @@ def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool],
     return Faults([ends.get(id(fault), fault) for fault in faults if id(fault) in ends or fault not in held])
 
 
-def _crash(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    return Faults([*faults, Crash(_node(order, graph), order.at, order.until, keeps_state=order.keeps_state)])
+def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
+    """Return the fault that an order begins."""
+    match order.what:
+        case "crash":
+            return Crash(_node(order, graph), order.at, order.until, keeps_state=order.keeps_state)
+        case "cut":
+            one_way = "->" in order.target and not _links(order, graph, "-")
+            return LinkDown(*_link(order, graph, "->" if one_way else "-"), order.at, order.until, one_way)
+        case "delay":
+            assert order.by is not None
+            return Straggler(_node(order, graph), order.by, order.at, order.until)
+        case "lose":
+            return Lose(_link(order, graph), order.at)
+    return Partition(_side(order, graph), order.at, order.until)
 
 
 def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -216,12 +226,6 @@ def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
     return _with_ends(order, faults, concerned, "a node that has crashed, and is down", keeps_state=order.keeps_state)
 
 
-def _cut(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    one_way = "->" in order.target and not _links(order, graph, "-")
-    link = _link(order, graph, "->" if one_way else "-")
-    return Faults([*faults, LinkDown(*link, order.at, order.until, one_way)])
-
-
 def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
     link = _link(order, graph)
 
@@ -231,30 +235,6 @@ def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
         return isinstance(fault, LinkDown) and (link in fault.links() or link[::-1] in fault.links())
 
     return _with_ends(order, faults, concerned, "a link that is cut")
-
-
-def _delay(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    assert order.by is not None
-    return Faults([*faults, Straggler(_node(order, graph), order.by, order.at, order.until)])
-
-
-def _lose(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    return Faults([*faults, Lose(_link(order, graph), order.at)])
-
-
-def _partition(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    return Faults([*faults, Partition(_side(order, graph), order.at, order.until)])
-
-
-_MAKERS: dict[str, Callable[[Order, Faults, "nx.Graph[Any]"], Faults]] = {
-    "crash": _crash,
-    "restart": _restart,
-    "cut": _cut,
-    "heal": _heal,
-    "delay": _delay,
-    "lose": _lose,
-    "partition": _partition,
-}
 
 
 # --- several orders ---------------------------------------------------------------------------------------------------

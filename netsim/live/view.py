@@ -18,19 +18,6 @@ from netsim.replay import render
 from netsim.replay.frames import Columns, Reader, frames_of
 from netsim.replay.html import COLUMNS, html
 from netsim.replay.packing import pack
-from netsim.replay.render import (
-    MOST_ROWS,
-    About,
-    curves_of,
-    describe,
-    few_changes,
-    marks_of,
-    no_changes,
-    paths_of,
-    remarks,
-    texts,
-    thinned,
-)
 from netsim.run import Run
 from netsim.watch import Watch
 
@@ -51,7 +38,7 @@ class RunView:
     def __init__(
         self,
         number: int,
-        about: About,
+        about: render.About,
         most: int,
         pace: float | None,
         length: float | None,
@@ -68,7 +55,7 @@ class RunView:
         self._lock = threading.Lock()
         self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
                                           "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],
-                                          "marks": marks_of(self._excerpt(scene))}  # fmt: skip
+                                          "marks": render.marks_of(self._excerpt(scene))}  # fmt: skip
         self._parts: list[tuple[int, Columns]] = []
         self._serial = 0
         self._under_way: Columns = _no_frames()
@@ -108,12 +95,14 @@ class RunView:
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
         """Return what is known of the run at a look, apart from its frames, rows and states."""
         ledger = self._run.ledger
-        kinds = texts(ledger.tally.kinds)
+        kinds = render.texts(ledger.tally.kinds)
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
-        known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": paths_of(scene)}
-        said = {"labels": texts(self._said.texts), "marks": marks_of(self._excerpt(scene))}
+        known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": render.paths_of(scene)}
+        said = {"labels": render.texts(self._said.texts), "marks": render.marks_of(self._excerpt(scene))}
         faults = [dict(fault) for fault in scene.faults]
-        return known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": remarks(kinds, scene)}
+        return (
+            known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": render.remarks(kinds, scene)}
+        )
 
     def _excerpt(self, scene: RunMetadata) -> "_Excerpt":
         """Return the agents' notes so far, as a log without frames."""
@@ -139,8 +128,8 @@ class RunView:
         """Return the page, without frames: it asks for them."""
         if self._page is None:
             log = _excerpt(self._run.ledger, self._scene)
-            meta = describe(log, frames_of(log), self.about)
-            meta |= {"kinds": [], "labels": [], "states": no_changes(self._state_names)}
+            meta = render.describe(log, frames_of(log), self.about)
+            meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
             live = {"number": self.number, "pace": self._pace, "length": self._length}
             self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
         return self._page
@@ -316,9 +305,9 @@ class ShownRows:
     def look(self, run: Run) -> None:
         """Read the rows that were written since the last look."""
         first = self.count
-        while -(-run.rows // self.stride) > MOST_ROWS:
+        while -(-run.rows // self.stride) > render.MOST_ROWS:
             self.stride, first = 2 * self.stride, 0
-        found = curves_of(run.rounds_of(slice(first * self.stride, run.rows, self.stride)))
+        found = render.curves_of(run.rounds_of(slice(first * self.stride, run.rows, self.stride)))
         new = _floats(found["x"])
         if not len(new):
             return
@@ -369,13 +358,15 @@ class ShownChanges:
         if watch.recoded > self._recoded:
             self._recoded, self._seen, self._parts = watch.recoded, 0, self._none()
             self.edition += 1
-        self.words = {name: texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words}
+        self.words = {
+            name: render.texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words
+        }
         new = watch.changes(self._seen)
         self._seen += len(new[0])
         self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
         # After a long pause there may be many times as many.
         while self.count > max(render.MOST_CHANGES, 4 * self._agents):
-            some = few_changes(self._parts[1], self._agents, self.count // 2)
+            some = render.few_changes(self._parts[1], self._agents, self.count // 2)
             self._parts = [part[some] for part in self._parts]
             self.edition, self._thinned = self.edition + 1, True
 
@@ -390,7 +381,7 @@ class ShownChanges:
     @property
     def notes(self) -> list[str]:
         """A note on the changes that are left out."""
-        return [thinned(self.count, self._seen)] if self._thinned else []
+        return [render.thinned(self.count, self._seen)] if self._thinned else []
 
 
 def _floats(values: list[Any]) -> Floats:

@@ -160,29 +160,11 @@ class _Endpoint:
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
-
-    @property
-    def watchers(self) -> list[Any]:
-        """Always empty: senders need not call `watch`, because the `Part` sends all frames before time passes."""
-        return []
-
-    @watchers.setter
-    def watchers(self, value: list[Any]) -> None:
-        pass
+        # Never read: senders need not call `watch`, because the `Part` sends all frames before time passes.
+        self.watchers: list[Any] = []
 
     def watch(self) -> None:
         """Do nothing, because the `Part` takes the frames out of this endpoint before time passes."""
-
-
-class _Inboxes(dict[Hashable, Any]):
-    """Inboxes by agent; for an agent of another worker, the endpoint of that worker."""
-
-    def __init__(self, inboxes: Mapping[Hashable, Inbox], part: "Part") -> None:
-        super().__init__(inboxes)
-        self._part = part
-
-    def __missing__(self, name: Hashable) -> _Endpoint:
-        return self._part.endpoints[self._part.place[name]]
 
 
 @dataclass(slots=True)
@@ -280,21 +262,19 @@ class Part:
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> PartInbox:
         """Return the inbox of an agent of this worker."""
         settings = self._settings
-        links = {id(link): link for link in (settings.link,)}
+        several = [settings.link]
         if settings.links:
-            links = {id(link): link for link in (self._link(other, name) for other in senders_to(settings.graph, name))}
-        return PartInbox(
-            shared, limit, name, self, any(not least_latency(each.latency_model) for each in links.values())
-        )
-
-    def _link(self, sender: Hashable, receiver: Hashable) -> Any:
-        return self._settings.links.get((sender, receiver), self._settings.link)
+            senders = senders_to(settings.graph, name)
+            several = [settings.links.get((sender, name), settings.link) for sender in senders]
+        # Neighbours often share a link, whose least latency may cost a look at a whole trace.
+        links = {id(link): link for link in several}.values()
+        return PartInbox(shared, limit, name, self, any(not least_latency(each.latency_model) for each in links))
 
     def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
         """Return a mapping from each agent to its inbox or, for another worker's agent, to that worker's endpoint."""
         others = range(self._mesh.count)
         self.endpoints = {worker: _Endpoint(tally) for worker in others if worker != self._mesh.rank}
-        return _Inboxes(inboxes, self)
+        return {name: self.endpoints.get(worker, inboxes.get(name)) for name, worker in self.place.items()}
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
         """Register an agent that waits for frames, so that its inbox is told of frames from other workers."""

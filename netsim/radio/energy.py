@@ -804,11 +804,6 @@ class BatteryWatch:
         if any(mac.meter is not None and mac.meter.energy.battery is not None for mac in macs):
             self._loop.clock.onlookers.append(self)
 
-    def stop(self) -> None:
-        """Stop watching, at the end of the run."""
-        if self in self._loop.clock.onlookers:
-            self._loop.clock.onlookers.remove(self)
-
     def look(self) -> None:
         """Look at the nodes whose planned time has come: report an empty battery, or plan the node's next look."""
         now = self.time

@@ -224,6 +224,8 @@ class Mac:
         assert wiring.radio is not None
         # ``link`` has the settings of the node's transmitter (rate, MTU, queue, budget).
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
+        # Whether unicast frames are acknowledged.
+        self.acknowledges = medium.radio.acks
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
         # The paths of all links, by link index. Acknowledgements have separate paths with their own random streams.
         self.paths = self._paths("")
@@ -380,11 +382,6 @@ class Mac:
                 self.medium.watch.plan(self, now)
 
     # --- taking frames ------------------------------------------------------------------------------------------------
-
-    @property
-    def acknowledges(self) -> bool:
-        """Whether unicast frames are acknowledged."""
-        return self._radio.acks
 
     def take(
         self,
@@ -614,7 +611,10 @@ class Mac:
         medium.tally.aired(self.number, kind, bits)
         self.receiver.send(now, end)
         width, paths, power = time_tolerance(now), self.ack_paths if is_ack else self.paths, 0.0
-        chances, content = self._ack_chances if is_ack else self._chances, self._content(pending, is_ack)
+        chances = self._ack_chances if is_ack else self._chances
+        # A key that all copies of one fragment have, where the powers of copies may add up.
+        adds_up = self._phy is not None and self._phy.concurrent_s and not is_ack
+        content = (without_sender(pending.frame.data), pending.index) if adds_up else None
         arrivals: dict[float, list[Signal]] = {}
         emission = self.emission = Emission(end, is_ack, [])
         for each in self.links:
@@ -634,7 +634,8 @@ class Mac:
             signal.bits, signal.channel, signal.content = bits, channel, content
             if index >= 0 or self._phy is not None:
                 mac._begin_reception(signal, now, end, bits, is_ack and is_target)
-            signal.power *= self._gain(each.key, channel, signal.start)
+            if self._phy is not None and self._phy.fading is not None:
+                signal.power *= self._phy.gain(medium.seed, key_on(channel, each.key), signal.start)
             mac.receiver.hear(signal, now, width)
             emission.reached.append(signal)
             if is_target:
@@ -655,18 +656,6 @@ class Mac:
             if receiver.channel == channel:
                 receiver.sense(now, end, width)
         return arrivals
-
-    def _content(self, pending: PendingFrame, is_ack: bool) -> tuple[bytes, int] | None:
-        """Return a key that all copies of one fragment have; None if the powers of copies never add up."""
-        if self._phy is None or not self._phy.concurrent_s or is_ack:
-            return None
-        return without_sender(pending.frame.data), pending.index
-
-    def _gain(self, key: int, channel: int, time: float) -> float:
-        """Return the fading of a signal that begins at ``time`` (s), as a ratio of powers."""
-        if self._phy is None or self._phy.fading is None:
-            return 1.0
-        return self._phy.gain(self.medium.seed, key_on(channel, key), time)
 
     def _log(self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int, power: float) -> None:
         """Log an emission on link ``to`` (−1: all); ``power`` (mW) is the received power on that link."""

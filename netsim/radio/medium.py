@@ -151,7 +151,6 @@ class Medium:
     def stop(self) -> None:
         """Stop all events at the end of the run and record each node's energy use."""
         self.events.stop()
-        self.watch.stop()
         now = self._loop.now()
         for mac in self._macs.values():
             if mac.receiver.sends_until > now:

@@ -58,7 +58,7 @@ class Signal:
     seen: bool = False
     # With a `Phy`: the drop reason if the receiver did not lock on the signal; else 0.
     missed: int = 0
-    # With `Phy.concurrent_s`: the key from `Mac._content`, which copies of this signal share.
+    # With `Phy.concurrent_s`: a key that copies of this signal share.
     content: tuple[bytes, int] | None = None
     # With `Phy.concurrent_s`: the mean power (mW) of the copies that add to this signal.
     joined: float = 0.0

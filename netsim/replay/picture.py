@@ -1,5 +1,6 @@
 """Pictures and films of a run, drawn without a browser: PNG, SVG, GIF and, where ffmpeg is there, MP4."""
 
+import io
 import itertools
 import math
 import shutil
@@ -15,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw
 
-from netsim.errors import BadInput, NetsimError, one_line
+from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing, paint, svg
 from netsim.replay.map_view import MapView
 from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
 from netsim.replay.style_sheet import CIVIDIS, StyleSheet, between
 from netsim.util import check
-from netsim.util.files import write_pieces, write_whole
+from netsim.util.files import write_pieces
 
 __all__ = ["FORMATS", "VIEWS", "Wanted", "format_of", "size_of", "write_picture"]
 
@@ -163,7 +164,7 @@ def write_picture(
         # 256 colours take a third of the bytes, and look the same.
         painted = paint(drawing, styles.colours(wanted.theme or "light")).convert("RGB")
         image = painted.quantize(256, dither=Image.Dither.NONE)
-        return _write(path, lambda file: image.save(file, format="png", optimize=True))
+        return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
     return _write_film(path, ending, _Film(run, styles, view, begin, end, wanted), report)
 
 
@@ -282,7 +283,7 @@ def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
     def save(file: IO[bytes]) -> None:
         first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
 
-    return _write(path, save)
+    return write_pieces(path, _saved(save))
 
 
 def _palette(colours: Mapping[str, str]) -> Image.Image:
@@ -336,12 +337,8 @@ def _write_mp4(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
         return write_pieces(path, [made.read_bytes()])
 
 
-def _write(path: str | Path, save: Callable[[IO[bytes]], Any]) -> Path:
-    """Write a file whole or not at all."""
-    try:
-        with write_whole(path) as file:
-            save(file)
-    except OSError as error:
-        why = error.strerror or one_line(error)
-        raise NetsimError(f"file = {str(path)!r}: could not be written ({why})") from error
-    return Path(path)
+def _saved(save: Callable[[IO[bytes]], Any]) -> Iterator[bytes]:
+    """Yield a whole file."""
+    file = io.BytesIO()
+    save(file)
+    yield file.getvalue()

@@ -1,7 +1,7 @@
 """How roles, kinds of message and causes look in a picture: the numbers of page/tokens.json, drawn as the page does."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -197,7 +197,3 @@ def mark(drawing: Drawing, style: Style, x: float, y: float, size: float = 5.0) 
             drawing.line(points, Pen(line="paper", width=line.width + 3, rounded=True))
     for stroke in _STROKES.get(style.mark, ()):
         drawing.line([(x + size * px, y + size * py) for px, py in stroke], line)
-
-
-Sample = Callable[[Drawing, float, float], None]
-"""Draws what a legend explains, with its left end at a point."""

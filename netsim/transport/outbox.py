@@ -5,7 +5,7 @@ On the path agent → outbox → link → inbox → agent, this module is the ou
 
 import asyncio
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,7 @@ class Outbox:
     bursts: Bursts = field(default_factory=Bursts)
     down: set[int] = field(default_factory=set)
     subscribers: "dict[int, Inbox | RemoteEndpoint]" = field(default_factory=dict)
-    _kinds: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
     _sends_this_instant: int = 0
     _last_send_time: float = -1.0
     _rounds_differ: bool = False
@@ -155,7 +155,7 @@ class Outbox:
         deadline = rounds.open_deadline if round_number == rounds.open_round else rounds.deadline(round_number)
         if now >= deadline and rounds.is_closing(round_number, now):
             round_number, deadline = 0, math.inf
-        kind_id = self._kinds.get(kind)
+        kind_id = self.kinds.get(kind)
         if kind_id is None:
             kind_id = self._kind_id(kind)
         if self._uses_fast_path:
@@ -193,7 +193,7 @@ class Outbox:
         deadline = shared.rounds.deadline(round_number)
         if now >= deadline and shared.rounds.is_closing(round_number, now):
             round_number, deadline = 0, math.inf
-        kind_id = self._kinds.get(kind)
+        kind_id = self.kinds.get(kind)
         if kind_id is None:
             kind_id = self._kind_id(kind)
         frame = self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
@@ -214,11 +214,6 @@ class Outbox:
     def sent(self) -> int:
         """The number of messages sent so far."""
         return self._broadcast_path.sent
-
-    @property
-    def kinds(self) -> Iterable[str]:
-        """The kinds of message sent so far, in the order of their first use."""
-        return self._kinds
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Take down or restore the link to a neighbour."""
@@ -283,7 +278,7 @@ class Outbox:
             self._shared.on_send(self._name)
 
     def _kind_id(self, name: str) -> int:
-        number = self._kinds[name] = self._shared.tally.kind(name)
+        number = self.kinds[name] = self._shared.tally.kind(name)
         return number
 
     # --- offering a frame ---------------------------------------------------------------------------------------------

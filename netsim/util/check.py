@@ -110,10 +110,7 @@ def number(
     allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
     if not _is_number(value, numbers.Real):
         raise refuse(name, value, allowed)
-    try:
-        result = float(value)
-    except OverflowError:
-        result = math.inf if value > 0 else -math.inf
+    result = as_float(value)
     if not low <= result <= high or (above is not None and not result > above) or math.isnan(result):
         raise refuse(name, value, allowed)
     return result
@@ -289,10 +286,15 @@ def measured(value: Any) -> float | None:
     # Integers from 2**53 on become floats: a table's float64 columns could not hold them exactly.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
         return int(value)
+    return as_float(value) if isinstance(value, numbers.Real) else None
+
+
+def as_float(value: Any) -> float:
+    """Convert a real number to float, with infinity for overflow."""
     try:
-        return float(value) if isinstance(value, numbers.Real) else None
+        return float(value)
     except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+        return math.inf if value > 0 else -math.inf
 
 
 def fields(

@@ -11,20 +11,6 @@ from pathlib import Path
 
 from netsim.errors import BadInput
 
-__all__ = [
-    "FOLDER",
-    "changed_files",
-    "digest_of",
-    "find",
-    "folders",
-    "missing",
-    "nearest",
-    "path_of",
-    "record",
-    "recording",
-    "used",
-]
-
 FOLDER = "NETSIM_DATA"
 """The environment variable that names the folder of data sets."""
 _IN_FOLDER = f"${FOLDER}/"

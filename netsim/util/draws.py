@@ -127,11 +127,6 @@ def _plain_number(name: Any) -> Any:
         return exact
 
 
-def check_name(name: Hashable) -> None:
-    """Raise BadInput unless `plain_name` accepts this name of a node."""
-    plain_name(name)
-
-
 @lru_cache(maxsize=1024, typed=True)
 def purpose_key(seed: int, purpose: str) -> int:
     """Return a 64-bit key of a seed and a purpose, which `stream_keys` combines with the key of each link or agent."""

@@ -8,6 +8,7 @@ a matrix only if all of its lines fit. Pickles are refused, since reading one ma
 import ast
 import bz2
 import csv
+import gzip
 import io
 import json
 import re
@@ -17,7 +18,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.etree import ElementTree
@@ -135,33 +135,23 @@ def _bytes_of(path: Path) -> bytes:
 
 def _uncompressed(where: str, data: bytes) -> bytes:
     """Decompress gzip or bzip2; return other data unchanged."""
-    new: Callable[[], Any]
+    module: Any
     if data[:2] == b"\x1f\x8b":
-        name, new = "gzip", partial(zlib.decompressobj, wbits=31)
+        name, module = "gzip", gzip
     elif data[:3] == b"BZh":
-        name, new = "bzip2", bz2.BZ2Decompressor
+        name, module = "bzip2", bz2
     else:
         return data
-    parts, left = [], _MOST_BYTES
     try:
-        while data:
-            # gzip and bzip2 files may be concatenations of several streams.
-            each: Any = new()
-            while not each.eof:
-                part = each.decompress(data, left + 1)
-                parts.append(part)
-                left -= len(part)
-                if left < 0:
-                    raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes, uncompressed")
-                data = each.unconsumed_tail if name == "gzip" else b""
-                if not each.eof and not data:
-                    raise BadInput(f"{where}: must be a whole {name} file; it is cut short")
-            data = each.unused_data.lstrip(b"\0")
+        with module.open(io.BytesIO(data)) as file:
+            found: bytes = file.read(_MOST_BYTES + 1)
+    except EOFError:
+        raise BadInput(f"{where}: must be a whole {name} file; it is cut short") from None
     except (zlib.error, OSError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
         raise BadInput(f"{where}: must be a whole {name} file ({one_line(error)})") from None
-    return b"".join(parts)
+    if len(found) > _MOST_BYTES:
+        raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes, uncompressed")
+    return found
 
 
 # --- which format -----------------------------------------------------------------------------------------------------
@@ -284,10 +274,6 @@ def _of_pajek(where: str, text: str) -> GraphFile:
     return GraphFile("Pajek", graph)
 
 
-def _of_leda(where: str, text: str) -> GraphFile:
-    return GraphFile("LEDA", nx.parse_leda(text))
-
-
 def _of_graph6(where: str, text: str) -> GraphFile:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) != 1:
@@ -298,16 +284,10 @@ def _of_graph6(where: str, text: str) -> GraphFile:
     values = [each - 63 for each in body]
     if not values or min(values) < 0 or max(values) > 63:
         raise BadInput(f"{where}: must be graph6 or sparse6: characters from ? to ~")
-    count = _node_count6(values)
+    count, _ = nx.readwrite.graph6.data_to_n(values)  # type: ignore[no-untyped-call]
     _check_fits(where, count)
     read: Any = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
     return GraphFile("sparse6" if sparse else "graph6", read(line.encode("ascii")))
-
-
-def _node_count6(values: Sequence[int]) -> int:
-    """Decode the number of nodes at the beginning of graph6 or sparse6: 6 bits, or 18 or 36 bits after a marker."""
-    digits = values[:1] if values[0] < 63 else values[1:4] if values[1:2] != [63] else values[2:8]
-    return sum(value << (6 * place) for place, value in enumerate(reversed(digits)))
 
 
 def _of_matrix_market(where: str, text: str) -> GraphFile:
@@ -328,7 +308,8 @@ def _of_matrix_market(where: str, text: str) -> GraphFile:
 
 
 _BY_START: tuple[tuple[str, Callable[[str, str], GraphFile]], ...] = (
-    ("{", _of_json), ("[", _of_json), ("LEDA.GRAPH", _of_leda), ("%%MatrixMarket", _of_matrix_market),
+    ("{", _of_json), ("[", _of_json), ("%%MatrixMarket", _of_matrix_market),
+    ("LEDA.GRAPH", lambda where, text: GraphFile("LEDA", nx.parse_leda(text))),
     (">>graph6<<", _of_graph6), (">>sparse6<<", _of_graph6),
 )  # fmt: skip
 

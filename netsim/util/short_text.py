@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from netsim.util.check import as_float
+
 __all__ = ["cut", "short_text"]
 
 # Limit of nested containers: a value that contains more levels has no short text.
@@ -73,16 +75,8 @@ def _parts(value: Any, count: int, most: int, depth: int) -> list[str] | None:
 def _rank(value: Any, most: int) -> tuple[bool, float, str]:
     """Return a sort key: numbers first, by value, then all other elements by their text."""
     if isinstance(value, numbers.Real) and not math.isnan(value):
-        return False, _float(value), ""
+        return False, as_float(value), ""
     return True, 0.0, _text(value, most, 1) or ""
-
-
-def _float(value: Any) -> float:
-    """Convert a real number to float, with infinity for overflow."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _number(value: Any) -> str:

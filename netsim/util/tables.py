@@ -71,7 +71,8 @@ def _without_comments(text: str) -> str:
 
 def _delimiter_of(text: str) -> str:
     """Return the delimiter that the first two lines suggest: a comma, semicolon or tab."""
-    lines = [re.sub(r'"[^"]*"', "", line) for line in _first_lines(text, 2)]
+    written = (match.group() for match in re.finditer(r"[^\r\n]+", text))
+    lines = [re.sub(r'"[^"]*"', "", line) for line in itertools.islice(filter(str.strip, written), 2)]
     if not lines:
         return ","
     for delimiter in ";\t":
@@ -82,12 +83,6 @@ def _delimiter_of(text: str) -> str:
 
 def _same_counts(lines: Sequence[str], delimiter: str) -> bool:
     return len({line.count(delimiter) for line in lines}) == 1
-
-
-def _first_lines(text: str, count: int) -> list[str]:
-    """Return the first ``count`` lines that are not empty."""
-    lines = (match.group() for match in re.finditer(r"[^\r\n]+", text))
-    return list(itertools.islice((line for line in lines if line.strip()), count))
 
 
 # --- row by row -------------------------------------------------------------------------------------------------------

@@ -131,14 +131,11 @@ def _not_encoded(error: Exception) -> WireError:
     return WireError(f"cannot encode the payload: {one_line(error)}")
 
 
-def _field_name(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _to_descr(value: Any) -> Any:
     """Restore the tuples of a dtype description, which msgpack turned into lists."""
     if isinstance(value, list):
-        return [(_field_name(item[0]), _to_descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
+        fields = ((tuple(name) if isinstance(name, list) else name, *rest) for name, *rest in value)
+        return [(name, _to_descr(kind), *map(tuple, shape)) for name, kind, *shape in fields]
     return value
 
 

@@ -68,9 +68,7 @@ def columns(scale: tuple[float, ...], by_row: bool) -> Any:
 
 def without_zero(scale: Any) -> Any:
     """Replace each scale of 0 by 1, to avoid a division by zero; a vector or row with the scale 0 has only zeros."""
-    if isinstance(scale, float):
-        return scale or 1.0
-    return np.where(scale == 0.0, 1.0, scale)
+    return (scale or 1.0) if isinstance(scale, float) else np.where(scale == 0.0, 1.0, scale)
 
 
 def float32_above(value: float) -> float:

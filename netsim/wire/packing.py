@@ -15,26 +15,6 @@ from netsim.errors import WireError
 from netsim.util.compiled import compiled
 from netsim.util.typing import Vector
 
-__all__ = [
-    "cells",
-    "check_packed",
-    "check_shape",
-    "checked",
-    "float32_above",
-    "is_finite",
-    "largest",
-    "levels",
-    "middles",
-    "pack",
-    "pack_shape",
-    "shares",
-    "signed_levels",
-    "to_float32",
-    "unpack",
-    "unpack_elements",
-    "unpack_shape",
-]
-
 _MAX_ELEMENTS = 1 << 48
 _Checked = TypeVar("_Checked", bound=Any)
 
@@ -50,7 +30,16 @@ def check_packed(data: bytes, bits: int, count: int) -> None:
         raise WireError(f"{len(data)} bytes cannot hold {count} integers of {bits} bits")
 
 
-def _pack(integers: NDArray[np.integer], bits: int) -> bytes:
+def pack(integers: NDArray[np.integer], bits: int) -> bytes:
+    """Pack n integers of ``bits`` bits into ⌈n·bits/8⌉ bytes, most significant bit first.
+
+    Parameters
+    ----------
+    integers : array of n elements
+        Each in [0, 2**bits).
+    bits : int
+        From 1 to 16.
+    """
     planes = np.unpackbits(integers.ravel().astype(">u2").view(np.uint8)).reshape(-1, 16)
     return np.packbits(planes[:, 16 - bits :]).tobytes()
 
@@ -89,7 +78,7 @@ def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[
 def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> bytes:
     """Pack each element's sign, as one bit, and then its level (see `levels`), as ``bits`` ≤ 15 bits."""
     signs = (array < 0).astype(np.uint16)
-    return _pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
+    return pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
 
 
 def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vector:
@@ -131,7 +120,7 @@ def to_float32(array: object) -> NDArray[np.float32] | None:
 _module = compiled("wire._packing")
 _cells_at_once, _middles_at_once = _cells, _middles
 if _module is not None:
-    _pack, _unpack, _cells_at_once, _middles_at_once = _module.pack, _module.unpack, _module.cells, _module.middles
+    pack, _unpack, _cells_at_once, _middles_at_once = _module.pack, _module.unpack, _module.cells, _module.middles
     signed_levels, shares = _module.signed_levels, _module.shares
     largest, float32_above = _module.largest, _module.float32_above
     is_finite, to_float32 = _module.is_finite, _module.to_float32
@@ -159,19 +148,6 @@ def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any)
     """
     check_packed(data, bits, math.prod(shape))
     return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
-
-
-def pack(integers: NDArray[np.integer], bits: int) -> bytes:
-    """Pack n integers of ``bits`` bits into ⌈n·bits/8⌉ bytes, most significant bit first.
-
-    Parameters
-    ----------
-    integers : array of n elements
-        Each in [0, 2**bits).
-    bits : int
-        From 1 to 16.
-    """
-    return _pack(integers, bits)
 
 
 def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:

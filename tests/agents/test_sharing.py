@@ -83,7 +83,8 @@ def test_a_second_copy_that_an_agent_finds_a_round_later_does_not_count_either()
                 if (self.name, k) == (1, 1):
                     # Into the second round: of that it finds one copy now, and the other when it collects again.
                     await asyncio.sleep(1.5)
-                await self.sharing.share(np.array([k, -1.0]), k)
+                await self.sharing.say(np.array([k, -1.0]), k)
+                self.sharing.hear(await self.collect(), k)
 
     agents = {0: Share(), 1: Share()}
     link = Link(duplicate=1.0, latency=latency.trace([0.3, 0.8]))

@@ -18,7 +18,6 @@ import pytest
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology
 from netsim.engine import observers
 from netsim.live import live_view, server
-from netsim.live import view as views
 from netsim.live.view import PendingFrames, ShownChanges
 from netsim.replay import render
 from netsim.replay.frames import frames_of
@@ -191,7 +190,7 @@ def test_a_trace_that_was_asked_for_is_kept_and_the_same() -> None:
 def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observers, "_PAUSE", 0.0)
     monkeypatch.setattr(observers, "_SHARE", 1)
-    monkeypatch.setattr(views, "MOST_ROWS", 20)
+    monkeypatch.setattr(render, "MOST_ROWS", 20)
     graph = topology.random_geometric(3, radius=1.0, seed=2)
     found = Network(graph, round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
