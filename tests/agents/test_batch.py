@@ -15,7 +15,7 @@ from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from tests.oracle import batch
 from tests.parts import slow
 
-FEATURES, ROUNDS, LAMBDA, RHO = 12, 120, 1e-3, 0.05
+FEATURES, ROUNDS, LAMBDA, RHO = 12, 40, 1e-3, 0.05
 GRAPHS = {
     "random": lambda seed: topology.erdos_renyi(8, p=0.4, seed=seed),
     "ring": lambda seed: topology.ring(5),

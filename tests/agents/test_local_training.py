@@ -15,7 +15,7 @@ from tests.agents.test_batch import FEATURES, LAMBDA, MOST, Task
 from tests.oracle import batch, first_order, local_training, lossy
 from tests.parts import slow
 
-ROUNDS = 80
+ROUNDS = 40
 STEPS = {"eta": 0.05, "beta": 0.2, "rho": 0.3}
 TRIPLE = (0.05, 0.2, 0.3)
 LOSSY = {"ideal": Link(), "free": Link(loss=0.3), "burst": Link(loss=loss.gilbert_elliott(0.2, burst=4))}

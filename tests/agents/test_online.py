@@ -27,7 +27,7 @@ from netsim.util.typing import Array
 from tests.oracle import batch, online
 from tests.parts import slow
 
-ROUNDS, INPUTS, LAMBDA = 100, 3, 1e-3
+ROUNDS, INPUTS, LAMBDA = 40, 3, 1e-3
 GRAPHS = {
     "random": lambda seed: topology.erdos_renyi(6, p=0.5, seed=seed),
     "ring": lambda seed: topology.ring(5),

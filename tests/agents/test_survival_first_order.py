@@ -17,7 +17,7 @@ from tests.parts import slow
 
 GRADIENT = first_order.squares(GRAM, CROSS, SHARE)
 SHAPE = (AGENTS, SIZE)
-ROUNDS = 80
+ROUNDS = 40
 BEST = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
 STAR = topology.star(AGENTS)
 LOSSY = {"free": Link(loss=0.2), "burst": Link(loss=loss.gilbert_elliott(0.2, burst=4))}
