@@ -18,6 +18,11 @@ from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
+# A picture of one point.
+DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a49444154789c63f80f0001010100b138f6140000000049454e44ae426082"
+)
 BEFORE = pytest.StashKey[set[Path]]()
 
 LONGEST = (
@@ -152,6 +157,25 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(process, "_freezes", True)
     yield
     gc.freeze()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have figures of .png files made, but not drawn: that takes most of the time of a small study.
+
+    `tests/scenarios/test_one_agent.py` draws those of each study, and so do the tests of figures.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = Figure.savefig
+
+    def save(figure: Figure, file: Any, **more: Any) -> None:
+        if more.get("format") == "png":
+            file.write(DOT)
+        else:
+            drawn(figure, file, **more)
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session", autouse=True)

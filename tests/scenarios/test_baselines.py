@@ -15,6 +15,8 @@ from netsim.scenarios.tasks.method import with_remedy
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL = {"agents": 5, "rounds": 60, "features": 12}
 NAMES = ",".join(BASELINES)
 FEDERATED = ("FedAvg", "SCAFFOLD", "SCAFFOLD-states")

@@ -26,6 +26,8 @@ from netsim.studies.experiment.named import ranges_of, settable
 from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MINE = "docs/examples/mine.py"
 
 

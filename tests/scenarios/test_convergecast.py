@@ -175,6 +175,7 @@ def placed(tmp_path: Path, text: str = PLACES, awake: str | None = "1", **more: 
     return run(positions=str(tmp_path / "motes.csv"), shadowing=0.0, readings=10, awake=awake, **more)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("routing", "mac", "name"),
     [
@@ -217,6 +218,7 @@ def test_motes_stand_where_a_file_says(tmp_path: Path, routing: str) -> None:
     assert (study.tables["by_run"].iloc[-1]["delivered_%"]) > 95
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("routing", ["tree", slow("ctp")])
 def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path, routing: str) -> None:
     lonely = PLACES + "lonely, 900, 900, 0\n"

@@ -11,6 +11,8 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import Study, catalogue
 from tests.command import ROOT, call
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 EXAMPLE = ROOT / "docs" / "examples" / "logistic.py"
 
 QUADRATIC = """

@@ -18,6 +18,8 @@ from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 from tests.command import ROOT
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDIES = list(catalogue.listed())
 SMALL = {"agents": 4, "rounds": 20, "features": 8}
 

@@ -1,6 +1,7 @@
 """The methods of an experiment: a class of agents and its parameters, or a function that makes agents."""
 
 import dataclasses
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -76,13 +77,14 @@ class Method:
 
     @property
     def _arguments(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self.kind).parameters
+        return _signature(self.kind).parameters
 
     def parameters(self) -> dict[str, Any]:
         """Return the arguments by name, with their values; without those that the run gives, or that are required."""
-        known = {name: self.given.get(name, default_of(self.kind, name)) for name in self._arguments}
+        given = self.given
+        known = {name: given[name] if name in given else default_of(self.kind, name) for name in self._arguments}
         found = {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
-        return {**found, **self.given}
+        return {**found, **given}
 
     def with_parameter(self, name: str, value: Any) -> "Method":
         """Return the method with another value of an argument."""
@@ -125,7 +127,7 @@ class Method:
     def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
         # Found once, not for every node: it takes longer than to make an agent.
-        signature = inspect.signature(self.kind)
+        signature = _signature(self.kind)
         required = [
             name
             for name in list(signature.parameters)[0 if setup.task is None else 2 :]
@@ -162,13 +164,19 @@ def _of_node(value: Any, setup: Setup, node: Any) -> Any:
     return value(setup, node) if inspect.isfunction(value) or isinstance(value, paths.Given) else value
 
 
+@functools.lru_cache
+def _signature(kind: type) -> inspect.Signature:
+    """Return a class's signature, which a study asks for a hundred times."""
+    return inspect.signature(kind)
+
+
 def default_of(kind: type, name: str) -> Any:
     """Return the default of a class's argument as a new agent gets it; `inspect.Parameter.empty` if it is required."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
         # In a worker the class is a copy, and `dataclasses.MISSING` in its fields is another object than here.
         if each.name == name and callable(each.default_factory):
             return each.default_factory()
-    argument = inspect.signature(kind).parameters[name]
+    argument = _signature(kind).parameters[name]
     if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
         return argument.empty
     # A number or schedule is declared by a descriptor, which has the default.

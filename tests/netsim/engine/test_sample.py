@@ -20,6 +20,8 @@ from tests.command import on_the_other_core
 from tests.fuzzers.networks import check_sampled
 from tests.parts import averaging, message_of, on_loop, spread
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 class Beacon(Agent):
     """Sends at intervals of its own, and counts what it has heard when it looks."""

@@ -14,6 +14,8 @@ from netsim.faults.words import FORMS, joined, parse
 from netsim.studies.catalogue import find_study
 from tests.command import call, on_the_other_core
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RING = topology.ring(8)
 
 

@@ -15,6 +15,8 @@ from netsim.studies.experiment.tuning import range_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FILE = '''
 """Counting on a ring."""
 import netsim

@@ -20,6 +20,8 @@ from netsim.studies.intervals import interval
 from netsim.studies.seeds import Seeds
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 GOOD = Method(DPSGD, eta=0.1)
 
 

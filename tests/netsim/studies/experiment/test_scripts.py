@@ -14,6 +14,8 @@ from tests.command import ROOT, Done, call
 from tests.netsim.studies.experiment.parts import tuned_file
 from tests.test_docs import BLOCK
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SCRIPTS = ROOT / "docs" / "experiments"
 TUTORIAL = ROOT / "docs" / "tutorials" / "paper.md"
 SMALL = """

@@ -13,6 +13,8 @@ from netsim.studies.experiment.repeat import repeat
 from tests.command import ROOT, call
 from tests.test_docs import BLOCK
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 OWN = '''
 """Parts, and an experiment of them."""
 from dataclasses import dataclass
