@@ -362,7 +362,7 @@ def test_a_file_with_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
-@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "| true", "| head -1"])
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "| true"])
 def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
     command = f"{sys.executable} -m netsim run mine.py --out out {redirection}"
