@@ -17,7 +17,7 @@ import yaml
 
 import netsim
 from tests.command import ROOT
-from tests.parts import pseudo_terminal
+from tests.parts import every, pseudo_terminal
 
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
@@ -83,7 +83,7 @@ def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys
     assert float(capsys.readouterr().out.split()[0]) < 1e-12, "nothing is missing"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", text):
@@ -98,7 +98,7 @@ def anchor_of(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every("page", PAGES)
 def test_generated_lists_are_as_the_code_has_them(page: Path, lists: dict[str, Any]) -> None:
     assert lists["rewritten"](page.read_text()) == page.read_text(), "run: python docs/_lists.py"
 

@@ -17,7 +17,7 @@ from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusio
 from netsim.coders import Uniform
 from netsim.errors import BadInput, NetsimError
 from netsim.util.typing import Matrix
-from tests.parts import slow
+from tests.parts import every, slow
 
 C, D = 3, 6
 
@@ -257,7 +257,7 @@ def test_one_agent_alone_and_a_lossy_link() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda x, y: ClassProblem(x, y + 2, loss=Softmax(C), regularizer=0), "must be a class, a whole number from 0"),

@@ -25,7 +25,7 @@ from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
 from netsim.util.typing import Array
 from tests.oracle import batch, online
-from tests.parts import slow
+from tests.parts import every, slow
 
 ROUNDS, INPUTS, LAMBDA = 40, 3, 1e-3
 GRAPHS = {
@@ -294,7 +294,7 @@ def test_argmin_is_the_minimum(loss: Loss, seed: int) -> None:
     np.testing.assert_allclose(found, by_search, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@every("seed", range(10))
 def test_argmin_for_squares_is_the_solution_of_the_linear_system(seed: int) -> None:
     cost, quadratic, linear = _one_sample(Squared(), seed, size=40)
     phi = cost.features

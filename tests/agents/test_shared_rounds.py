@@ -45,7 +45,7 @@ from netsim.errors import NetsimError
 from netsim.round_agent import BatchRounds
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
-from tests.parts import slow
+from tests.parts import every, slow
 
 METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL, DPSGD, EXTRA]
 
@@ -325,8 +325,8 @@ def test_an_agent_may_get_methods_of_its_own_during_a_run(
     assert run(True) == run(False) != run(False, is_mended=False)
 
 
-@pytest.mark.parametrize("boundary", [3.0, 5.0])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@every("boundary", [3.0, 5.0])
+@every("method", METHODS)
 def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
     method: type[SharingAgent], boundary: float
 ) -> None:

@@ -22,7 +22,7 @@ from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, LinkDown, Lose,
 from netsim.faults.words import appending, as_text, parse
 from netsim.testing import Actor, Finding, search
 from tests.command import call
-from tests.parts import message_of
+from tests.parts import every, message_of
 
 Made = tuple[Network, dict[Any, Agent], dict[str, Any]]
 
@@ -706,7 +706,7 @@ class NotCallable: ...
 GOOD = beating(seed=0)
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "told"),
     [
         ({"seeds": []}, "seeds: must be at least one"),

@@ -20,7 +20,7 @@ from netsim.scenarios.convergecast import mote
 from netsim.scenarios.convergecast.field import SensorField
 from netsim.scenarios.convergecast.figures import draw_tree
 from netsim.studies import Study, catalogue
-from tests.parts import slow
+from tests.parts import every, slow
 
 
 def run(**parameters: object) -> Study:
@@ -335,7 +335,7 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
     assert np.isfinite(quiet.tables["by_mote"]["used_j"]).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "says"),
     [
         ({"awake": "0.1,x"}, "awake = '0.1,x': must be shares above 0"),

@@ -33,6 +33,7 @@ from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
+from tests.parts import every
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -145,7 +146,7 @@ def test_other_losses_and_layers(parameters: dict[str, object]) -> None:
     assert table["± test_accuracy"].isna().all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "parameters", "says"),
     [
         ("deep", {"widths": "10,x"}, "widths = '10,x': must be positive whole numbers with commas between"),

@@ -8,13 +8,14 @@ from netsim.coders import QSGD, ErrorFeedback, Exact, Float, Floats, InParts, Se
 from netsim.errors import WireError
 from netsim.wire import registry
 from netsim.wire.codec import decode, encode, payload_bits
+from tests.parts import every
 
 RNG = np.random.default_rng(0)
 LARGE, SMALL = 1e3 * RNG.normal(size=8), 1e-3 * RNG.normal(size=8)
 
 
-@pytest.mark.parametrize("coder", [Uniform(3), TopK(2), Sign(), Float(32), Exact()])
-@pytest.mark.parametrize("width", [None, 3])
+@every("coder", [Uniform(3), TopK(2), Sign(), Float(32), Exact()])
+@every("width", [None, 3])
 def test_each_part_is_coded_by_itself(coder: object, width: int | None) -> None:
     parts = [LARGE, SMALL, SMALL + 1.0]
     if width is not None:

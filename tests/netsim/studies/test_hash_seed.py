@@ -19,6 +19,7 @@ from netsim.studies.sums import write_sums
 from netsim.testing import Listener, Talker, play
 from netsim.util.hashing import hash_seed
 from tests.command import environment, python
+from tests.parts import every
 
 NAMES = '''
 """Agents that greet in the order of a set of names."""
@@ -99,7 +100,7 @@ def test_every_command_either_runs_agents_or_does_not() -> None:
     assert {*cli.app.commands} == command._RUNNING | others
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "runs"),
     [
         ("run coke", True),
