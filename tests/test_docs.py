@@ -27,9 +27,11 @@ SLOW = (
     "choosing.md",
     "compute.md",
     "experiments.md",
+    "grading.md",
     "loss.md",
     "paper.md",
     "protocols.md",
+    "sensor_networks.md",
     "sweeps.md",
 )
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.

@@ -139,6 +139,7 @@ def test_coded_frames_have_the_bits_of_their_coder_and_three_numbers() -> None:
 # --- a shape of the paper ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_local_steps_need_fewer_rounds() -> None:
     """Logistic regression on a ring of ten: "local training accelerates convergence" (arXiv 2501.13516)."""
     needed = {tau: rounds_to(1e-6, tau) for tau in (1, 2, 5, 10)}

@@ -122,6 +122,7 @@ def test_what_was_tuned_is_the_best_of_its_grid_and_in_the_settings(study: Study
     assert f"DKL 10+10: {first['first']:g}, {first['later']:g}" in settings["bandwidths"]
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_result(study: Study) -> None:
     again = run("deep", **SMALL)
     pd.testing.assert_frame_equal(again.rounds, study.rounds)
@@ -352,6 +353,7 @@ def test_tables_of_the_network(network: Study) -> None:
     assert set(network.figures) == {"train_loss_dkl_mlp", "train_loss_rf_kl", "test_error"}
 
 
+@pytest.mark.slow
 def test_coke_saves_on_a_matrix_without_losses_and_with() -> None:
     study = run("deep_network", agents=6, rounds=100, width=30, tune=False)
     table = study.tables["cost_to_reach"]

@@ -7,6 +7,7 @@ import pytest
 
 from netsim.errors import BadInput
 from netsim.studies import catalogue
+from tests.parts import slow
 
 ALONE: dict[str, dict[str, Any]] = {
     "aloha": {"duration": 1.0},
@@ -38,7 +39,7 @@ def test_every_study_is_here() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", [slow(name) if name in ("dynamic", "projections") else name for name in ALONE])
 def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     study = catalogue.find_study(name).execute(agents=1, **ALONE[name])
     assert study.runs

@@ -91,6 +91,7 @@ def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     pd.testing.assert_frame_equal(again.tables["runs"], study.tables["runs"])
 
 
+@pytest.mark.slow
 def test_its_folder_has_tables_and_figures(swept: tuple[Study, Path], tmp_path: Path) -> None:
     study, _ = swept
     names = {path.name for path in study.save(tmp_path / "out").iterdir()}

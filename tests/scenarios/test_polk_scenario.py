@@ -105,6 +105,7 @@ def test_a_small_study_learns(criterion: str) -> None:
     assert set(study.figures) == {"progress", "surface"}
 
 
+@pytest.mark.slow
 def test_doubling_the_penalty_lowers_the_disagreement() -> None:
     study = run(samples=1200, agents=6, density=0.5, checks=1)
     table = study.tables["penalties"]

@@ -164,6 +164,7 @@ def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPat
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_small_file_that_claims_to_be_a_large_trace_is_refused_unread(tmp_path: Path) -> None:
     file = tmp_path / "bomb.npz"
     with (

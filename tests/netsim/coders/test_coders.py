@@ -312,7 +312,7 @@ def test_sizes_at_the_ends_of_float32(bits: int, size: float) -> None:
 @pytest.mark.parametrize("n", [1, 8, 200])
 def test_qsgd_is_unbiased_within_its_variance_bound(bits: int, n: int) -> None:
     v = np.random.default_rng(100 * n + bits).normal(size=n)
-    rng, count = np.random.default_rng(bits), 1000
+    rng, count = np.random.default_rng(bits), 300
     coded = [QSGD(bits).encode(v, rng) for _ in range(count)]
     samples = np.array([c.values for c in coded])
     top, square = 2**bits - 1, v @ v
@@ -581,7 +581,7 @@ def test_each_set_of_k_is_as_likely_as_any_other() -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(5, 1), slow(12, 4), (40, 39), (6, 6), (3, 9)])
 def test_random_k_has_the_error_in_closed_form(n: int, k: int) -> None:
-    x, draws, count = rng(n).normal(size=n), rng(k), 4000
+    x, draws, count = rng(n).normal(size=n), rng(k), 1000
     share = min(k / n, 1.0)
     for unbiased, error in ((False, 1 - share), (True, 1 / share - 1)):
         samples = np.array([RandomK(k, unbiased=unbiased).encode(x, draws).values for _ in range(count)])
@@ -653,7 +653,7 @@ def test_ternary_has_three_levels_of_the_largest_size(seed: int, x: np.ndarray) 
 
 @pytest.mark.parametrize("n", [1, 4, 50])
 def test_ternary_is_unbiased_with_its_variance(n: int) -> None:
-    x, draws, count = rng(n).normal(size=n), rng(n + 1), 4000
+    x, draws, count = rng(n).normal(size=n), rng(n + 1), 1000
     coded = [Ternary().encode(x, draws) for _ in range(count)]
     samples, scale = np.array([one.values for one in coded]), coded[0].scale
     deviation = np.sqrt(np.maximum(scale * np.abs(x) - x**2, 0))

@@ -70,6 +70,7 @@ def test_hostile_bytes_end_in_an_error() -> None:
             Several(parts).pack()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_few_bytes_cannot_ask_for_much_memory() -> None:
     (number, wide) = registry.pack(TopK(1).encode(np.ones(1 << 24)))
     assert registry.KINDS[number] is Sparse

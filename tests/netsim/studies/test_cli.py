@@ -373,6 +373,7 @@ def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, t
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
     code = (

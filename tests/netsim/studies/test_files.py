@@ -585,7 +585,7 @@ def edit_bytes(path: Path, draw: random.Random) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_an_edited_folder_is_shown_or_refused_in_one_line(seed: int, folder: Path, tmp_path: Path, show: Show) -> None:
     draw = random.Random(seed)
     broken = tmp_path / "broken"

@@ -54,6 +54,7 @@ def recorded(folder: Path) -> Any:
     return json.loads((folder / "settings.json").read_text())["hash_seed"]
 
 
+@pytest.mark.slow
 def test_a_command_fixes_the_hash_seed_and_keeps_its_input(tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(NAMES)
     done = by_module("run", "names.py", "--out", "out", cwd=tmp_path)
