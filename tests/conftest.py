@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -50,6 +51,10 @@ LONGEST = (
     "test_convergecast",
     "test_one_agent",
     "test_parameters",
+    "test_scripts",
+    "test_first_order",
+    "test_command",
+    "test_compare",
 )
 """The files that take longest, slow or quick, the longest first."""
 
@@ -132,6 +137,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
+@functools.cache
 def may_be_slow(path: Path) -> bool:
     """Whether a file has slow tests: of the others none need be imported for ``-m slow``, which takes 3 s."""
     text = path.read_text(encoding="utf-8")
