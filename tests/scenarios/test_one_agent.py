@@ -7,6 +7,7 @@ import pytest
 
 from netsim.errors import BadInput
 from netsim.studies import catalogue
+from netsim.studies.folder import load
 from tests.parts import slow
 
 ALONE: dict[str, dict[str, Any]] = {
@@ -45,7 +46,10 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     assert study.runs
     for run in study.runs.values():
         assert run.ledger.link_messages == run.ledger.wire_bits == 0
-    study.save(tmp_path / "out")
+    folder = study.save(tmp_path / "out")
+    # All its figures are drawn, without a warning.
+    assert load(folder)["summary"]["failed"] == {}
+    assert not [note for note in study.notes if ".png: " in note]
     numbers = study.rounds.drop(columns="algorithm").to_numpy(dtype=float)
     assert not np.isinf(numbers).any()
 
