@@ -1,12 +1,12 @@
 """The methods of an experiment: a class of agents and its parameters, or a function that makes agents."""
 
 import dataclasses
-import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from netsim.agent import Agent
 from netsim.errors import BadInput
@@ -164,10 +164,14 @@ def _of_node(value: Any, setup: Setup, node: Any) -> Any:
     return value(setup, node) if inspect.isfunction(value) or isinstance(value, paths.Given) else value
 
 
-@functools.lru_cache
+# A study asks for a class's signature a hundred times.
+_SIGNATURES: WeakKeyDictionary[type, inspect.Signature] = WeakKeyDictionary()
+
+
 def _signature(kind: type) -> inspect.Signature:
-    """Return a class's signature, which a study asks for a hundred times."""
-    return inspect.signature(kind)
+    if kind not in _SIGNATURES:
+        _SIGNATURES[kind] = inspect.signature(kind)
+    return _SIGNATURES[kind]
 
 
 def default_of(kind: type, name: str) -> Any:
