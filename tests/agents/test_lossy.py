@@ -29,7 +29,7 @@ from netsim.util.typing import Array
 from tests.oracle import batch, lossy
 from tests.parts import slow
 
-ROUNDS, SIZE, SHARE, RHO, ETA = 40, 7, 1e-3, 0.3, 2.0
+ROUNDS, SIZE, SHARE, RHO, ETA = 100, 7, 1e-3, 0.3, 2.0
 GRAPH = topology.erdos_renyi(6, p=0.5, seed=1)
 A = topology.adjacency(GRAPH)
 W = topology.metropolis_weights(GRAPH)
