@@ -123,6 +123,7 @@ def test_admm_reaches_the_centralised_model(loss: MulticlassLoss) -> None:
     assert run.ledger.payload_bits == run.ledger.transmissions * D * C * 64
 
 
+@pytest.mark.slow
 def test_coke_sends_less_and_a_coded_matrix_is_counted_as_one() -> None:
     graph = topology.ring(5)
     problems = [problem(Softmax(C), seed, 0.02 / 5) for seed in range(5)]

@@ -198,6 +198,7 @@ def test_acknowledged_differences_are_exact(method: str, link: str) -> None:
     assert copies_apart(run) < 1e-6
 
 
+@pytest.mark.slow
 def test_late_repairs_bring_copies_together_but_not_what_lead_and_beer_added_up() -> None:
     for method in ("LEAD", "BEER"):
         repaired, run = play(CODED_ONES[method], Link(loss=0.1, reliability="nack"), 500)

@@ -93,6 +93,7 @@ def test_settings_tell_what_ran(lossy: Study) -> None:
     assert all(method.kind is not DIGing or "coder" not in method.given for method in BASELINES.values())
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_no_harm_to_relaxed_admm_nor_to_states_that_are_sent_again() -> None:
     given = SMALL | {"rounds": 400}
     names = "R-ADMM,LT-ADMM,SCAFFOLD,SCAFFOLD-states"

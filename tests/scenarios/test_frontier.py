@@ -284,6 +284,7 @@ def test_the_reference_is_the_dkla_of_the_coke_scenario(small: Study) -> None:
     np.testing.assert_array_equal(ours["payload_bits"], same["payload_bits"])
 
 
+@pytest.mark.slow
 def test_online_methods_pass_once_over_their_samples_and_learn() -> None:
     online = list(ONLINE)
     study = run(agents=4, rounds=300, features=20, methods=",".join(online), coders="float32,4", censors="none,every-2")

@@ -290,6 +290,7 @@ def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]
     return tuned_file(path, parts)
 
 
+@pytest.mark.slow
 def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: Path) -> None:
     given = FEW | {"methods": "CTA,DKLA", "remedies": "running-sums"}
     plain = {(loss, "none"): {"DKLA": {"rho": rho}, "CTA": {"eta": rho}} for loss, rho in ((0.0, 0.2), (0.3, 0.05))}

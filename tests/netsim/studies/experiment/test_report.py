@@ -201,7 +201,7 @@ def test_folder_has_the_paragraph_of_its_results(results: Results, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("where", ["here", "file"])
+@pytest.mark.parametrize("where", [pytest.param("here", marks=pytest.mark.slow), "file"])
 def test_paragraph_tells_how_settings_were_tuned_and_for_which_network(where: str, tmp_path: Path) -> None:
     networks = {"ideal": Links(), "lossy": Links(link=Link(loss=0.5))}
     base = small(networks=networks, rounds=10, seeds=range(2))
